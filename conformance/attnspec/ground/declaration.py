@@ -1,0 +1,71 @@
+"""Everything about a subject that its signature cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnspec.ground.nouns import DType, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never VIOLATED.
+
+    ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
+    self_attention_only: one input X serves as query, key and value, so T = S.
+    ties_model_width: M = H·D.  broadcasts: masks of fewer axes or of size-1 axes are accepted.
+    bias_is_mask: the only way to hand over a mask is an additive bias.  weights: what is returned, `per_head` or `averaged`.
+    has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
+    """
+
+    ties_value_width: bool = False
+    grouped: bool | None = None
+    self_attention_only: bool = False
+    ties_model_width: bool = False
+    broadcasts: bool = False
+    weights: str = "per_head"
+    has_biases: bool = True
+    single_head: bool = False
+    projects_output: bool = True
+    min_head_width: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A known deviation: the clause, how it fails, why, the public thread, and the version until which it stands."""
+
+    clause: str
+    verdict: str
+    reason: str
+    issue: str
+    until: str
+    dtypes: tuple[DType, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The same subject with one hidden switch flipped: another function, and what it declares otherwise."""
+
+    name: str
+    function: str
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
+    weights: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is declared of a subject. `precision` maps a dtype to the name or table of its precision class."""
+
+    kind: Kind = Kind.ATTENTION
+    keywords: frozenset[str] = frozenset()
+    dtypes: tuple[DType, ...] = tuple(DType)
+    output_dtype: str = "input"  # "input", or the name of the dtype that is always returned
+    limits: Limits = field(default_factory=Limits)
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+    lift: str = ""  # "", "torch" or "jax"
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    deviations: tuple[Deviation, ...] = ()

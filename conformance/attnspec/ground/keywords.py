@@ -1,0 +1,36 @@
+"""The optional keywords that a subject may take. Nothing else in the code lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """A keyword of `attend(query, key, value, *, ...)`: its shape, its meaning, and which subjects may take it."""
+
+    name: str
+    shape: str
+    meaning: str
+    kinds: frozenset[Kind] = frozenset(Kind)
+    required: frozenset[Kind] = frozenset()
+
+
+_LAYER = frozenset({Kind.LAYER})
+
+KEYWORDS: Mapping[str, Keyword] = {
+    word.name: word
+    for word in (
+        Keyword("mask", "(B,H,T,S) bool", "True where a query may attend to a key"),
+        Keyword("bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf hides a key"),
+        Keyword("causal", "bool", "a query attends to no later key; see the convention `causal_alignment`"),
+        Keyword("scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)"),
+        Keyword("return_weights", "bool", "return the pair (output, weights)"),
+        Keyword("params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, "
+                "only where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", _LAYER, _LAYER),
+        Keyword("heads", "int", "H; head h owns the columns h·D … (h+1)·D-1", _LAYER, _LAYER),
+    )
+}

@@ -1,0 +1,70 @@
+"""Enumerations that every floor speaks of."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Level(enum.Enum):
+    """RFC 2119 strength of a clause. Only `must` gates unless the run is strict."""
+
+    MUST = "must"
+    SHOULD = "should"
+    MAY = "may"
+
+
+class DType(enum.Enum):
+    """The number formats under test. The value is the name that NumPy and ml_dtypes know it by."""
+
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+class Verdict(enum.Enum):
+    """How one clause fared against one subject at one dtype."""
+
+    HELD = "held"
+    VIOLATED = "violated"
+    INAPPLICABLE = "inapplicable"  # with a reason: what the clause needs and the subject lacks
+    NO_CLAIM = "no_claim"          # every case fell outside the domain of the bound
+    ERRORED = "errored"            # the subject raised
+    CRASHED = "crashed"            # the process died
+    TIMED_OUT = "timed_out"
+    NOT_RUN = "not_run"            # interrupted, or the adapter itself is broken
+    EXPECTED = "expected"          # a listed deviation that fails in the listed way
+    UNEXPECTED = "unexpected"      # a listed deviation that passes, or fails otherwise
+
+
+FAILURES = frozenset({Verdict.VIOLATED, Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
+
+
+def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
+    """Whether this outcome makes the exit code 1."""
+    if verdict is Verdict.UNEXPECTED:
+        return True
+    weight = {Level.MUST: True, Level.SHOULD: strict, Level.MAY: False}[level]
+    return weight and verdict in FAILURES
+
+
+class Effort(enum.Enum):
+    """How hard a run looks."""
+
+    QUICK = "quick"
+    DEFAULT = "default"
+    THOROUGH = "thorough"
+
+
+class Kind(enum.Enum):
+    """What a subject is: a bare attention function, or a whole layer with its projections."""
+
+    ATTENTION = "attention"
+    LAYER = "layer"
+
+
+class Within(enum.Enum):
+    """The kinds of tolerance. `exact`: equal values (+0 equals -0). `rounding`: the bound of docs/numerics.md."""
+
+    EXACT = "exact"
+    ROUNDING = "rounding"

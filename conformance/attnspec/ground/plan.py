@@ -1,0 +1,43 @@
+"""What a run is asked to do: plain data that crosses process borders as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import DType, Effort
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which subjects, which clauses, which dtypes, how hard.
+
+    targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
+    clauses: ids; empty means all (of the profiles, if any are named).  dtypes: empty means all that a subject supports.
+    implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
+    """
+
+    targets: tuple[str, ...]
+    clauses: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
+    effort: Effort = Effort.DEFAULT
+    seed: int = 0
+    strict: bool = False
+    lift: str = ""
+    implementations: tuple[str, ...] = ()
+    spec: str = ""
+    deadline: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Item:
+    """One thing on trial: subject x clause x dtype."""
+
+    target: str
+    clause: str
+    dtype: str
+
+    @property
+    def id(self) -> str:
+        """The item's name in pytest's ids and in a record."""
+        return f"{self.target}-{self.clause}-{self.dtype}"

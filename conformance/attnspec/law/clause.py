@@ -1,0 +1,79 @@
+"""The nouns of the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnspec.ground.errors import Place
+from attnspec.ground.nouns import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An entry of the bibliography: `spec/bibliography.yaml`."""
+
+    key: str
+    title: str
+    kind: str
+    url: str = ""
+    author: str = ""
+    year: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Where a clause's sentence comes from: bibliography key, section or heading, and a short quote or a note."""
+
+    cite: str
+    at: str = ""
+    quote: str = ""
+    note: str = ""
+    where: Place = field(default=Place("", 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A vocabulary word with the arguments that the spec gives it."""
+
+    name: str
+    args: Mapping[str, object]
+    where: Place = field(default=Place("", 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One falsifiable sentence about attention.
+
+    `given` is the word that makes problems (its name is `attention`, `layer`, …, its arguments come from the named
+    problem and from the clause); `draw` names further drawn values; `runs` are chains of transforms by name;
+    `then` are relations between what is observed of the runs.
+    """
+
+    id: str
+    theme: str
+    level: Level
+    profile: str
+    says: str
+    formula: str
+    because: tuple[Citation, ...]
+    needs: frozenset[str]
+    problem: str
+    given: Word
+    draw: Mapping[str, str]
+    runs: Mapping[str, tuple[Word, ...]]
+    then: tuple[Word, ...]
+    refuted_by: tuple[str, ...]
+    note: str
+    where: Place = field(default=Place("", 0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """All clauses, in the order of their files, with the bibliography and a digest of every byte read."""
+
+    version: str
+    digest: str
+    clauses: tuple[Clause, ...]
+    bibliography: Mapping[str, Source]

@@ -1,0 +1,1 @@
+"""Problems: the inputs of attention, and the recipes that make them."""

@@ -1,0 +1,81 @@
+"""What happens during a run, in order. Every output is a handler of these.
+
+RunStarted, then SubjectKnown (once a subject's adapter is loaded), ItemStarted and ItemFinished, then RunFinished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from attnspec.record.outcome import Outcome, SubjectCard
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The header of a record. `clauses` embeds what a page shows of each clause, so that it outlives the spec."""
+
+    started: str
+    command: tuple[str, ...]
+    spec_version: str
+    spec_digest: str
+    seed: int
+    effort: str
+    strict: bool
+    items: int
+    dtypes: tuple[str, ...]
+    environment: Mapping[str, str]
+    clauses: tuple[Mapping[str, object], ...]
+    format: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectKnown:
+    """A subject was loaded (or could not be: then `broken` says why)."""
+
+    card: SubjectCard
+    broken: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStarted:
+    """An item is on trial."""
+
+    subject: str
+    clause: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFinished:
+    """An item has its verdict."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The footer of a record: without it the run was interrupted."""
+
+    finished: str
+    seconds: float
+    counts: Mapping[str, int]
+    exit_code: int
+    interrupted: bool = False
+
+
+Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | RunFinished
+
+
+class Handler(Protocol):
+    """An output of a run."""
+
+    def start(self) -> None:
+        """Open what is written to."""
+
+    def handle(self, event: Event) -> None:
+        """Take one event."""
+
+    def shutdown(self) -> None:
+        """Close what was opened, also after an interruption."""

@@ -1,0 +1,91 @@
+"""One clause against one subject at one dtype: the verdict and the evidence. Plain data, ready for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from attnspec.ground.nouns import DType, Level, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An array of the counterexample as the page shows it: a name, the axes of its rows and columns, and the entries.
+
+    Non-finite entries are the strings "nan", "inf" and "-inf", since JSON has no such numbers.
+    """
+
+    name: str
+    rows: str
+    columns: str
+    entries: tuple[tuple[float | str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The worst entry that a relation met.
+
+    margin = gap / allowance; a relation is violated where margin > 1 (or the gap is not a number). `entries` were
+    compared and `claimed` of them lay in the domain of the bound.
+    """
+
+    relation: str
+    sentence: str
+    margin: float
+    gap: float
+    allowance: float
+    seen: float
+    expected: float
+    index: tuple[int, ...]
+    entries: int
+    claimed: int
+    wrong: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it."""
+
+    sentence: str
+    case: str
+    recipe: str
+    measured: Measured | None = None
+    pictures: tuple[Picture, ...] = ()
+    traceback: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The verdict on one item."""
+
+    subject: str
+    clause: str
+    dtype: DType
+    level: Level
+    verdict: Verdict
+    reason: str = ""
+    cases: int = 0
+    no_claims: int = 0
+    worst: Measured | None = None
+    evidence: Evidence | None = None
+    seconds: float = 0.0
+    instrument: str = ""
+    repeat: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectCard:
+    """What a report says of a subject beside its verdicts."""
+
+    id: str
+    title: str
+    kind: str
+    distribution: str
+    version: str
+    homepage: str
+    conventions: Mapping[str, str]
+    probed: Mapping[str, str]
+    precision: Mapping[str, str]
+    claims: tuple[str, ...]
+    limits: Mapping[str, str] = field(default_factory=dict)
