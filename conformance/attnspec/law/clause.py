@@ -71,9 +71,13 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """All clauses, in the order of their files, with the bibliography and a digest of every byte read."""
+    """All clauses, in the order of their files, with the bibliography and a digest of every byte read.
+
+    `problems` are the named problems that clauses start from; `Clause.given` has them merged in already.
+    """
 
     version: str
     digest: str
     clauses: tuple[Clause, ...]
     bibliography: Mapping[str, Source]
+    problems: Mapping[str, Word] = field(default_factory=dict)

@@ -52,29 +52,29 @@ class Fields:
 
     def text(self, key: str, default: str | _Missing = REQUIRED) -> str:
         """Text that is not empty."""
-        if self._absent(key, default):
+        if self.absent(key, default):
             return default if isinstance(default, str) else ""
         return self._text(self.mapping[key], key, self.place(key))
 
     def texts(self, key: str, default: tuple[str, ...] | _Missing = REQUIRED) -> tuple[str, ...]:
         """A list of texts, none twice."""
-        if self._absent(key, default):
+        if self.absent(key, default):
             return default if isinstance(default, tuple) else ()
         entries = tuple(self._text(value, f"{key}[{index}]", place)
-                        for index, value, place in self._entries(key, "texts"))
+                        for index, value, place in self.entries(key, "texts"))
         if twice := sorted({entry for entry in entries if entries.count(entry) > 1}):
             raise self.complain(key, f"names {twice[0]!r} twice.")
         return entries
 
     def flag(self, key: str, default: bool | _Missing = REQUIRED) -> bool:
         """True or false."""
-        if self._absent(key, default):
+        if self.absent(key, default):
             return default is True
         return bool(self._typed(key, bool, "true or false"))
 
     def integer(self, key: str, default: int | _Missing = REQUIRED) -> int:
         """A whole number."""
-        if self._absent(key, default):
+        if self.absent(key, default):
             return default if isinstance(default, int) else 0
         value = self._typed(key, int, "a whole number")
         assert isinstance(value, int)
@@ -82,7 +82,7 @@ class Fields:
 
     def number(self, key: str, default: float | _Missing = REQUIRED) -> float:
         """A number."""
-        if self._absent(key, default):
+        if self.absent(key, default):
             return default if isinstance(default, float) else 0.0
         value = self._typed(key, (int, float), "a number")
         assert isinstance(value, int | float)
@@ -99,7 +99,7 @@ class Fields:
     def one_of(self, key: str, known: Collection[str], default: str | _Missing = REQUIRED, *, kind: str = "") -> str:
         """A text from a closed list. `kind` names what it is one of, the key itself if not said."""
         value = self.text(key, default)
-        if value not in known and not self._absent(key, default):
+        if value not in known and not self.absent(key, default):
             raise self.error.unknown(kind or key, value, known, where=self.place(key))
         return value
 
@@ -125,14 +125,14 @@ class Fields:
         what = what or f"{key!r}"
         if optional and key not in self.mapping:
             return Fields(Located(self.place()), what, self.error)
-        self._absent(key, REQUIRED)
+        self.absent(key)
         return self._fields(self.mapping[key], key, what, self.place(key))
 
     def each(self, key: str, what: str, *, optional: bool = False) -> Iterator[Fields]:
         """The fields of each mapping in a list of mappings."""
-        if not (optional and self._absent(key, ())):
-            self._absent(key, REQUIRED)
-            for index, value, place in self._entries(key, "mappings"):
+        if not (optional and self.absent(key, ())):
+            self.absent(key)
+            for index, value, place in self.entries(key, "mappings"):
                 yield self._fields(value, f"{key}[{index}]", what, place)
 
     def named(self, what: str) -> Iterator[tuple[str, Fields]]:
@@ -140,7 +140,8 @@ class Fields:
         for name, value in self.mapping.items():
             yield name, self._fields(value, name, f"{what} {name!r}", self.place(name))
 
-    def _absent(self, key: str, default: object) -> bool:
+    def absent(self, key: str, default: object = REQUIRED) -> bool:
+        """Whether the field is not given; raises `error` if it must be."""
         if key in self.mapping:
             return False
         if default is REQUIRED:
@@ -164,7 +165,8 @@ class Fields:
             raise self.error(f"{key!r} of {self.what} is empty.", where=place)
         return value.strip()
 
-    def _entries(self, key: str, of: str) -> Iterator[tuple[int, object, Place]]:
+    def entries(self, key: str, of: str) -> Iterator[tuple[int, object, Place]]:
+        """The entries of a list as they stand: (index, value, place). `of` says what they should be."""
         values = self.mapping[key]
         if not isinstance(values, LocatedList):
             raise self.complain(key, f"should be a list of {of}, not {describe(values)}.")

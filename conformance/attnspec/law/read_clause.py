@@ -1,0 +1,210 @@
+"""One clause, one named problem, one word: from located YAML to frozen nouns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from attnspec.ground.errors import Place, SpecError
+from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.nouns import Level
+from attnspec.ground.profiles import PROFILES
+from attnspec.law.clause import Citation, Clause, Source, Word
+from attnspec.law.fields import Fields
+from attnspec.law.yaml_lines import Located, describe
+
+LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
+CLAUSE_KEYS: Mapping[str, str] = {
+    "id": "the stable name, `theme.words_of_it`; tests, deviations and reports refer to it",
+    "level": "must, should or may (RFC 2119)",
+    "profile": "the group of clauses that an implementation claims",
+    "says": "the claim in one sentence, printed as it stands wherever the clause is reported",
+    "formula": "the claim in LaTeX",
+    "because": "where the sentence comes from",
+    "needs": "optional keywords that the subject must take, besides those that are always in use",
+    "given": "the named problem, what differs from it, and further drawn values",
+    "runs": "chains of transforms by name; without it one run `original` of no transform",
+    "then": "relations between what is observed of the runs",
+    "refuted_by": "known faults that must violate this clause",
+    "note": "what a reader should know besides",
+}
+CITATION_KEYS: Mapping[str, str] = {
+    "cite": "the source's key in spec/bibliography.yaml",
+    "at": "the section or heading",
+    "quote": f"the source's own words, at most {LONGEST_QUOTE} characters",
+    "note": "what the source says there, in ours",
+}
+ID = r"[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_]*)+"
+NAME = r"[a-z][a-z0-9_]*"
+_ID, _NAME = re.compile(ID), re.compile(NAME)
+_SENTENCE_ENDS_WITHIN = re.compile(r"[.!?]\s+\S")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What clauses refer to by name."""
+
+    problems: Mapping[str, Word]
+    bibliography: Mapping[str, Source]
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    problem: str
+    word: Word
+    draw: Mapping[str, str]
+    always: frozenset[str]
+
+
+def read_problems(document: Located) -> dict[str, Word]:
+    """`spec/problems.yaml`: named problems, each a domain word with its arguments. Raises SpecError."""
+    fields = Fields(document, "the file of problems")
+    fields.only({"problems"})
+    return {name: _problem(name, problem) for name, problem in fields.inner("problems").named("the problem")}
+
+
+def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
+    """The clause that the mapping spells. Raises SpecError with file, line and the nearest valid name."""
+    fields.only(CLAUSE_KEYS)
+    identity = _id(fields)
+    fields = replace(fields, what=f"the clause {identity!r}")
+    level = fields.choice("level", Level)
+    given = _given(fields.inner("given", "`given`"), context)
+    return Clause(
+        id=identity, theme=theme, level=level, profile=fields.one_of("profile", PROFILES), says=_says(fields),
+        formula=fields.text("formula", ""), because=_because(fields, context),
+        needs=given.always | frozenset(_keywords(fields, "needs")),
+        problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
+        refuted_by=_refuted_by(fields, level), note=fields.text("note", ""), where=fields.place())
+
+
+def _problem(name: str, fields: Fields) -> Word:
+    if not _NAME.fullmatch(name):
+        message = f"{name!r} is no name of a problem: lower-case letters, digits and _ only."
+        raise SpecError(message, where=fields.place())
+    kind = fields.text("kind")
+    return Word(kind, _without(fields.mapping, "kind"), fields.place())
+
+
+def _id(fields: Fields) -> str:
+    identity = fields.text("id")
+    if not _ID.fullmatch(identity):
+        raise fields.complain("id", f"should look like causal.no_lookahead (lower case, a dot), not {identity!r}.")
+    return identity
+
+
+def _says(fields: Fields) -> str:
+    sentence = " ".join(fields.text("says").split())
+    if not sentence.endswith("."):
+        raise fields.complain("says", "should end with a full stop.")
+    if _SENTENCE_ENDS_WITHIN.search(sentence):
+        raise fields.complain("says", "should be one sentence; put the rest into 'note'.")
+    return sentence
+
+
+def _because(fields: Fields, context: Context) -> tuple[Citation, ...]:
+    citations = tuple(_citation(citation, context) for citation in fields.each("because", "a citation"))
+    if not citations:
+        raise fields.complain("because", "is empty; every clause cites where its sentence comes from.")
+    return citations
+
+
+def _citation(fields: Fields, context: Context) -> Citation:
+    fields.only(CITATION_KEYS)
+    key = fields.one_of("cite", context.bibliography, kind="source of the bibliography")
+    quote, note = fields.text("quote", ""), fields.text("note", "")
+    if len(quote) > LONGEST_QUOTE:
+        raise fields.complain("quote", f"has {len(quote)} characters; {LONGEST_QUOTE} are enough to find the place.")
+    if not (quote or note):
+        raise SpecError(f"the citation of {key!r} needs a 'quote' or a 'note'.", where=fields.place())
+    return Citation(cite=key, at=fields.text("at", ""), quote=quote, note=note, where=fields.place())
+
+
+def _given(fields: Fields, context: Context) -> _Given:
+    """`given`, merged: the named problem's arguments, and over them the clause's own."""
+    name = fields.one_of("problem", context.problems)
+    base = context.problems[name]
+    arguments = Located(fields.place())
+    for source in (base.args, _without(fields.mapping, "problem", "draw")):
+        arguments.update(source)
+        arguments.places.update(source.places if isinstance(source, Located) else {})
+    if "kind" in arguments:
+        raise fields.complain("kind", f"belongs to the problem {name!r} and cannot be changed here.")
+    return _Given(name, Word(base.name, arguments, fields.place()), _draw(fields), _always(arguments))
+
+
+def _always(arguments: Located) -> frozenset[str]:
+    fields = Fields(arguments, "`given`")
+    _keywords(fields, "sometimes")
+    return frozenset(_keywords(fields, "always"))
+
+
+def _draw(fields: Fields) -> dict[str, str]:
+    drawn = fields.inner("draw", "`draw`", optional=True)
+    return {_name(drawn, key): drawn.text(key) for key in drawn.mapping}
+
+
+def _keywords(fields: Fields, key: str) -> tuple[str, ...]:
+    """The optional keywords of a subject that a field lists."""
+    names = fields.texts(key, ())
+    for index, name in enumerate(names):
+        if name not in KEYWORDS:
+            raise SpecError.unknown("keyword of a subject", name, KEYWORDS, where=fields.mapping[key].place_of(index))
+    return names
+
+
+def _refuted_by(fields: Fields, level: Level) -> tuple[str, ...]:
+    faults = fields.texts("refuted_by", ())
+    if level is Level.MUST and not faults:
+        raise SpecError(f"{fields.what} needs 'refuted_by': a must clause names a fault that violates it.",
+                        where=fields.place("refuted_by"))
+    return faults
+
+
+def _then(fields: Fields) -> tuple[Word, ...]:
+    if claims := _words(fields, "then"):
+        return claims
+    raise fields.complain("then", "is empty; a clause claims something.")
+
+
+def _runs(fields: Fields) -> dict[str, tuple[Word, ...]]:
+    if "runs" not in fields.mapping:
+        return {"original": ()}
+    runs = fields.inner("runs", "`runs`")
+    return {_name(runs, name): _words(runs, name) for name in runs.mapping}
+
+
+def _words(fields: Fields, key: str) -> tuple[Word, ...]:
+    """A list of words: `{name: {argument: value, …}}`, or the bare name of a word that takes no arguments."""
+    fields.absent(key)
+    return tuple(_word(value, place) for _, value, place in fields.entries(key, "words"))
+
+
+def _word(value: object, place: Place) -> Word:
+    if isinstance(value, str) and value:
+        return Word(value, Located(place), place)
+    if not isinstance(value, Located):
+        raise SpecError(f"a word with its arguments is expected, not {describe(value)}.", where=place)
+    if len(value) != 1:
+        found = f"{len(value)} words: {', '.join(value)}" if value else "none"
+        raise SpecError(f"one word with its arguments is expected; found {found}.", where=place)
+    [(name, arguments)] = value.items()
+    if not isinstance(arguments, Located | None):
+        raise SpecError(f"the arguments of {name!r} should be a mapping, not {describe(arguments)}.", where=place)
+    return Word(name, Located(place) if arguments is None else arguments, place)
+
+
+def _name(fields: Fields, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise SpecError(f"{name!r} is no name: lower-case letters, digits and _ only.", where=fields.place(name))
+    return name
+
+
+def _without(mapping: Located, *keys: str) -> Located:
+    """The mapping less some keys, places kept."""
+    rest = Located(mapping.place)
+    for key in mapping:
+        if key not in keys:
+            rest[key], rest.places[key] = mapping[key], mapping.place_of(key)
+    return rest
