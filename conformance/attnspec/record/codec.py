@@ -1,0 +1,159 @@
+"""Dataclasses to JSON and back, losing nothing: tuples, enums, mappings, and the numbers that JSON has not.
+
+NaN and the infinities become the strings "nan", "inf" and "-inf", in either direction only where a float is expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from attnspec.ground.errors import RecordError
+
+T = TypeVar("T")
+Json: TypeAlias = Any  # what the json module takes and gives
+Hint: TypeAlias = Any  # a type hint: not always a class
+
+NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encode(thing: object) -> Json:
+    """What `json.dumps(..., allow_nan=False)` takes. Raises TypeError for what no record may hold."""
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        return {each.name: encode(getattr(thing, each.name)) for each in dataclasses.fields(thing)}
+    if isinstance(thing, Mapping):
+        return {str(encode(key)): encode(value) for key, value in thing.items()}
+    if isinstance(thing, (tuple, list)):
+        return [encode(each) for each in thing]
+    if isinstance(thing, (frozenset, set)):
+        return sorted(encode(each) for each in thing)
+    return _encode_plain(thing)
+
+
+def _encode_plain(thing: object) -> Json:
+    if isinstance(thing, enum.Enum):
+        return thing.value
+    if thing is None or isinstance(thing, (str, bool, int)):
+        return thing
+    if isinstance(thing, float):
+        return thing if math.isfinite(thing) else str(float(thing))
+    raise TypeError(f"a record cannot hold {type(thing).__name__}")
+
+
+def decode(kind: type[T], data: object) -> T:
+    """The `kind` that `data` was encoded from. Raises RecordError, saying at which field, where it does not fit."""
+    found: T = _decode(kind, data, kind.__name__)
+    return found
+
+
+def is_union(kind: object) -> bool:
+    """Whether a type hint is `A | B`."""
+    return typing.get_origin(kind) in (types.UnionType, typing.Union)
+
+
+@functools.cache
+def hints(kind: type) -> Mapping[str, Any]:
+    """The resolved type of every field of a dataclass."""
+    return typing.get_type_hints(kind)
+
+
+def _decode(kind: Hint, data: object, path: str) -> Json:
+    if kind is Any or kind is object:
+        return data
+    if is_union(kind):
+        return _decode_union(kind, data, path)
+    origin = typing.get_origin(kind) or kind
+    if origin in _BY_ORIGIN:
+        return _BY_ORIGIN[origin](kind, data, path)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return _decode_enum(kind, data, path)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return _decode_fields(kind, data, path)
+    return _decode_plain(kind, data, path)
+
+
+def _decode_union(kind: Hint, data: object, path: str) -> Json:
+    members = typing.get_args(kind)
+    if data is None and type(None) in members:
+        return None
+    if isinstance(data, str) and str in members:
+        return data
+    others = [member for member in members if member not in (type(None), str)]
+    return _decode(others[0], data, path)
+
+
+def _decode_tuple(kind: Hint, data: object, path: str) -> tuple[Any, ...]:
+    inner = typing.get_args(kind)[0]
+    if not isinstance(data, list):
+        raise _misfit(path, "a list", data)
+    return tuple(_decode(inner, each, f"{path}[{number}]") for number, each in enumerate(data))
+
+
+def _decode_frozenset(kind: Hint, data: object, path: str) -> frozenset[Any]:
+    return frozenset(_decode_tuple(kind, data, path))
+
+
+def _decode_mapping(kind: Hint, data: object, path: str) -> dict[Any, Any]:
+    key, value = typing.get_args(kind)
+    if not isinstance(data, dict):
+        raise _misfit(path, "an object", data)
+    return {_decode(key, k, path): _decode(value, v, f"{path}.{k}") for k, v in data.items()}
+
+
+def _decode_float(_kind: Hint, data: object, path: str) -> float:
+    if isinstance(data, str) and data in NON_FINITE:
+        return NON_FINITE[data]
+    if isinstance(data, (int, float)) and not isinstance(data, bool):
+        return float(data)
+    raise _misfit(path, "a number", data)
+
+
+_BY_ORIGIN: Mapping[Any, Any] = {
+    tuple: _decode_tuple,
+    frozenset: _decode_frozenset,
+    Mapping: _decode_mapping,
+    dict: _decode_mapping,
+    float: _decode_float,
+}
+
+
+def _decode_enum(kind: type[enum.Enum], data: object, path: str) -> enum.Enum:
+    try:
+        return kind(data)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise RecordError(f"{path}: {data!r} is none of {known}.") from None
+
+
+def _decode_fields(kind: type, data: object, path: str) -> object:
+    if not isinstance(data, dict):
+        raise _misfit(path, "an object", data)
+    fields = {each.name: each for each in dataclasses.fields(kind)}
+    missing = [name for name, each in fields.items() if name not in data and _required(each)]
+    if missing:
+        raise RecordError(f"{path} lacks {missing[0]!r}.")
+    strangers = sorted(data.keys() - fields.keys())
+    if strangers:
+        raise RecordError(f"{path} has {strangers[0]!r}, which this version of attnspec does not know.")
+    return kind(**{name: _decode(hints(kind)[name], value, f"{path}.{name}") for name, value in data.items()})
+
+
+def _required(each: dataclasses.Field[Any]) -> bool:
+    return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+
+
+def _decode_plain(kind: type, data: object, path: str) -> Json:
+    # bool is an int to Python, never to a record
+    if isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
+        return data
+    raise _misfit(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
+
+
+def _misfit(path: str, wanted: str, data: object) -> RecordError:
+    return RecordError(f"{path} should be {wanted}, not {data!r:.60}.")
