@@ -1,0 +1,127 @@
+"""What the type of a word's argument means: its form, its closed list, its name in words, its JSON Schema.
+
+An argument's type may be: bool, int, float, str, `Literal` of texts, an enumeration (by value), `Drawn`, `RunName`,
+`tuple[X, ...]`, `frozenset[X]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | Y`, `X | None` and
+`Annotated[number, Between(low, high)]`. A function typed otherwise is our mistake: TypeError.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NewType
+
+Drawn = NewType("Drawn", int)      # in Python the drawn number; in YAML the name it has under `given: draw:`
+RunName = NewType("RunName", str)  # the name of one of the clause's runs
+
+Hint = Any  # types, NewTypes, Literals and unions have no common type
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The range of a number, ends included: `Annotated[float, Between(0, 1)]`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+
+class Form(enum.Enum):
+    """How a type is built."""
+
+    PLAIN = "plain"
+    ANNOTATED = "annotated"
+    UNION = "union"
+    CHOICE = "choice"
+    LIST = "list"
+    PAIR = "pair"  # a list of fixed length
+    MAPPING = "mapping"
+
+
+_FORMS: Mapping[object, Form] = {
+    Literal: Form.CHOICE, typing.Annotated: Form.ANNOTATED, typing.Union: Form.UNION, types.UnionType: Form.UNION,
+    frozenset: Form.LIST, Mapping: Form.MAPPING}
+_NAMES: Mapping[object, str] = {
+    bool: "true or false", int: "a whole number", float: "a finite number", str: "text",
+    Drawn: "the name of a drawn value", RunName: "the name of a run", type(None): "nothing"}
+_SPELLED: Mapping[object, tuple[type, ...]] = {
+    bool: (bool,), int: (int,), float: (int, float), str: (str,), Drawn: (str,), RunName: (str,),
+    type(None): (type(None),), Form.LIST: (list,), Form.PAIR: (list,), Form.MAPPING: (dict,), Form.CHOICE: (str,)}
+_NAMED = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}
+_SCHEMAS: Mapping[object, Mapping[str, object]] = {
+    bool: {"type": "boolean"}, int: {"type": "integer"}, float: {"type": "number"}, str: {"type": "string"},
+    type(None): {"type": "null"},
+    Drawn: _NAMED | {"description": "the name of a value drawn under `given: draw:`"},
+    RunName: _NAMED | {"description": "the name of one of this clause's runs"}}
+
+
+def form_of(hint: Hint) -> Form:
+    """How the type is built."""
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        return Form.LIST if typing.get_args(hint)[-1] is Ellipsis else Form.PAIR
+    if origin in _FORMS:
+        return _FORMS[origin]
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return Form.CHOICE
+    if hint in _NAMES:
+        return Form.PLAIN
+    raise TypeError(f"{hint} cannot be the type of a word's argument; see {__name__}")
+
+
+def choices(hint: Hint) -> dict[str, object]:
+    """A closed list: what YAML spells, and what it stands for."""
+    if typing.get_origin(hint) is Literal:
+        return {str(option): option for option in typing.get_args(hint)}
+    return {str(member.value): member for member in hint}
+
+
+def is_spelled_by(hint: Hint, value: object) -> bool:
+    """Whether the type is spelled with the YAML kind of `value` (text, number, list, mapping …)."""
+    form = form_of(hint)
+    if form in (Form.ANNOTATED, Form.UNION):
+        options = typing.get_args(hint)
+        return any(is_spelled_by(option, value) for option in (options[:1] if form is Form.ANNOTATED else options))
+    kinds = _SPELLED[hint if form is Form.PLAIN else form]
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+def expected(hint: Hint) -> str:
+    """What the type asks for, in words: `a whole number`, `a list of …`."""
+    options = typing.get_args(hint)
+    words: Mapping[Form, Callable[[], str]] = {
+        Form.PLAIN: lambda: _NAMES[hint],
+        Form.ANNOTATED: lambda: expected(options[0]),
+        Form.UNION: lambda: " or ".join(expected(option) for option in options if option is not type(None)),
+        Form.CHOICE: lambda: f"one of {', '.join(choices(hint))}",
+        Form.LIST: lambda: f"a list, each entry {expected(options[0])}",
+        Form.PAIR: lambda: f"a list of {len(options)}: {', then '.join(expected(option) for option in options)}",
+        Form.MAPPING: lambda: f"a mapping, each value {expected(options[1])}"}
+    return words[form_of(hint)]()
+
+
+def schema_of(hint: Hint) -> dict[str, object]:
+    """The JSON Schema of the type."""
+    options = typing.get_args(hint)
+    schemas: Mapping[Form, Callable[[], Mapping[str, object]]] = {
+        Form.PLAIN: lambda: _SCHEMAS[hint],
+        Form.ANNOTATED: lambda: schema_of(options[0]) | _limits(options[1:]),
+        Form.UNION: lambda: {"anyOf": [schema_of(option) for option in options]},
+        Form.CHOICE: lambda: {"enum": list(choices(hint))},
+        Form.LIST: lambda: {"type": "array", "items": schema_of(options[0])},
+        Form.PAIR: lambda: {"type": "array", "prefixItems": [schema_of(option) for option in options],
+                            "minItems": len(options), "maxItems": len(options)},
+        Form.MAPPING: lambda: {"type": "object", "additionalProperties": schema_of(options[1])}}
+    return dict(schemas[form_of(hint)]())
+
+
+def _limits(annotations: tuple[object, ...]) -> dict[str, object]:
+    limits: dict[str, object] = {}
+    for between in annotations:
+        if isinstance(between, Between):
+            ends = {"minimum": between.low, "maximum": between.high}
+            limits |= {name: end for name, end in ends.items() if math.isfinite(end)}
+    return limits
