@@ -1,0 +1,1 @@
+"""Runs a plan: pytest and xdist do the work, events tell of it."""

@@ -1,0 +1,87 @@
+"""The runner's side of the court: what it asks for, and how an item's verdict is completed for a record."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from attnspec.ground.errors import AttnspecError
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.plan import Item, Plan
+from attnspec.law.clause import Clause, Spec
+from attnspec.record.outcome import Outcome, SubjectCard
+
+COURT = "attnspec.court.court:Court"
+Breadcrumb = Callable[[str], None]  # takes the recipe on trial, before the subject sees it
+
+
+class Judge(Protocol):
+    """What a runner needs of `court.Court`. `items` and `spec` are light; adapters are loaded by the other three."""
+
+    @property
+    def spec(self) -> Spec:
+        """The law that is applied."""
+
+    def items(self) -> tuple[Item, ...]:
+        """What the plan puts on trial, in an order that depends on the plan alone."""
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject."""
+
+    def try_item(self, item: Item) -> Outcome:
+        """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
+
+    def replay(self, item: Item, recipe: str) -> Outcome:
+        """The verdict on one case of an item."""
+
+
+def summon(plan: Plan, *, court: str = COURT, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
+    """The court for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
+    module, _, name = court.partition(":")
+    judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
+    return judge
+
+
+def pronounce(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
+    """Try the item, or one case of it. A subject that cannot be had is NOT_RUN; what else escapes is our defect."""
+    began = time.perf_counter()
+    try:
+        outcome = judge.replay(item, recipe) if recipe else judge.try_item(item)
+    except AttnspecError as problem:
+        outcome = not_run(item, clause_of(judge.spec, item.clause).level, str(problem))
+    return complete(replace(outcome, seconds=time.perf_counter() - began), item, plan)
+
+
+def complete(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
+    """Add the command that repeats the case, where there is a case."""
+    if outcome.repeat or outcome.evidence is None or not outcome.evidence.recipe:
+        return outcome
+    return replace(outcome, repeat=replay_command(item, outcome.evidence.recipe, plan))
+
+
+def not_run(item: Item, level: Level, reason: str) -> Outcome:
+    """The outcome of an item that was not tried."""
+    return Outcome(item.target, item.clause, DType(item.dtype), level, Verdict.NOT_RUN, reason)
+
+
+def clause_of(spec: Spec, name: str) -> Clause:
+    """The clause with this id."""
+    return next(clause for clause in spec.clauses if clause.id == name)
+
+
+def replay_command(item: Item, recipe: str, plan: Plan) -> str:
+    """What to type to see one case again, in any shell."""
+    options = [word for folder in plan.implementations for word in ("--implementations", folder)]
+    options += ["--lift", plan.lift] if plan.lift else []
+    options += ["--spec", plan.spec] if plan.spec else []
+    return shlex.join(["attnspec", "replay", *options, f"{item.target} {item.clause} {item.dtype} {recipe}"])
+
+
+def spec_folder(plan: Plan) -> Path | None:
+    """Where the plan's law lies; None for the law that attnspec ships with."""
+    return Path(plan.spec) if plan.spec else None

@@ -1,0 +1,94 @@
+"""Attention as a pytest test of anybody's own test file: two lines, one item a target, clause and dtype.
+
+`from attnspec import gate`, then `test_attention = gate("mypackage.mine:attend")`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import TypeVar
+
+import pytest
+
+from attnspec.ground.errors import UsageError
+from attnspec.ground.nouns import DType, Effort
+from attnspec.ground.plan import Item, Plan
+from attnspec.record.codec import encode
+from attnspec.runner.announce import announce
+from attnspec.runner.bench import COURT, clause_of, pronounce, summon
+
+HANDED = "attnspec_handed"  # a module that exists in memory only: functions that no import could find again
+E = TypeVar("E", DType, Effort)
+
+
+def gate(
+    *targets: str | Callable[..., object],
+    profiles: Iterable[str] = (),
+    clauses: Iterable[str] = (),
+    dtypes: Iterable[str] = (),
+    effort: str = "default",
+    seed: int = 0,
+    strict: bool = False,
+    lift: str = "",
+    implementations: Iterable[str] = (),
+    deadline: float = 300,
+    court: str = COURT,
+) -> Callable[..., None]:
+    """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
+
+    targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
+    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.  effort: quick, default or
+    thorough.  strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item
+    may look for.  court: what judges (for tests of attnspec itself).
+    The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
+    `attnspec` command runs subjects in processes of their own). Raises UsageError, SpecError, ManifestError or
+    TargetError where a name is unknown.
+    """
+    if not targets:
+        raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
+    plan = Plan(
+        targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
+        dtypes=tuple(_member(DType, "dtype", name) for name in dtypes), effort=_member(Effort, "effort", effort),
+        seed=seed, strict=strict, lift=lift, implementations=tuple(implementations), deadline=deadline)
+    return _test(plan, court)
+
+
+def _test(plan: Plan, court: str) -> Callable[..., None]:
+    judge = summon(plan, court=court)
+
+    @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in judge.items()])
+    def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
+        outcome = pronounce(judge, item, plan=plan)
+        request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
+        announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
+
+    return test_attention
+
+
+def _member(kind: type[E], noun: str, name: str) -> E:
+    try:
+        return kind(name)
+    except ValueError:
+        raise UsageError.unknown(noun, name, [member.value for member in kind]) from None
+
+
+def _target(target: str | Callable[..., object]) -> str:
+    """The target as text. A function that its module's name leads back to is named by it; any other is handed over."""
+    if isinstance(target, str):
+        return target
+    module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")
+    if getattr(sys.modules.get(module), name, None) is target:
+        return f"{module}:{name}"
+    return _handed(target, name.rpartition(".")[2] or type(target).__name__)
+
+
+def _handed(function: Callable[..., object], name: str) -> str:
+    name = name.strip("<>")
+    shelf = sys.modules.setdefault(HANDED, ModuleType(HANDED))
+    while getattr(shelf, name, function) is not function:
+        name += "_"
+    setattr(shelf, name, function)
+    return f"{HANDED}:{name}"

@@ -1,0 +1,24 @@
+"""A plan on its way through pytest's command line and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from attnspec.ground.errors import UsageError
+from attnspec.ground.plan import Plan
+from attnspec.record.codec import decode, encode
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as one argument."""
+    return json.dumps(encode(plan))
+
+
+def plan_of(config: pytest.Config) -> Plan:
+    """The plan that this pytest was started with."""
+    text = config.getoption("attnspec_plan")
+    if not text:
+        raise UsageError("only the attnspec command runs runner/suite.py; in a test file of yours, use attnspec.gate.")
+    return decode(Plan, json.loads(text))

@@ -1,0 +1,151 @@
+"""A run of the `attnspec` command: a plan in, events out. Subjects run in sacrificial xdist workers, also with one.
+
+pytest runs in this process as xdist's controller, which collects nothing and imports no subject; it is cut off from
+the user's configuration, conftest files, plugins and PYTEST_ variables.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from attnspec.ground.plan import Item, Plan
+from attnspec.law.clause import Spec
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted
+from attnspec.record.outcome import Outcome
+from attnspec.runner import suite, tally
+from attnspec.runner.bench import COURT, clause_of, summon
+from attnspec.runner.clerk import Clerk
+from attnspec.runner.plans import plan_text
+from attnspec.runner.surroundings import environment, prepared
+from attnspec.runner.texts import embedded
+
+# ids may hold any letter a path may hold
+_CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
+_UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",
+           "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run came to. `defects` are failures of attnspec itself, to be shown and reported."""
+
+    exit_code: int
+    outcomes: tuple[Outcome, ...]
+    interrupted: bool
+    defects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """How to run a plan: with how many workers, before which court, and, to replay, on which one case."""
+
+    plan: Plan
+    workers: int = 1
+    command: tuple[str, ...] = ()
+    court: str = COURT
+    recipe: str = ""
+
+    def run(self, handlers: Sequence[Handler]) -> Result:
+        """Judge every item of the plan. Raises AttnspecError where the plan makes no sense, before anything is run."""
+        judge = summon(self.plan, court=self.court)
+        items = judge.items()
+        with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
+            began = time.perf_counter()
+            emit(self._header(judge.spec, items))
+            levels = {item: clause_of(judge.spec, item.clause).level for item in items}
+            clerk = Clerk(self.plan, levels, emit, Path(folder), self.recipe)
+            interrupted = self._work(clerk, Path(folder)) if items else False
+            clerk.close("the run was interrupted" if interrupted else "the run ended before its turn came")
+            return self._footer(clerk, emit, time.perf_counter() - began, interrupted=interrupted)
+
+    def _header(self, spec: Spec, items: Sequence[Item]) -> RunStarted:
+        clauses = dict.fromkeys(item.clause for item in items)
+        return RunStarted(
+            started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
+            seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
+            dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
+            clauses=tuple(embedded(clause_of(spec, name), spec) for name in clauses))
+
+    def _footer(self, clerk: Clerk, emit: Callable[[Event], None], seconds: float, *, interrupted: bool) -> Result:
+        outcomes = tuple(clerk.outcomes.values())
+        code = tally.exit_code(outcomes, strict=self.plan.strict, interrupted=interrupted)
+        emit(RunFinished(_now(), seconds, tally.counts(outcomes), code, interrupted))
+        return Result(code, outcomes, interrupted, tuple(clerk.defects))
+
+    def _work(self, clerk: Clerk, folder: Path) -> bool:
+        """Whether the user interrupted."""
+        configuration = folder / "pytest.ini"
+        configuration.write_text(_CONFIGURATION, encoding="utf-8")
+        with prepared(), _termination_interrupts(), _importing_from_here():
+            code = pytest.main(self._arguments(folder, configuration), plugins=[clerk])
+        return code == pytest.ExitCode.INTERRUPTED and not clerk.defects
+
+    def _arguments(self, folder: Path, configuration: Path) -> list[str]:
+        suite_file = Path(str(suite.__file__))
+        return [
+            str(suite_file), "-c", str(configuration), "--rootdir", str(suite_file.parent), "--noconftest",
+            "--import-mode=importlib", "--assert=plain", "--capture=no",
+            *(word for name in _UNUSED for word in ("-p", f"no:{name}")),
+            "-p", "xdist.plugin", "-p", "attnspec.pytest_plugin",
+            # worksteal gives each worker a run of neighbours, which share a subject and its remembered answers;
+            # unlike loadscope and loadfile it goes on after a crash. Every item may cost a worker its life.
+            "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
+            "--attnspec-plan", plan_text(self.plan), "--attnspec-traces", str(folder),
+            "--attnspec-court", self.court, "--attnspec-recipe", self.recipe,
+        ]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextmanager
+def started(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
+    """A function that hands an event to all handlers; they are shut down whatever happens, last one first."""
+    with ExitStack() as stack:
+        for handler in handlers:
+            handler.start()
+            stack.callback(handler.shutdown)
+
+        def emit(event: Event) -> None:
+            for handler in handlers:
+                handler.handle(event)
+
+        yield emit
+
+
+@contextmanager
+def _importing_from_here() -> Iterator[None]:
+    """Targets are imported from the working directory, as `python -m` would; workers inherit the path."""
+    before, here = list(sys.path), str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[None]:
+    """A polite SIGTERM (a cancelled CI job, `timeout`) is an interruption too: the record gets its footer."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

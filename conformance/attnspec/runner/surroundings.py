@@ -1,0 +1,61 @@
+"""The environment that workers are born into, and what a record says of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import attnspec
+
+# One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+     "BLIS_NUM_THREADS"), "1")
+_XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+# Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
+_FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT",
+            "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST")
+_PACKAGES = ("numpy", "hypothesis", "ml_dtypes", "pytest", "pytest-xdist", "torch", "jax", "jaxlib")
+
+
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Set what workers inherit, and put everything back afterwards."""
+    before = dict(os.environ)
+    for name in _FOREIGN:
+        os.environ.pop(name, None)
+    os.environ.update(ONE_THREAD)
+    os.environ["XLA_FLAGS"] = f"{before.get('XLA_FLAGS', '')} {_XLA_ONE_THREAD}".strip()
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # a subject that iterates over a set does so alike in every worker
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def environment(workers: int) -> Mapping[str, str]:
+    """What a reader of the record needs to compare it with another: versions, machine, threads."""
+    return {
+        "attnspec": attnspec.__version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": str(os.cpu_count() or ""),
+        "device": "cpu",
+        "workers": str(workers),
+        "threads": "1 a worker",
+        **_versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found

@@ -1,0 +1,70 @@
+"""Outcomes in words, and clauses as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from attnspec.ground.nouns import Verdict
+from attnspec.law.clause import Citation, Clause, Spec
+from attnspec.record.outcome import Evidence, Outcome
+
+HAPPENED: Mapping[Verdict, str] = {
+    Verdict.HELD: "holds",
+    Verdict.VIOLATED: "is violated",
+    Verdict.INAPPLICABLE: "does not apply",
+    Verdict.NO_CLAIM: "makes no claim on any case",
+    Verdict.ERRORED: "cannot be judged: the implementation raised",
+    Verdict.CRASHED: "cannot be judged: the implementation ended the process",
+    Verdict.TIMED_OUT: "cannot be judged: the implementation did not return in time",
+    Verdict.NOT_RUN: "was not run",
+    Verdict.EXPECTED: "is violated, as listed among the known deviations",
+    Verdict.UNEXPECTED: "does not fare as listed among the known deviations",
+}
+
+
+def violation(outcome: Outcome, clause: Clause) -> str:
+    """A failure as the command line and pytest print it: the claim, the case, what was seen, how to see it again."""
+    head = f"{clause.id} ({clause.where}) {HAPPENED[outcome.verdict]}"
+    by = f"{outcome.subject}, {outcome.dtype.value}"
+    rows = [("says", clause.says), ("by", by), *_evidence(outcome.evidence), ("note", outcome.reason),
+            ("again", outcome.repeat)]
+    return "\n".join([head, *(f"  {name + ':':<6}{_indented(text)}" for name, text in rows if text)])
+
+
+def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
+    if evidence is None:
+        return []
+    return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
+            ("trace", _tail(evidence.traceback, 12)), ("noise", _tail(evidence.stderr, 4))]
+
+
+def _tail(text: str, lines: int) -> str:
+    kept = text.rstrip().splitlines()
+    return "\n".join((["…"] if len(kept) > lines else []) + kept[-lines:])
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n" + 8 * " ")
+
+
+def in_short(outcome: Outcome) -> str:
+    """One line: the verdict and why."""
+    why = outcome.reason or (outcome.evidence.sentence if outcome.evidence else "")
+    return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
+
+
+def embedded(clause: Clause, spec: Spec) -> Mapping[str, object]:
+    """What a record's header keeps of a clause, so that the record outlives the spec."""
+    return {
+        "id": clause.id, "theme": clause.theme, "level": clause.level.value, "profile": clause.profile,
+        "says": clause.says, "formula": clause.formula, "because": [_source(each, spec) for each in clause.because],
+        "needs": sorted(clause.needs), "problem": clause.problem, "refuted_by": list(clause.refuted_by),
+        "note": clause.note, "where": str(clause.where),
+    }
+
+
+def _source(citation: Citation, spec: Spec) -> Mapping[str, object]:
+    source = spec.bibliography.get(citation.cite)
+    data = {name: value for name, value in asdict(citation).items() if name != "where"}
+    return data | ({"title": source.title, "url": source.url} if source else {})

@@ -1,0 +1,45 @@
+"""What a dead worker left behind (see guard.py), read by the controller."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnspec.ground.nouns import Verdict
+
+STDERR_TAIL = 4000  # characters kept of what libraries printed: the last ones tell
+_TIMEOUT = "Timeout ("  # how faulthandler begins when a deadline passes
+
+
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """How a worker ended: by its deadline or otherwise, on which case, and where every thread stood."""
+
+    verdict: Verdict
+    recipe: str
+    traceback: str
+    stderr: str
+
+
+def last_words(folder: Path, worker: str) -> LastWords:
+    """Of a worker that died while an item was on trial."""
+    trace = _read(folder / f"{worker}.trace")
+    verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
+    stderr = _read(folder / f"{worker}.stderr")[-STDERR_TAIL:]
+    return LastWords(verdict, _read(folder / f"{worker}.crumb"), trace, stderr)
+
+
+def _read(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        return path.read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+def end_workers(folder: Path) -> None:
+    """After an interruption: workers may be deep in foreign code that hears no signal but this one."""
+    for path in sorted(folder.glob("*.pid")):
+        with suppress(ProcessLookupError):
+            os.kill(int(_read(path)), signal.SIGKILL)

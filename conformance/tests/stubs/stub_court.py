@@ -1,0 +1,97 @@
+"""A court without attention: the name of a clause says what befalls the item. It lets the runner be tested in seconds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from attnspec.ground.errors import Place, TargetError
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.plan import Item, Plan
+from attnspec.law.clause import Citation, Clause, Source, Spec, Word
+from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
+
+RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;with=;seed=3"
+
+
+def _clause(number: int, name: str, level: Level = Level.MUST) -> Clause:
+    return Clause(
+        id=f"stub.{name}", theme="stub", level=level, profile="core", says=f"The stub's clause called {name} holds.",
+        formula="a = b", because=(Citation("paper", "3.2", "so it is"),), needs=frozenset(), problem="any",
+        given=Word("attention", {}), draw={}, runs={}, then=(), refuted_by=("mask_ignored",), note="",
+        where=Place("spec/stub.yaml", number))
+
+
+VERDICTS = {
+    "held": Verdict.HELD, "violated": Verdict.VIOLATED, "advised": Verdict.VIOLATED, "lacking": Verdict.INAPPLICABLE,
+    "vague": Verdict.NO_CLAIM, "raised": Verdict.ERRORED, "listed": Verdict.EXPECTED, "mended": Verdict.UNEXPECTED,
+}
+DEEDS = ("crash", "hang", "segfault", "noise", "broken", "defect", "slow")
+CLAUSES = tuple(_clause(number, name, Level.SHOULD if name == "advised" else Level.MUST)
+                for number, name in enumerate((*VERDICTS, *DEEDS), start=1))
+SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": Source("paper", "A paper", "paper", "https://example.org")})
+
+
+class Court:
+    """What runner.bench.Judge asks for."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan, self.spec, self._breadcrumb = plan, SPEC, breadcrumb
+
+    def items(self) -> tuple[Item, ...]:
+        dtypes = [dtype.value for dtype in self.plan.dtypes] or ["float32"]
+        return tuple(Item(target, clause, dtype)
+                     for target in self.plan.targets for dtype in dtypes for clause in self.plan.clauses)
+
+    def card(self, target: str) -> SubjectCard:
+        if target == "none":
+            raise TargetError("there is no 'none'.")
+        return SubjectCard(target, target.upper(), "attention", "stub", "1", "", {"hidden_row": "zeros"}, {}, {}, ("core",))
+
+    def try_item(self, item: Item) -> Outcome:
+        return self._judge(item, RECIPE)
+
+    def replay(self, item: Item, recipe: str) -> Outcome:
+        return replace(self._judge(item, recipe), reason=f"replayed {recipe}")
+
+    def _judge(self, item: Item, recipe: str) -> Outcome:
+        self._breadcrumb(recipe)
+        name = item.clause.removeprefix("stub.")
+        getattr(self, f"_{name}", lambda: None)()
+        clause = next(clause for clause in CLAUSES if clause.id == item.clause)
+        return _outcome(item, clause.level, VERDICTS.get(name, Verdict.HELD), recipe)
+
+    def _crash(self) -> None:
+        print("last words of a library", file=sys.stderr, flush=True)
+        os.abort()
+
+    def _segfault(self) -> None:
+        os.kill(os.getpid(), 11)
+
+    def _hang(self) -> None:
+        time.sleep(600)
+
+    def _slow(self) -> None:
+        time.sleep(30)
+
+    def _noise(self) -> None:
+        print("a library talks", file=sys.stderr, flush=True)
+        print("to both streams", flush=True)
+
+    def _broken(self) -> None:
+        raise TargetError("stub: its import fails.")
+
+    def _defect(self) -> None:
+        raise ZeroDivisionError("a defect of attnspec itself")
+
+
+def _outcome(item: Item, level: Level, verdict: Verdict, recipe: str) -> Outcome:
+    reasons = {Verdict.INAPPLICABLE: "takes no `mask`", Verdict.NO_CLAIM: "every case overflowed"}
+    measured = Measured("agree", "they should agree", 2.0, 2e-6, 1e-6, 1.0, 1.000002, (0, 0, 0, 0), 4, 4, 1)
+    evidence = Evidence("1 of 4 entries differ", "B=1 H=1 T=1 S=2 D=1 Dv=1", recipe, measured)
+    failed = verdict in (Verdict.VIOLATED, Verdict.ERRORED)
+    return Outcome(item.target, item.clause, DType(item.dtype), level, verdict, reasons.get(verdict, ""), cases=3,
+                   worst=measured, evidence=evidence if failed else None)
