@@ -46,9 +46,9 @@ class Word:
 class Clause:
     """One falsifiable sentence about attention.
 
-    `given` is the word that makes problems (its name is `attention`, `layer`, …, its arguments come from the named
-    problem and from the clause); `draw` names further drawn values; `runs` are chains of transforms by name;
-    `then` are relations between what is observed of the runs.
+    `given` is the word that makes problems: its name is that of the named problem, its arguments (`kind` among them)
+    come from the named problem and from the clause; `draw` names further drawn values; `runs` are chains of transforms
+    by name; `then` are relations between what is observed of the runs.
     """
 
     id: str

@@ -83,8 +83,8 @@ def _problem(name: str, fields: Fields) -> Word:
     if not _NAME.fullmatch(name):
         message = f"{name!r} is no name of a problem: lower-case letters, digits and _ only."
         raise SpecError(message, where=fields.place())
-    kind = fields.text("kind")
-    return Word(kind, _without(fields.mapping, "kind"), fields.place())
+    fields.text("kind")
+    return Word(name, fields.mapping, fields.place())
 
 
 def _id(fields: Fields) -> str:
@@ -129,7 +129,7 @@ def _given(fields: Fields, context: Context) -> _Given:
     for source in (base.args, _without(fields.mapping, "problem", "draw")):
         arguments.update(source)
         arguments.places.update(source.places if isinstance(source, Located) else {})
-    if "kind" in arguments:
+    if "kind" in fields.mapping:
         raise fields.complain("kind", f"belongs to the problem {name!r} and cannot be changed here.")
     return _Given(name, Word(base.name, arguments, fields.place()), _draw(fields), _always(arguments))
 
@@ -140,9 +140,11 @@ def _always(arguments: Located) -> frozenset[str]:
     return frozenset(_keywords(fields, "always"))
 
 
-def _draw(fields: Fields) -> dict[str, str]:
+def _draw(fields: Fields) -> Mapping[str, str]:
     drawn = fields.inner("draw", "`draw`", optional=True)
-    return {_name(drawn, key): drawn.text(key) for key in drawn.mapping}
+    for key in drawn.mapping:
+        drawn.text(_name(drawn, key))
+    return drawn.mapping
 
 
 def _keywords(fields: Fields, key: str) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What the type of a word's argument means: its form, its closed list, its name in words, its JSON Schema.
 
 An argument's type may be: bool, int, float, str, `Literal` of texts, an enumeration (by value), `Drawn`, `RunName`,
-`tuple[X, ...]`, `frozenset[X]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | Y`, `X | None` and
+`tuple[X, ...]`, `Sequence[X]`, `frozenset[X]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | Y`, `X | None` and
 `Annotated[number, Between(low, high)]`. A function typed otherwise is our mistake: TypeError.
 """
 
@@ -11,7 +11,7 @@ import enum
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NewType
 
@@ -43,7 +43,7 @@ class Form(enum.Enum):
 
 _FORMS: Mapping[object, Form] = {
     Literal: Form.CHOICE, typing.Annotated: Form.ANNOTATED, typing.Union: Form.UNION, types.UnionType: Form.UNION,
-    frozenset: Form.LIST, Mapping: Form.MAPPING}
+    frozenset: Form.LIST, Sequence: Form.LIST, Mapping: Form.MAPPING}
 _NAMES: Mapping[object, str] = {
     bool: "true or false", int: "a whole number", float: "a finite number", str: "text",
     Drawn: "the name of a drawn value", RunName: "the name of a run", type(None): "nothing"}
@@ -60,7 +60,7 @@ _SCHEMAS: Mapping[object, Mapping[str, object]] = {
 
 def form_of(hint: Hint) -> Form:
     """How the type is built."""
-    origin = typing.get_origin(hint)
+    origin: object = typing.get_origin(hint)
     if origin is tuple:
         return Form.LIST if typing.get_args(hint)[-1] is Ellipsis else Form.PAIR
     if origin in _FORMS:
@@ -74,7 +74,8 @@ def form_of(hint: Hint) -> Form:
 
 def choices(hint: Hint) -> dict[str, object]:
     """A closed list: what YAML spells, and what it stands for."""
-    if typing.get_origin(hint) is Literal:
+    origin: object = typing.get_origin(hint)
+    if origin is Literal:
         return {str(option): option for option in typing.get_args(hint)}
     return {str(member.value): member for member in hint}
 
