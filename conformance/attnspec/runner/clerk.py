@@ -13,7 +13,7 @@ from attnspec.ground.plan import Item, Plan
 from attnspec.record.codec import decode
 from attnspec.record.events import Event, ItemFinished, ItemStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.runner.bench import complete, not_run
+from attnspec.runner.judge import complete, not_run
 from attnspec.runner.traces import LastWords, end_workers, last_words
 
 PATIENCE = 4  # workers that may die in a row without an item to blame before the run is given up
@@ -31,6 +31,7 @@ class Clerk:
     ) -> None:
         self.outcomes: dict[Item, Outcome] = {}
         self.defects: list[str] = []
+        self.interrupted = False
         self._plan, self._levels, self._emit, self._traces, self._recipe = plan, items, emit, traces, recipe
         self._by_id = {item.id: item for item in items}
         self._cards: dict[str, SubjectCard] = {}
@@ -66,9 +67,15 @@ class Clerk:
             self._defect(f"workers die before they take up an item: {error}")
             pytest.exit("workers die before they take up an item")
 
-    def pytest_keyboard_interrupt(self) -> None:
-        """The user wants to leave, now."""
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """The user wants to leave, now. (pytest calls this for its own `exit` too.)"""
+        self.interrupted = excinfo.errisinstance(KeyboardInterrupt)
         end_workers(self._traces)
+
+    def pytest_internalerror(self, excrepr: object) -> bool:
+        """Something of ours failed outside any item; it is shown at the end, once."""
+        self._defect(str(excrepr))
+        return True
 
     def missing(self) -> list[Item]:
         """The items without an outcome."""

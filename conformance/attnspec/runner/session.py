@@ -24,7 +24,7 @@ from attnspec.law.clause import Spec
 from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner import suite, tally
-from attnspec.runner.bench import COURT, clause_of, summon
+from attnspec.runner.judge import COURT, clause_of, docket, summon
 from attnspec.runner.clerk import Clerk
 from attnspec.runner.plans import plan_text
 from attnspec.runner.surroundings import environment, prepared
@@ -59,15 +59,16 @@ class Session:
     def run(self, handlers: Sequence[Handler]) -> Result:
         """Judge every item of the plan. Raises AttnspecError where the plan makes no sense, before anything is run."""
         judge = summon(self.plan, court=self.court)
-        items = judge.items()
+        items = docket(judge)
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
             began = time.perf_counter()
             emit(self._header(judge.spec, items))
             levels = {item: clause_of(judge.spec, item.clause).level for item in items}
             clerk = Clerk(self.plan, levels, emit, Path(folder), self.recipe)
-            interrupted = self._work(clerk, Path(folder)) if items else False
-            clerk.close("the run was interrupted" if interrupted else "the run ended before its turn came")
-            return self._footer(clerk, emit, time.perf_counter() - began, interrupted=interrupted)
+            if items:
+                self._work(clerk, Path(folder))
+            clerk.close("the run was interrupted" if clerk.interrupted else "the run ended before its turn came")
+            return self._footer(clerk, emit, time.perf_counter() - began)
 
     def _header(self, spec: Spec, items: Sequence[Item]) -> RunStarted:
         clauses = dict.fromkeys(item.clause for item in items)
@@ -77,19 +78,17 @@ class Session:
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
             clauses=tuple(embedded(clause_of(spec, name), spec) for name in clauses))
 
-    def _footer(self, clerk: Clerk, emit: Callable[[Event], None], seconds: float, *, interrupted: bool) -> Result:
+    def _footer(self, clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
         outcomes = tuple(clerk.outcomes.values())
-        code = tally.exit_code(outcomes, strict=self.plan.strict, interrupted=interrupted)
-        emit(RunFinished(_now(), seconds, tally.counts(outcomes), code, interrupted))
-        return Result(code, outcomes, interrupted, tuple(clerk.defects))
+        code = tally.exit_code(outcomes, strict=self.plan.strict, interrupted=clerk.interrupted)
+        emit(RunFinished(_now(), seconds, tally.counts(outcomes), code, clerk.interrupted))
+        return Result(code, outcomes, clerk.interrupted, tuple(clerk.defects))
 
-    def _work(self, clerk: Clerk, folder: Path) -> bool:
-        """Whether the user interrupted."""
+    def _work(self, clerk: Clerk, folder: Path) -> None:
         configuration = folder / "pytest.ini"
         configuration.write_text(_CONFIGURATION, encoding="utf-8")
         with prepared(), _termination_interrupts(), _importing_from_here():
-            code = pytest.main(self._arguments(folder, configuration), plugins=[clerk])
-        return code == pytest.ExitCode.INTERRUPTED and not clerk.defects
+            pytest.main(self._arguments(folder, configuration), plugins=[clerk])
 
     def _arguments(self, folder: Path, configuration: Path) -> list[str]:
         suite_file = Path(str(suite.__file__))

@@ -14,7 +14,7 @@ from attnspec.ground.errors import AttnspecError
 from attnspec.ground.plan import Item
 from attnspec.record.codec import encode
 from attnspec.runner.announce import announce
-from attnspec.runner.bench import Judge, clause_of, pronounce, summon
+from attnspec.runner.judge import Judge, clause_of, docket, pronounce, summon
 from attnspec.runner.guard import NAME, Guard
 from attnspec.runner.plans import plan_of
 
@@ -23,7 +23,7 @@ _sent: dict[str, str] = {}  # the card of each subject, as this worker last repo
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test an item, with the item's id."""
-    items = _judge(metafunc.config).items()
+    items = docket(_judge(metafunc.config))
     metafunc.parametrize("item", [pytest.param(item, id=item.id) for item in items])
 
 

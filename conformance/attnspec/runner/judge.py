@@ -47,6 +47,11 @@ def summon(plan: Plan, *, court: str = COURT, breadcrumb: Breadcrumb = lambda _:
     return judge
 
 
+def docket(judge: Judge) -> tuple[Item, ...]:
+    """The items, each once: whoever names a target or a clause twice means it once."""
+    return tuple(dict.fromkeys(judge.items()))
+
+
 def pronounce(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
     """Try the item, or one case of it. A subject that cannot be had is NOT_RUN; what else escapes is our defect."""
     began = time.perf_counter()
