@@ -1,0 +1,56 @@
+"""Numbers as a reader wants them: few digits, true minus signs, no `1e-06`."""
+
+from __future__ import annotations
+
+import math
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
+_DECADES = 6.0
+
+
+def figure(number: float | str, digits: int = 3) -> str:
+    """A number of `digits` significant digits; `nan`, `inf` and `-inf` may come as words."""
+    value = float(number)
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.{max(digits, _whole(value))}g}".replace("-", "−")
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}".replace("-", "−")
+
+
+def _whole(value: float) -> int:
+    return len(str(int(abs(value))))
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that fits."""
+    if seconds >= 100:
+        return f"{seconds / 60:.1f} min"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.0f} ms"
+
+
+def gauge(margin: float) -> int:
+    """How full, in percent, the gauge of a margin is: linear up to the allowance (60 %), logarithmic beyond it."""
+    if math.isnan(margin) or math.isinf(margin):
+        return 100
+    if margin <= 1:
+        return round(_AT_ALLOWANCE * max(margin, 0.0))
+    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _DECADES))
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 clause`, `3 clauses`."""
+    ending = "y" if noun.endswith("y") else ""
+    plural = f"{noun[:-1]}ies" if ending else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
+def ascii_name(text: str) -> str:
+    """A name that is safe as a fragment of an address: letters, digits, dot, dash and underscore."""
+    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text)

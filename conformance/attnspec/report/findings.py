@@ -1,0 +1,98 @@
+"""What went wrong, worst first: one finding a subject and clause, with the gravest of its dtypes in full."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import Level, Verdict, gates
+from attnspec.record.outcome import Outcome
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.ledger import finding_anchor
+from attnspec.report.pictures import Grid, grids
+from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.texts import ClauseText
+
+PICTURED_CELLS = 12_000  # how many picture cells a page draws before it refers to the record instead
+OPEN = 24                # how many findings stand open; the rest can be opened one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`outcomes` are those of the failing dtypes, gravest first; `pictures` belong to the first of them."""
+
+    anchor: str
+    clause: ClauseText
+    subject: Judged
+    sign: Sign
+    css: str
+    dtypes: str
+    outcomes: tuple[Outcome, ...]
+    does_gate: bool
+    is_open: bool = True
+    pictures: tuple[Grid, ...] = ()
+    omitted: int = 0
+
+
+def findings(joined: Joined, *, strict: bool) -> tuple[Finding, ...]:
+    """All findings about implementations (those about faults are the trust matrix), worst first."""
+    found = [
+        finding
+        for number, clause in enumerate(joined.clauses) for subject in joined.subjects
+        if (finding := _finding(number, clause, subject, joined.of(subject, clause.id), strict=strict))
+    ]
+    return _pictured(sorted(found, key=_gravity))
+
+
+def _finding(
+    number: int, clause: ClauseText, subject: Judged, outcomes: tuple[Outcome, ...], *, strict: bool,
+) -> Finding | None:
+    failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
+    if not failed:
+        return None
+    return Finding(
+        anchor=finding_anchor(number, subject), clause=clause, subject=subject, sign=SIGNS[failed[0].verdict],
+        css=_css(failed[0]), dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed), outcomes=tuple(failed),
+        does_gate=any(gates(o.verdict, o.level, strict=strict) for o in failed))
+
+
+def _css(outcome: Outcome) -> str:
+    is_advice = outcome.level is not Level.MUST and outcome.verdict is not Verdict.UNEXPECTED
+    return f"{SIGNS[outcome.verdict].css} soft" if is_advice else SIGNS[outcome.verdict].css
+
+
+def measured_margin(outcome: Outcome) -> float:
+    """The margin of the counterexample, or of the worst case; 0 where nothing was measured."""
+    measured = (outcome.evidence and outcome.evidence.measured) or outcome.worst
+    if measured is None:
+        return 0.0
+    return math.inf if math.isnan(measured.margin) else measured.margin
+
+
+def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
+    return SIGNS[outcome.verdict].rank, -measured_margin(outcome)
+
+
+def _gravity(finding: Finding) -> tuple[float, ...]:
+    first = finding.outcomes[0]
+    return (not finding.does_gate, WEIGHT[first.level], *_outcome_gravity(first))
+
+
+def _pictured(found: list[Finding]) -> tuple[Finding, ...]:
+    """The findings with their pictures, as long as the page has room for them."""
+    room = PICTURED_CELLS
+    pictured = []
+    for place, finding in enumerate(found):
+        evidence = finding.outcomes[0].evidence
+        drawn = grids(evidence.pictures) if evidence else ()
+        cells = sum(len(picture.cells) for picture in drawn)
+        fits = cells <= room
+        room -= cells if fits else 0
+        pictured.append(_with(finding, drawn if fits else (), 0 if fits else len(drawn), is_open=place < OPEN))
+    return tuple(pictured)
+
+
+def _with(finding: Finding, pictures: tuple[Grid, ...], omitted: int, *, is_open: bool) -> Finding:
+    return Finding(
+        finding.anchor, finding.clause, finding.subject, finding.sign, finding.css, finding.dtypes, finding.outcomes,
+        finding.does_gate, is_open, pictures, omitted)

@@ -1,0 +1,124 @@
+"""The first thing on the page: who was judged, by which law, and how it went, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import FAILURES, Level, Verdict, gates
+from attnspec.record.outcome import Outcome
+from attnspec.report.figures import counted
+from attnspec.report.joined import Joined, Judged, Run
+from attnspec.report.ledger import tally
+from attnspec.report.signs import DECIDED, SIGNS, Sign, gravest
+
+EXITS = {
+    0: "conforms",
+    1: "violated: a clause that gates does not hold",
+    2: "could not judge: something was not run, or nothing was executed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one subject fared, clause by clause (a clause counts as the worst of its dtypes)."""
+
+    subject: Judged
+    word: str
+    css: str
+    sentence: str
+    total: int
+    counts: tuple[tuple[Sign, int], ...]
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`title` is the verdict of the whole page in one sentence; `css` its colour."""
+
+    title: str
+    css: str
+    standings: tuple[Standing, ...]
+    interrupted: tuple[Run, ...]
+    digests: tuple[tuple[str, str, str], ...]
+    items: int
+    cases: int
+    no_claims: int
+
+
+def summarise(joined: Joined, *, strict: bool) -> Summary:
+    """Count, and say it."""
+    standings = tuple(_standing(joined, subject, strict=strict) for subject in joined.subjects)
+    interrupted = tuple(run for run in joined.runs if run.record.interrupted)
+    title, css = _title(joined, standings, is_whole=not interrupted)
+    return Summary(
+        title=title, css=css, standings=standings, interrupted=interrupted, digests=_digests(joined.runs),
+        items=len(joined.outcomes), cases=sum(outcome.cases for outcome in joined.outcomes.values()),
+        no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()))
+
+
+def exit_words(run: Run) -> str:
+    """What the exit code of a run means."""
+    footer = run.record.footer
+    if footer is None:
+        return "none: the run was interrupted"
+    return f"{footer.exit_code}, {EXITS.get(footer.exit_code, 'unknown')}"
+
+
+def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
+    outcomes = joined.of_subject(subject)
+    worst = [gravest(outcome.verdict for outcome in group) for group in outcomes.values()]
+    flat = [outcome for group in outcomes.values() for outcome in group]
+    word, css = _word(flat, subject.broken, strict=strict)
+    return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), tally(worst), len(flat))
+
+
+def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool) -> tuple[str, str]:
+    if any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
+        return "does not conform", "bad"
+    if broken or not any(outcome.verdict in DECIDED for outcome in outcomes):
+        return "was not judged", "idle"
+    if any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
+        return "was judged in part", "idle"
+    return "conforms", "good"
+
+
+def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged) -> str:
+    """`3 of 78 clauses violated by torch/mha (2 must, 1 should)`."""
+    failed = {outcome.clause: outcome.level for outcome in outcomes if outcome.verdict in FAILURES}
+    total = counted(len(worst), "clause")
+    if not failed:
+        return f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
+    levels = list(failed.values())
+    detail = ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
+    return f"{len(failed)} of {total} violated by {subject.label} ({detail})"
+
+
+def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> tuple[str, str]:
+    if not standings:
+        return (f"{counted(len(joined.faults), 'known fault')} on trial", "idle") if joined.faults else (
+            "Nothing was judged", "idle")
+    if not is_whole:
+        return "The run was interrupted", "idle"
+    if len(standings) == 1:
+        return f"{standings[0].subject.label} {standings[0].word}", standings[0].css
+    conforming = sum(standing.css == "good" for standing in standings)
+    css = "good" if conforming == len(standings) else gravest_css(standings)
+    return f"{conforming} of {counted(len(standings), 'implementation')} conform", css
+
+
+def gravest_css(standings: Sequence[Standing]) -> str:
+    """`bad` if anybody does not conform, else `idle`."""
+    return "bad" if any(standing.css == "bad" for standing in standings) else "idle"
+
+
+def _digests(runs: Sequence[Run]) -> tuple[tuple[str, str, str], ...]:
+    """Every spec that was applied: its version, its digest, and the letters of the runs it was applied in."""
+    laws: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        header = run.record.header
+        laws.setdefault((header.spec_version, header.spec_digest), []).append(run.letter)
+    return tuple((version, digest, " ".join(letters)) for (version, digest), letters in laws.items())
+
+
+LEGEND: tuple[Sign, ...] = tuple(SIGNS.values())

@@ -1,0 +1,71 @@
+"""What a record's header says of a clause, with defaults for whatever an older or a foreign record leaves out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import Level
+from attnspec.report.figures import ascii_name
+
+_CHINESE = re.compile(r"[\u3400-\u9fff]")
+_LEVELS = {level.value: level for level in Level}
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A citation. `url` is empty unless it is a web address; `language` is a tag for the quote, or empty."""
+
+    title: str
+    at: str
+    quote: str
+    note: str
+    url: str
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseText:
+    """One clause as the page shows it. `anchor` is its id made safe for an address."""
+
+    id: str
+    anchor: str
+    theme: str
+    level: Level
+    profile: str
+    says: str
+    formula: str
+    because: tuple[Quoted, ...]
+    needs: tuple[str, ...]
+    refuted_by: tuple[str, ...]
+    where: str
+    note: str
+
+
+def clause_text(clause: Mapping[str, object]) -> ClauseText:
+    """Read one of `RunStarted.clauses`."""
+    text = {name: str(clause.get(name) or "") for name in ("id", "theme", "profile", "says", "formula", "where", "note")}
+    text["theme"] = text["theme"] or text["id"].partition(".")[0]
+    return ClauseText(
+        **text, anchor=f"clause-{ascii_name(text['id'])}",
+        level=_LEVELS.get(str(clause.get("level")), Level.MUST),
+        because=tuple(_quoted(source) for source in _listed(clause.get("because")) if isinstance(source, Mapping)),
+        needs=tuple(str(need) for need in _listed(clause.get("needs"))),
+        refuted_by=tuple(str(fault) for fault in _listed(clause.get("refuted_by"))))
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
+def _quoted(source: Mapping[str, object]) -> Quoted:
+    text = {name: str(source.get(name) or "") for name in ("at", "quote", "note")}
+    language = "zh" if _CHINESE.search(text["quote"]) else ""
+    title = str(source.get("title") or source.get("cite") or "")
+    return Quoted(title=title, **text, url=web_address(str(source.get("url") or "")), language=language)
+
+
+def web_address(url: str) -> str:
+    """The address if it leads to the web, else nothing: a record is foreign input, and `javascript:` is an address too."""
+    return url if url.startswith(("https://", "http://")) else ""
