@@ -1,0 +1,257 @@
+"""How far an honest implementation of a precision class may be from the truth: the worst case, entry by entry.
+
+The derivation is docs/numerics.md. In short: an error e_j in the logarithm of each weight moves the output by a mean of
+(exp(e_j) - 1)·(v_j - o), so what counts is how far a value is from the output, and errors common to a row cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.reference import Operands, Truth
+from attnspec.numerics.roundings import Roundings, roundings
+from attnspec.numerics.units import unit
+from attnspec.problems.problem import Array
+
+SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
+LARGEST_ARGUMENT = 700.0  # exp of more would overflow float64; what is cut off here is beyond every bound already
+ELEMENTWISE_UP_TO = 2**18  # entries of |v_j - o| that are cheap enough to be formed one by one
+SQUARABLE = (1e-100, 1e140)  # the largest |v| must lie here for squares to be trusted
+SQUARED_AWAY = 1e-300     # more than any square that underflows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightError:
+    """The error of each attended weight before it is divided by the row's sum.
+
+    error (B,H,T,S): of its logarithm; 0 where hidden.  excess (B,H,T,S): weight·(exp(error) - 1).  least (B,H,T): the
+    sum of weight·exp(-error).  mass (B,H,T): the sum of excess over least; beyond 1 the hull of the values is the
+    better bound.  chain (B,H,T,1): roundings of an online sum of the row's weights.  rescales: of the blocks.
+    """
+
+    error: Array
+    excess: Array
+    least: Array
+    mass: Array
+    chain: Array
+    rescales: Array
+
+
+def logit_error(operands: Operands, truth: Truth, precision: Precision) -> Array:
+    """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
+    r, a, D = roundings(precision), abs(float(operands.scale)), operands.query.shape[-1]
+    query, key = np.abs(operands.query), np.abs(operands.key)
+    per_product = a * (r.prescale + D * r.accumulate * (1 + r.prescale)) * (1 + r.scale)
+    error: Array = (query * per_product) @ key.swapaxes(-1, -2)
+    if operands.bias is None:
+        error *= 1 + r.logits
+        error += np.abs(truth.logits) * (r.scale * (1 + r.logits) + r.logits)
+    else:
+        seeded = D * r.accumulate if precision.bias_in_accumulator else 0.0
+        error += seeded * np.abs(operands.bias)
+        error = _with_bias(error, a * np.abs(truth.dots), np.abs(truth.logits), r)
+    error += _underflow(query, D, a, r)
+    if r.lost_input:
+        error += (max(1.0, a) * r.lost_input) * key.sum(axis=-1)[:, :, None, :]
+    return error
+
+
+def _with_bias(error: Array, scaled: Array, logits: Array, r: Roundings) -> Array:
+    """The scaling, the addition of the bias and the storing, each on top of the error so far."""
+    error = error + r.scale * scaled
+    error += r.accumulate * (logits + error)
+    grown: Array = error + r.biased_logits * (np.maximum(scaled, logits) + error)
+    return grown
+
+
+def _underflow(query: Array, D: int, a: float, r: Roundings) -> Array:
+    """(B,H,T,1): what products, sums, the logits' storage and the query's own roundings lose below the normal range."""
+    lost: Array = max(1.0, a) * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * query.sum(axis=-1))
+    return lost[..., None]
+
+
+def weight_error(operands: Operands, truth: Truth, precision: Precision) -> WeightError:
+    """The error of the weights. An error common to a row (a running maximum that is off) is at most max_j(t_j + delta_j),
+    since a maximum of perturbed logits exceeds the true one by no more than that.
+    """
+    r, visible = roundings(precision), operands.visible
+    error, counts = logit_error(operands, truth, precision), operands.counts()[..., None]
+    raised = truth.shifted + error
+    common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
+    rescales = _rescales(counts, operands.shape[3], precision)
+    error *= 1 + r.argument
+    error += r.argument * np.abs(truth.shifted)
+    error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
+    if visible is not None:
+        error = np.where(visible, error, 0.0)
+    excess, least = _perturbed(error, truth, visible)
+    return WeightError(error, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales)
+
+
+def _rescales(counts: Array, S: int, precision: Precision) -> Array:
+    """How often an online softmax may rescale: a block without an attended key multiplies by exactly 1."""
+    blocks = -(-S // precision.block)
+    rescales: Array = np.maximum(np.minimum(counts, blocks) - 1, 0)
+    return rescales
+
+
+def _perturbed(error: Array, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
+    """weight·(exp(error) - 1), and the row's sum of weight·exp(-error): never less, never more than that."""
+    if error.max(initial=0.0) <= SMALL_ERROR:
+        loss = truth.weights * error
+        return loss * (1 + error), truth.total - loss.sum(axis=-1)
+    # an underflown weight may come back: its own exponent counts, not its value 0
+    high = np.exp(np.minimum(truth.shifted + error, LARGEST_ARGUMENT)) - truth.weights
+    excess = np.where(error < 1, truth.weights * np.expm1(np.minimum(error, 1.0)), high)
+    low = np.exp(np.minimum(truth.shifted - error, 0.0))
+    if visible is not None:
+        excess, low = np.where(visible, excess, 0.0), np.where(visible, low, 0.0)
+    return excess, low.sum(axis=-1)
+
+
+def output_allowance(operands: Operands, truth: Truth, precision: Precision, errors: WeightError) -> Array:
+    """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
+    r, size = roundings(precision), np.abs(truth.output)
+    drift, reach = _capped(operands, truth, errors, _drift(operands, truth, errors), _reach(operands, truth, errors))
+    summed = errors.chain * r.accumulate
+    divided = errors.chain * r.row_sum / (1 - errors.chain * r.row_sum)
+    rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
+    rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
+    inside = drift + rounded + _lost(operands, size, r)
+    allowance: Array = inside + r.output * (size + inside) + r.lost_output
+    return allowance
+
+
+def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
+    """B1: the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
+    value, o = operands.value, truth.output
+    largest = float(np.abs(value).max(initial=0.0))
+    if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
+        return _drift_by_squares(value, o, errors)
+    return _drift_by_entries(value, o, errors)
+
+
+def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
+    """As it is written, so many columns of the values at a time as memory likes."""
+    drift, step = np.empty_like(o), max(1, ELEMENTWISE_UP_TO // max(1, errors.excess.size))
+    for start in range(0, value.shape[-1], step):
+        columns = slice(start, start + step)
+        apart = np.abs(value[:, :, None, :, columns] - o[:, :, :, None, columns])
+        drift[..., columns] = (errors.excess[..., None, :] @ apart)[..., 0, :]
+    drift /= errors.least[..., None]
+    return drift
+
+
+def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
+    """sqrt(sum e)·sqrt(sum e·(v - o)²), by matrix products. Their cancellation is guarded upwards."""
+    excess, S = errors.excess, value.shape[-2]
+    mass = errors.mass[..., None] * errors.least[..., None]
+    squares, shift = excess @ (value * value), o * o * mass
+    guard = (2 * S + 16) * 2.0**-52
+    spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
+    drift: Array = np.sqrt(mass * (spread + mass * SQUARED_AWAY)) / errors.least[..., None]
+    return drift
+
+
+def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
+    """A1: the mean of |v_j| under the heaviest weights."""
+    reach: Array = ((truth.weights + errors.excess) @ np.abs(operands.value)) / errors.least[..., None]
+    return reach
+
+
+def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array) -> tuple[Array, Array]:
+    """The hull of the attended values in its place where it is the smaller; it can only be where mass > 1."""
+    rows = ~(errors.mass <= 1)
+    if not rows.any() or operands.shape[3] == 0:
+        return drift, reach
+    top, bottom = _hull(operands, rows)
+    o = truth.output[rows]
+    drift[rows] = np.fmin(drift[rows], np.maximum(top - o, o - bottom))  # fmin: what overflowed became NaN
+    reach[rows] = np.fmin(reach[rows], np.maximum(np.abs(top), np.abs(bottom)))
+    return drift, reach
+
+
+def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
+    """The largest and smallest attended value of each of these rows, (N,Dv)."""
+    batch, head, _ = np.nonzero(rows)
+    if operands.visible is None:
+        return operands.value.max(axis=-2)[batch, head], operands.value.min(axis=-2)[batch, head]
+    seen = operands.visible[rows]
+    columns = [_column_hull(operands.value[..., c][batch, head], seen) for c in range(operands.value.shape[-1])]
+    tops, bottoms = zip(*columns, strict=True)
+    return np.stack(tops, axis=-1), np.stack(bottoms, axis=-1)
+
+
+def _column_hull(values: Array, seen: Array) -> tuple[Array, Array]:
+    return np.where(seen, values, -np.inf).max(axis=-1), np.where(seen, values, np.inf).min(axis=-1)
+
+
+def _lost(operands: Operands, size: Array, r: Roundings) -> Array:
+    """B3: weights that underflow, each of them lost to numerator and denominator, and products that do."""
+    values, counts, visible = np.abs(operands.value), operands.counts()[..., None], operands.visible
+    seen = values.sum(axis=-2)[:, :, None, :] if visible is None else visible.astype(np.float64) @ values
+    lost: Array = r.lost_weight * (seen + counts * size) + 2 * counts * r.lost_product
+    return lost
+
+
+def in_domain(operands: Operands, truth: Truth, precision: Precision, errors: WeightError) -> Array:
+    """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
+    r = roundings(precision)
+    summable = (errors.chain * max(r.accumulate, r.row_sum) < 1)[..., 0]
+    domain: Array = operands.usable & (operands.counts() > 0) & summable & _values_fit(operands, precision)
+    if not _scale_fits(operands, precision):
+        return np.zeros_like(domain)
+    return domain if _surely_fits(operands, precision) else domain & _logits_fit(operands, truth, precision)
+
+
+def _values_fit(operands: Operands, precision: Precision) -> Array:
+    sums = np.abs(operands.held_value).sum(axis=-2).max(axis=-1, initial=0.0)
+    fits: Array = sums[..., None] <= unit(precision.accumulate).largest / 2
+    return fits
+
+
+def _scale_fits(operands: Operands, precision: Precision) -> bool:
+    """A scale below the normal range of its storage is not rounded relatively."""
+    a, held = abs(float(operands.scale)), unit(precision.scale)
+    return a == 0 or held.normal <= a <= held.largest
+
+
+def _largest(precision: Precision) -> float:
+    """What no logit may exceed on its way."""
+    stores = (precision.accumulate, precision.logits, precision.softmax)
+    return min(unit(dtype).largest for dtype in stores)
+
+
+def _surely_fits(operands: Operands, precision: Precision) -> bool:
+    """Whether the largest entries alone settle it."""
+    a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
+    query, key = (float(np.abs(array).max(initial=0.0)) for array in (operands.query, operands.held_key))
+    bias = 0.0 if operands.bias is None else float(np.abs(operands.bias).max(initial=0.0))
+    fits_scaled = max(query, key) * a <= unit(precision.prescale).largest
+    return fits_scaled and a * D * query * key + bias <= _largest(precision) / 4
+
+
+def _logits_fit(operands: Operands, truth: Truth, precision: Precision) -> Array:
+    """Row by row. Hidden keys count: -inf added to an overflown logit is NaN. A logit far below the largest may go to
+    -inf, since its weight is 0 either way.
+    """
+    a, largest = max(1.0, abs(float(operands.scale))), _largest(precision)
+    query, key = operands.query, operands.held_key
+    error = logit_error(operands, truth, precision)
+    dots = np.abs(query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    products = (np.abs(query) @ np.abs(key).swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    slack = 1 + 2 * (operands.query.shape[-1] + 4) * roundings(precision).accumulate + 8 * roundings(precision).logits
+    dots_fit = (a * dots * slack <= largest) & (products * slack <= unit(precision.accumulate).largest)
+    scaled_fits = np.maximum(np.abs(query).max(axis=-1), np.abs(key).max()) * a <= unit(precision.prescale).largest
+    seen = np.where(np.isinf(_attended(truth.logits, operands.visible)), 0.0, error + np.abs(truth.logits))
+    top = _attended(truth.logits, operands.visible).max(axis=-1, initial=-np.inf)
+    positive = np.where(truth.logits > 0, seen, 0.0).max(axis=-1, initial=0.0)
+    fits: Array = dots_fit & scaled_fits & (positive <= largest) & (top >= -largest / 2)
+    return fits
+
+
+def _attended(logits: Array, visible: Array | None) -> Array:
+    return logits if visible is None else np.where(visible, logits, -np.inf)

@@ -1,0 +1,126 @@
+"""What an honest subject answers to a problem, and how far from it rounding may take it.
+
+`expect` is the whole door of this package: truth, allowance and domain of one problem under one precision class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.numerics.bound import WeightError, in_domain, output_allowance, weight_error
+from attnspec.numerics.layer import carried, lowered, sums_fit
+from attnspec.numerics.precision import Precision, assumed
+from attnspec.numerics.readout import logits_allowance, row_sum_allowance, weights_allowance
+from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
+from attnspec.problems.problem import Array, LayerProblem, Problem
+
+__all__ = ["EVERYTHING", "Expectation", "expect", "expect_layer", "visible_keys"]
+
+EVERYTHING = frozenset({"output", "weights", "logits"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expectation:
+    """The truth (float64; long double for a float64 subject), the allowance beside it (float64), and where they count.
+
+    output, output_allowance: (B,H,T,Dv); of a layer (B,T,M).
+    weights, weights_allowance: (B,H,T,S); both exactly 0 where a key is hidden.
+    logits, logits_allowance: (B,H,T,S), logits less the row's largest (hidden: -inf); the allowance is that of
+    log(weight) less the top key's log(weight), infinite where the weight may underflow.
+    row_sum_allowance: (B,H,T), how far an honest row of weights may sum from 1.
+    visible: (B,H,T,S) bool.  empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
+    claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
+    output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
+    Parts that were not asked for have length 0 along every axis.
+    """
+
+    output: Array
+    output_allowance: Array
+    weights: Array
+    weights_allowance: Array
+    logits: Array
+    logits_allowance: Array
+    row_sum_allowance: Array
+    visible: Array
+    empty: Array
+    claimed: Array
+    output_claimed: Array
+
+
+def expect(
+    problem: Problem, precision: Precision, *, conventions: Mapping[str, str], scale_width: int | None = None,
+    rows: Array | None = None, parts: frozenset[str] = EVERYTHING,
+) -> Expectation:
+    """The truth and the allowances of a problem.
+
+    conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
+    recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
+    T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed.
+    """
+    with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
+        operands = operands_of(problem, conventions, scale_width, rows)
+        wide = attend(operands, wide_float(problem.dtype))
+        return _expectation(operands, wide, precision, parts)
+
+
+def expect_layer(problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str]) -> Expectation:
+    """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
+    inside = expect(lowered(problem), precision, conventions=conventions)
+    rest = inside.weights, inside.weights_allowance, inside.logits, inside.logits_allowance, inside.row_sum_allowance
+    with np.errstate(all="ignore"):
+        output, allowance = carried(problem, precision, inside.output, inside.output_allowance)
+        fits = sums_fit(problem, precision, inside.output)
+    claimed = inside.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
+    return Expectation(output, allowance, *rest, inside.visible, inside.empty, inside.claimed, claimed)
+
+
+def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> Expectation:
+    truth = wide.narrow()
+    errors = weight_error(operands, truth, precision)
+    allowance = output_allowance(operands, truth, precision, errors) if "output" in parts else _nothing(4)
+    claimed = in_domain(operands, truth, precision, errors) & _is_finite(errors, allowance)
+    if not is_wider(precision.dtype):
+        allowance = allowance + _own_error(operands, truth, allowance)
+    return Expectation(
+        wide.output if "output" in parts else _nothing(4), allowance,
+        *_weights(operands, wide, precision, errors, parts),
+        *_logits(operands, wide, precision, errors, parts), row_sum_allowance(operands, precision, errors),
+        operands.seen(), operands.counts() == 0, claimed, claimed)
+
+
+def _is_finite(errors: WeightError, allowance: Array) -> Array:
+    finite: Array = np.isfinite(errors.error).all(axis=-1)
+    both: Array = finite & np.isfinite(allowance).all(axis=-1) if allowance.size else finite
+    return both
+
+
+def _own_error(operands: Operands, truth: Truth, allowance: Array) -> Array:
+    """Where long double is no wider than float64, the truth errs as an honest float64 subject does."""
+    own = assumed(DType.FLOAT64)
+    return output_allowance(operands, truth, own, weight_error(operands, truth, own)) if allowance.size else allowance
+
+
+def _weights(
+    operands: Operands, wide: Truth, precision: Precision, errors: WeightError, parts: frozenset[str],
+) -> tuple[Array, Array]:
+    if "weights" not in parts:
+        return _nothing(4), _nothing(4)
+    total = np.where(wide.total == 0, 1, wide.total)[..., None]
+    return wide.weights / total, weights_allowance(operands, wide.narrow(), precision, errors)
+
+
+def _logits(
+    operands: Operands, wide: Truth, precision: Precision, errors: WeightError, parts: frozenset[str],
+) -> tuple[Array, Array]:
+    if "logits" not in parts:
+        return _nothing(4), _nothing(4)
+    seen, allowance = operands.seen(), logits_allowance(wide.narrow(), precision, errors)
+    return np.where(seen, wide.shifted, -np.inf), np.where(seen, allowance, 0.0)
+
+
+def _nothing(axes: int) -> Array:
+    return np.zeros((0,) * axes)

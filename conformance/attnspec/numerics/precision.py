@@ -1,0 +1,195 @@
+"""Where an implementation rounds: the one thing that a reference cannot know, and so the one thing that is declared.
+
+A precision class is a set of rounding points, never a tolerance: the bound of `bound.py` follows from it. See
+docs/numerics.md for what each grade means and who computes that way.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from attnspec.ground.errors import ManifestError
+from attnspec.ground.nouns import DType
+from attnspec.numerics.units import is_half, unit
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """A rung of the ladder of rounding points: each grade has all roundings of the ones before it."""
+
+    name: str
+    meaning: str
+    who: str
+
+
+GRADES: Mapping[str, Grade] = {
+    grade.name: grade
+    for grade in (
+        Grade("G0", "wide inside, one rounding at the end", "torch's math backend on CPU"),
+        Grade("G1", "and the weights are rounded to the dtype before they meet the values",
+              "torch's flash kernel, jax.nn, FlashAttention-like kernels"),
+        Grade("G2", "and the query is scaled beforehand and rounded to the dtype",
+              "nn.MultiheadAttention when it returns weights"),
+        Grade("G3", "and the logits and the scale are rounded to the dtype", "softmax(q @ k.T / sqrt(d)) @ v, eagerly"),
+        Grade("G4", "and the exponentials and their sum are rounded to the dtype", "all storage in the dtype"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """The rounding points of a class, all of them for inputs of `dtype`.
+
+    output: what is handed back.  accumulate: both matrix products.  softmax: subtraction, exponential, division.
+    row_sum: the accumulator of the softmax's denominator.  logits, weights: what they are stored in.
+    prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.  scale: what the
+    constant is rounded to.  *_roundings: how many roundings there are of each (logits: one more with a bias).
+    exp_ulps: the documented error of exp.  block: keys per step of an online softmax, at the least.
+    bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
+    """
+
+    grade: str
+    dtype: DType
+    output: DType
+    accumulate: DType
+    softmax: DType
+    row_sum: DType
+    logits: DType
+    weights: DType
+    prescale: DType
+    scale: DType
+    logit_roundings: int = 0
+    weight_roundings: int = 1
+    prescale_roundings: int = 2
+    scale_roundings: int = 2
+    exp_ulps: float = 3.0
+    block: int = 16
+    bias_in_accumulator: bool = True
+    flushes_subnormals: bool = False
+    reason: str = ""
+
+    def __str__(self) -> str:
+        base = graded(self.grade, self.dtype)
+        told = [f"{name} {_plain(getattr(self, name))}" for name in WORDS
+                if name not in ("grade", "reason") and getattr(self, name) != getattr(base, name)]
+        return ", ".join((self.grade, *told))
+
+
+_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
+_COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "block")
+_FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals")
+WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
+
+
+@functools.cache
+def graded(grade: str, dtype: DType) -> Precision:
+    """The class of a grade. A float32 or float64 subject has one class only: arithmetic in that dtype throughout.
+
+    Scaling is counted once, where it costs most: in query (and key). So the roundings of the logits are those of the
+    product alone, and those of the scale are the square root and its reciprocal.
+    """
+    if not is_half(dtype):
+        return Precision(grade, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype)
+    rung, wide = int(grade[1:]), DType.FLOAT32
+    since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
+    return Precision(
+        grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
+        scale=since[3], logit_roundings=1 if rung >= 3 else 0, prescale_roundings=1 if rung >= 2 else 2,
+        scale_roundings=1 if rung == 3 else 2)
+
+
+def assumed(dtype: DType) -> Precision:
+    """The class of a function that declares nothing: its own dtype throughout; in half precision, grade G3."""
+    return graded("G3" if is_half(dtype) else "G0", dtype)
+
+
+def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
+    """The class that a manifest declares for a dtype; with None, the one assumed of a bare function.
+
+    Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
+    """
+    if declared is None:
+        return assumed(dtype)
+    for word in declared:
+        if word not in WORDS:
+            raise ManifestError.unknown("word of a precision class", word, WORDS)
+    base = _base(declared.get("grade"), dtype)
+    changes = {word: _value(word, given) for word, given in declared.items() if word != "grade"}
+    return _justified(replace(base, **_implied(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
+
+
+def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
+    """The words in which `one` rounds more, or more coarsely, than `other`."""
+    return tuple(word for word in WORDS if word not in ("grade", "reason")
+                 and _looseness(word, one) > _looseness(word, other))
+
+
+def _looseness(word: str, precision: Precision) -> float:
+    value = getattr(precision, word)
+    if word in _DTYPE_WORDS:
+        rounds = getattr(precision, _COUNTS.get(word, ""), 1)
+        return max(unit(value).roundoff, unit(precision.dtype).roundoff if word == "output" else 0.0) if rounds else 0.0
+    return -float(value) if word == "block" else float(value)
+
+
+_COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale": "prescale_roundings",
+           "scale": "scale_roundings"}
+
+
+def _base(grade: object, dtype: DType) -> Precision:
+    if grade is None:
+        return assumed(dtype)
+    if grade not in GRADES:
+        raise ManifestError.unknown("grade", grade, GRADES)
+    return graded(str(grade), dtype)
+
+
+def _implied(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
+    """A softmax coarser than its surroundings rounds what enters it and what leaves it, and sums no finer than that."""
+    softmax = changes.get("softmax")
+    if not isinstance(softmax, DType) or unit(softmax).roundoff <= unit(base.softmax).roundoff:
+        return {}
+    implied: dict[str, object] = {"logits": softmax, "logit_roundings": base.logit_roundings + 1, "weights": softmax}
+    if not is_half(softmax):
+        implied["row_sum"] = softmax
+    return {word: value for word, value in implied.items() if word not in changes}
+
+
+def _justified(precision: Precision) -> Precision:
+    looser = looser_words(precision, assumed(precision.dtype))
+    if looser and not precision.reason:
+        words = ", ".join(f"{word} {_plain(getattr(precision, word))}" for word in looser)
+        raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the assumed one ({words}); "
+                            "give a reason: where the library documents it, or how it was established.")
+    return precision
+
+
+def _value(word: str, given: object) -> object:
+    if word in _DTYPE_WORDS:
+        names = {dtype.value: dtype for dtype in DType}
+        if given not in names:
+            raise ManifestError.unknown(f"dtype (of {word!r} in a precision class)", given, names)
+        return names[str(given)]
+    kinds, wanted = _kind(word)
+    is_number = int in kinds
+    usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
+    if not usable or (is_number and float(str(given)) < (1 if word == "block" else 0)):
+        raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {given!r}.")
+    return given
+
+
+def _kind(word: str) -> tuple[tuple[type, ...], str]:
+    """What a value must be, and how to say it."""
+    if word in _FLAG_WORDS:
+        return (bool,), "true or false"
+    if word == "reason":
+        return (str,), "text"
+    if word == "exp_ulps":
+        return (int, float), "a number, not negative"
+    return (int,), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
+
+
+def _plain(value: object) -> str:
+    return value.value if isinstance(value, DType) else str(value)

@@ -1,0 +1,215 @@
+"""The definition of attention, computed wider than any subject computes it.
+
+Subjects of float64 are met with long double where the platform's is wider, all others with float64. Nothing here is
+told how a subject computes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operands:
+    """A problem with its conventions applied: float64, one key/value head per query head, the judged rows only.
+
+    query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible (B,H,T,S), or None
+    where every key is; usable (B,H,T): False where a row sees a key, value or bias that is not finite. held_key and
+    held_value hold the finite hidden entries too, which key and value need not: they can overflow a subject's storage.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    bias: Array | None
+    visible: Array | None
+    usable: Array
+    scale: float | np.longdouble
+    held_key: Array
+    held_value: Array
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B,H,T,S)."""
+        return (*self.query.shape[:3], self.key.shape[2])
+
+    def counts(self) -> Array:
+        """(B,H,T): how many keys each query attends to."""
+        if self.visible is None:
+            return np.full(self.shape[:3], float(self.shape[3]))
+        counts: Array = self.visible.sum(axis=-1, dtype=np.float64)
+        return counts
+
+    def seen(self) -> Array:
+        """`visible`, written out."""
+        return np.ones(self.shape, dtype=bool) if self.visible is None else self.visible
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """What attention gives. (B,H,T,S): dots = query·key, logits = scale·dots + bias, shifted = logits less the row's
+    largest attended one (hidden keys keep theirs), weights = exp(shifted), 0 where hidden. total (B,H,T): the sum of
+    the weights. output (B,H,T,Dv).
+    """
+
+    dots: Array
+    logits: Array
+    shifted: Array
+    weights: Array
+    total: Array
+    output: Array
+
+    def narrow(self) -> Truth:
+        """The same in float64, which is enough to bound an error by."""
+        return Truth(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
+
+
+def wide_float(dtype: DType) -> type[np.floating]:
+    """The type in which the truth is computed for a subject of this dtype."""
+    return np.longdouble if dtype is DType.FLOAT64 else np.float64
+
+
+def is_wider(dtype: DType) -> bool:
+    """Whether the truth is computed more finely than such a subject computes."""
+    return dtype is not DType.FLOAT64 or bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
+
+
+def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
+    """(B,H,T,S) bool: which keys each query may attend to, by mask, causal flag and -inf in the bias.
+
+    Where a convention is undefined, the recommended answer is assumed.
+    """
+    visible = _hidden_by_something(problem, conventions, rows)
+    return np.ones(_shape(problem, rows), dtype=bool) if visible is None else visible
+
+
+def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
+                               _unbiased(problem, rows)) if part is not None]
+    if not parts:
+        return None
+    return np.broadcast_to(functools.reduce(np.logical_and, parts), _shape(problem, rows))
+
+
+def _shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
+    sizes = problem.sizes
+    return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
+
+
+def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    if problem.mask is None or (problem.causal and conventions.get("mask_with_causal") == "causal"):
+        return None
+    return _of_rows(problem.mask, problem, rows).astype(bool, copy=False)
+
+
+def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    if not problem.causal or (problem.mask is not None and conventions.get("mask_with_causal") == "mask"):
+        return None
+    T, S = problem.sizes.T, problem.sizes.S
+    offset = S - T if conventions.get("causal_alignment") == "bottom_right" else 0
+    queries = np.arange(T) if rows is None else np.asarray(rows)
+    visible: Array = np.arange(S) <= queries[:, None] + offset
+    return visible
+
+
+def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
+    if problem.bias is None:
+        return None
+    visible: Array = _of_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
+    return None if visible.all() else visible
+
+
+def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
+    """The judged rows of a mask or bias, which may be of fewer axes or broadcast along T."""
+    if rows is None or array.ndim < 2 or array.shape[-2] != problem.sizes.T:
+        return array
+    return array[..., rows, :]
+
+
+def operands_of(
+    problem: Problem, conventions: Mapping[str, str], scale_width: int | None, rows: Array | None,
+) -> Operands:
+    """The problem in float64, ready for the definition."""
+    query = problem.query if rows is None else problem.query[:, :, rows]
+    heads = _heads(problem, conventions)
+    key, value = (_spread(array, heads) for array in (problem.key, problem.value))
+    visible = _hidden_by_something(problem, conventions, rows)
+    bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
+    operands = Operands(query.astype(np.float64), key, value, bias, visible, np.ones(query.shape[:3], dtype=bool),
+                        _scale(problem, scale_width), key, value)
+    return operands if _is_tame(operands) else _tamed(operands)
+
+
+def _heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
+    """Which key/value head each query head uses; None where they are as many."""
+    H, Hkv = problem.sizes.H, problem.sizes.Hkv
+    if H == Hkv:
+        return None
+    return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
+
+
+def _spread(array: Array, heads: Array | None) -> Array:
+    wide = array.astype(np.float64)
+    return wide if heads is None else wide[:, heads]
+
+
+def _scale(problem: Problem, width: int | None) -> float | np.longdouble:
+    if problem.scale is not None:
+        return float(problem.scale)
+    width = problem.sizes.D if width is None else width
+    return np.longdouble(1) / np.sqrt(np.longdouble(width)) if problem.dtype is DType.FLOAT64 else 1 / math.sqrt(width)
+
+
+def _is_tame(operands: Operands) -> bool:
+    """Whether everything is finite, and no key is hidden from all rows of a head while others are not."""
+    arrays = [operands.query, operands.key, operands.value, *([] if operands.bias is None else [operands.bias])]
+    if not all(np.isfinite(array).all() for array in arrays):
+        return False
+    return operands.visible is None or bool(operands.visible.any(axis=-2).all())
+
+
+def _tamed(operands: Operands) -> Operands:
+    """Zeros in place of what no row of a head sees and of what is not finite; rows that see the latter are unusable."""
+    visible = operands.seen()
+    finite_key: Array = np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1)
+    bias = np.zeros(1) if operands.bias is None else operands.bias
+    sees_no_such: Array = ~(visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1)
+    usable: Array = np.isfinite(operands.query).all(axis=-1) & sees_no_such
+    kept: Array = (visible.any(axis=-2) & finite_key)[..., None]
+    query, key, value = (_finite(array) for array in (operands.query, operands.key, operands.value))
+    return Operands(query, np.where(kept, key, 0.0), np.where(kept, value, 0.0),
+                    None if operands.bias is None else _finite(bias), operands.visible, usable, operands.scale,
+                    key, value)
+
+
+def _finite(array: Array) -> Array:
+    return np.where(np.isfinite(array), array, 0.0)
+
+
+def attend(operands: Operands, real: type[np.floating]) -> Truth:
+    """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get zeros."""
+    query, key, value = (array.astype(real, copy=False) for array in (operands.query, operands.key, operands.value))
+    dots = query @ key.swapaxes(-1, -2)
+    logits = dots * real(operands.scale)
+    if operands.bias is not None:
+        logits = logits + operands.bias
+    shifted = logits - _largest(logits, operands.visible)
+    weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
+    total = weights.sum(axis=-1)
+    output = (weights @ value) / np.where(total == 0, 1, total)[..., None]
+    return Truth(dots, logits, shifted, weights, total, output)
+
+
+def _largest(logits: Array, visible: Array | None) -> Array:
+    """The row's largest attended logit, 0 where there is none."""
+    seen = logits if visible is None else np.where(visible, logits, -np.inf)
+    largest: Array = seen.max(axis=-1, keepdims=True, initial=-np.inf)
+    return np.where(np.isneginf(largest), 0, largest)

@@ -1,0 +1,84 @@
+"""A precision class as plain numbers: the relative and absolute errors that it puts on each step."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.units import is_half, unit
+
+ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant
+
+
+@dataclass(frozen=True, slots=True)
+class Roundings:
+    """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits and
+    weights (all roundings of that kind together); argument and exp (of the exponential).  Absolute, where something
+    underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output.
+    """
+
+    accumulate: float
+    prescale: float
+    scale: float
+    logits: float
+    biased_logits: float
+    softmax: float
+    argument: float
+    exp: float
+    weights: float
+    row_sum: float
+    output: float
+    lost_product: float
+    lost_input: float
+    lost_logit: float
+    lost_weight: float
+    lost_output: float
+
+
+@functools.cache
+def roundings(precision: Precision) -> Roundings:
+    """The numbers of a class."""
+    softmax, stored = unit(precision.softmax).roundoff, precision.logit_roundings
+    return Roundings(
+        accumulate=unit(precision.accumulate).roundoff, softmax=softmax, row_sum=unit(precision.row_sum).roundoff,
+        output=unit(precision.output).roundoff, argument=ARGUMENT_ROUNDINGS * softmax,
+        exp=exp_error(precision) * softmax,
+        prescale=_compound(precision.prescale, precision.prescale_roundings),
+        scale=_compound(precision.scale, precision.scale_roundings), logits=_compound(precision.logits, stored),
+        biased_logits=_compound(precision.logits, stored + 1 if stored else 0),
+        weights=_compound(precision.weights, precision.weight_roundings),
+        lost_product=_lost(precision, precision.accumulate), lost_input=_lost_input(precision),
+        lost_logit=(stored + 1) * _lost(precision, precision.logits) if stored else 0.0,
+        lost_weight=_lost(precision, precision.weights) + _lost_exp(precision),
+        lost_output=_lost(precision, precision.output))
+
+
+def exp_error(precision: Precision) -> float:
+    """Of exp, in units of roundoff: twice the ulps; a bound beyond 3 ulp is of a polynomial still to be rounded."""
+    ulps = precision.exp_ulps
+    return 2 * (ulps + 1 if ulps > 3 else ulps)
+
+
+def _compound(dtype: DType, times: int) -> float:
+    return float(np.expm1(times * np.log1p(unit(dtype).roundoff)))
+
+
+def _lost(precision: Precision, dtype: DType) -> float:
+    """The absolute error of one underflow. Float16 is converted by hardware that flushes nothing."""
+    flushes = precision.flushes_subnormals and dtype is not DType.FLOAT16
+    return unit(dtype).normal if flushes else unit(dtype).underflow
+
+
+def _lost_input(precision: Precision) -> float:
+    rounded = _lost(precision, precision.prescale) if precision.prescale_roundings else 0.0
+    return max(rounded, unit(precision.accumulate).normal if precision.flushes_subnormals else 0.0)
+
+
+def _lost_exp(precision: Precision) -> float:
+    """A vectorised exp may give 0 for all that is below the normal range; a half one is rounded from float32."""
+    of_softmax = unit(precision.softmax)
+    return of_softmax.underflow if is_half(precision.softmax) else of_softmax.normal
