@@ -1,0 +1,148 @@
+"""The law is read as it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from attnspec import home
+from attnspec.ground.errors import ManifestError, Place, SpecError
+from attnspec.ground.nouns import DType, Level
+from attnspec.law import yaml_lines
+from attnspec.law.clause import Clause
+from attnspec.law.fields import Fields
+from attnspec.law.load import load_spec
+from attnspec.law.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown
+
+SMALL = Path(__file__).parent / "small_spec"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small spec that a test may change; it is `spec/` of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(SMALL, tmp_path / "spec"))
+
+
+def clause(folder: Path, identity: str) -> Clause:
+    return next(clause for clause in load_spec(folder).clauses if clause.id == identity)
+
+
+def test_clauses_come_in_the_order_of_their_files() -> None:
+    assert [clause.id for clause in load_spec(SMALL).clauses] == ["causal.no_lookahead", "scale.inverse_root_width"]
+
+
+def test_a_clause_carries_what_its_file_says(folder: Path) -> None:
+    law = clause(folder, "causal.no_lookahead")
+    assert (law.theme, law.level, law.profile) == ("causal", Level.MUST, "causal")
+    assert law.formula == r"A_{ij} = 0 \quad (j > i)"
+    assert law.where == Place("spec/causal.yaml", 3)
+    assert law.because[0].quote == "使其只能关注到之前已经生成的 token 上"
+    assert law.because[1].where == Place("spec/causal.yaml", 10)
+    assert law.refuted_by == ("causal_ignored",)
+
+
+def test_what_is_always_in_use_is_needed_as_well_as_what_is_named(folder: Path) -> None:
+    assert clause(folder, "causal.no_lookahead").needs == {"causal", "return_weights"}
+
+
+def test_a_problem_is_merged_into_the_clause_which_may_override_it(folder: Path) -> None:
+    path = folder / "scale.yaml"
+    path.write_text(path.read_text().replace("{problem: any_attention}", "{problem: any_attention, grouped: always}"))
+    given = clause(folder, "scale.inverse_root_width").given
+    assert given.args == {"kind": "attention", "sometimes": ["mask", "bias"], "grouped": "always"}
+
+
+def test_each_merged_argument_keeps_the_place_where_it_stands(folder: Path) -> None:
+    given = clause(folder, "causal.no_lookahead").given
+    assert isinstance(given.args, Located)
+    assert given.args.place_of("lengths") == Place("spec/problems.yaml", 3)
+    assert given.args.place_of("always") == Place("spec/causal.yaml", 12)
+
+
+def test_words_keep_their_arguments_and_places(folder: Path) -> None:
+    law = clause(folder, "causal.no_lookahead")
+    [moved] = law.runs["later_moved"]
+    assert (moved.name, moved.args["arrays"], moved.where.line) == ("replace_after", ["key", "value"], 15)
+    assert law.runs["original"] == ()
+    assert [word.name for word in law.then] == ["agree"]
+
+
+def test_a_clause_without_runs_has_one_that_changes_nothing(folder: Path) -> None:
+    path = folder / "scale.yaml"
+    text = path.read_text()
+    path.write_text(text[: text.index("    runs:")] + "    then: [is_finite]\n")
+    law = clause(folder, "scale.inverse_root_width")
+    assert law.runs == {"original": ()}
+    assert law.then[0].args == {}
+
+
+def test_the_digest_is_of_every_byte_in_the_order_of_names(folder: Path) -> None:
+    everything = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+    assert load_spec(folder).digest == hashlib.sha256(everything).hexdigest()
+    (folder / "scale.yaml").write_bytes((folder / "scale.yaml").read_bytes() + b"# a comment\n")
+    assert load_spec(folder).digest != hashlib.sha256(everything).hexdigest()
+
+
+def test_the_shipped_bibliography_and_version_are_read() -> None:
+    spec = load_yaml(home.folder("spec") / "bibliography.yaml")
+    assert {"msa_note", "self_attention_note", "self_attention_article", "aiayn_notes", "vaswani2017"} <= set(spec["sources"])
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("1e-9", 1e-9), ("1.0e-9", 1e-9), ("-.5", -0.5), ("+3", 3), ("010", 10), ("on", "on"), ("no", "no"), ("true", True),
+    ("~", None), ("'1'", "1"), ("2024-03-28", "2024-03-28"), ("12:30", "12:30"), (".inf", float("inf")), ("1_000", "1_000"),
+    ("0.1.0", "0.1.0"), ("|\n  two\n  lines", "two\nlines"), ("[]", []), ("{}", {}), ("=", "="),
+])
+def test_plain_values_mean_what_yaml_1_2_says(text: str, value: object) -> None:
+    assert parse_yaml(f"key: {text}".encode(), "a.yaml") == {"key": value}
+
+
+def test_every_mapping_key_and_entry_knows_its_line() -> None:
+    document = parse_yaml(b"\n\na:\n  - b: 1\n    c: 2\n  - 3\n", "a.yaml")
+    entries = document["a"]
+    assert isinstance(entries, LocatedList)
+    assert (document.place_of("a").line, entries[0].place_of("c").line, entries.place_of(1).line) == (3, 5, 6)
+    assert entries.place_of(7) == entries.place
+    assert document.place_of("absent") == document.place
+
+
+def test_the_slow_parser_reads_and_refuses_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_lines, "_PARSER", yaml.SafeLoader)
+    assert load_spec(SMALL) == load_spec(SMALL)
+    assert parse_yaml(b"a: '1'\nb: 1", "a.yaml") == {"a": "1", "b": 1}
+    with pytest.raises(SpecError, match=r"a\.yaml:2: the key 'a' is given twice; first on line 1\."):
+        parse_yaml(b"a: 1\na: 2", "a.yaml")
+    with pytest.raises(SpecError, match=r"a\.yaml:1: is no YAML: a control character is not allowed\."):
+        parse_yaml(b"a: \x01", "a.yaml")
+
+
+def test_a_path_is_shown_as_the_user_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shown(home.folder("spec") / "causal.yaml") == "spec/causal.yaml"
+    assert shown(tmp_path / "mine" / "manifest.yaml") == "mine/manifest.yaml"
+    assert shown(Path("mine/manifest.yaml")) == "mine/manifest.yaml"
+    assert shown(Path("/elsewhere/a.yaml")) == "/elsewhere/a.yaml"
+
+
+def test_fields_read_each_kind_and_fall_back_where_they_may() -> None:
+    fields = Fields(parse_yaml(b"t: ' x '\nl: [a, b]\nf: true\ni: 3\nn: 4\nu: https://a.b\nd: [float32]\n", "m.yaml"), "it")
+    assert (fields.text("t"), fields.texts("l"), fields.flag("f")) == ("x", ("a", "b"), True)
+    assert (fields.integer("i"), fields.number("n"), fields.url("u")) == (3, 4.0, "https://a.b")
+    assert fields.choices("d", DType) == (DType.FLOAT32,)
+    assert (fields.text("z", "y"), fields.texts("z", ("y",)), fields.flag("z", default=True)) == ("y", ("y",), True)
+    assert (fields.integer("z", 5), fields.number("z", 0.5), fields.url("z", "")) == (5, 0.5, "")
+    assert fields.choice("z", DType, DType.FLOAT16) is DType.FLOAT16
+    assert fields.choices("z", DType, ()) == ()
+    assert fields.inner("z", optional=True).mapping == {}
+    assert list(fields.each("z", "one", optional=True)) == []
+
+
+def test_fields_complain_as_the_error_they_were_given() -> None:
+    fields = Fields(parse_yaml(b"dtypes: [float32,\n  flot16]\n", "m.yaml", error=ManifestError), "it", ManifestError)
+    with pytest.raises(ManifestError, match=r"m\.yaml:2: 'flot16' is not a known dtype\. Did you mean 'float16'\?"):
+        fields.choices("dtypes", DType, kind="dtype")
