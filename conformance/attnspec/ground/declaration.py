@@ -24,6 +24,7 @@ class Limits:
     self_attention_only: bool = False
     ties_model_width: bool = False
     broadcasts: bool = False
+    bias_is_mask: bool = False
     weights: str = "per_head"
     has_biases: bool = True
     single_head: bool = False

@@ -1,0 +1,96 @@
+"""Reads what is declared of a subject, from a manifest's fields or from the attributes of a bare function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields as fields_of
+from dataclasses import replace
+
+from attnspec.ground.conventions import CONVENTIONS
+from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.nouns import DType, Kind
+from attnspec.ground.profiles import PROFILES
+from attnspec.law.fields import Fields
+from attnspec.subjects.lifts.names import LIFTS
+
+LIMITS = tuple(limit.name for limit in fields_of(Limits))
+DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
+WEIGHTS = ("per_head", "averaged")
+FORMS = ("mask", "bias", "causal")  # how a row can come to be hidden, where that makes a difference
+
+
+def read_declaration(fields: Fields) -> Declaration:
+    """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
+    return Declaration(
+        kind=fields.choice("kind", Kind, Kind.ATTENTION),
+        dtypes=fields.choices("dtypes", DType, tuple(DType), kind="dtype"),
+        output_dtype=fields.one_of("output_dtype", ("input", *_values(DType)), "input", kind="output dtype"),
+        limits=read_limits(fields.inner("limits", optional=True)),
+        conventions=read_conventions(fields),
+        precision=read_precision(fields),
+        claims=_claims(fields),
+        lift=fields.one_of("lift", LIFTS, ""),
+    )
+
+
+def read_limits(fields: Fields) -> Limits:
+    """What the subject cannot take."""
+    fields.only(LIMITS)
+    limits = Limits()
+    for name in fields.mapping:
+        limits = replace(limits, **{name: _limit(fields, name)})
+    return limits
+
+
+def _limit(fields: Fields, name: str) -> object:
+    if name == "weights":
+        return fields.one_of(name, WEIGHTS, kind="way to return weights")
+    if name == "min_head_width":
+        return fields.integer(name)
+    return fields.flag(name)
+
+
+def read_conventions(fields: Fields) -> Mapping[str, str]:
+    """Answers by the convention's name; where they differ by form, also by `name.form` (`hidden_row.bias`).
+
+    In YAML: `hidden_row: zeros`, or `hidden_row: {mask: uniform, bias: nan}`, whose first answer is the general one.
+    """
+    conventions = fields.inner("conventions", "the conventions", optional=True)
+    conventions.only(CONVENTIONS)
+    return {key: answer for name in conventions.mapping for key, answer in _answers(conventions, name)}
+
+
+def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
+    known = tuple(CONVENTIONS[name].answers)
+    if not isinstance(fields.mapping[name], dict):
+        return [(name, fields.one_of(name, known, kind=f"answer to {name}"))]
+    forms = fields.inner(name)
+    forms.only(FORMS)
+    answers = [(f"{name}.{form}", forms.one_of(form, known, kind=f"answer to {name}")) for form in forms.mapping]
+    if not answers:
+        raise fields.complain(name, f"is empty; give an answer by form ({', '.join(FORMS)}).")
+    return [(name, answers[0][1]), *answers]
+
+
+def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
+    """The precision class of each dtype, word by word, each with the reason why it is honest."""
+    precision = fields.inner("precision", "the precision", optional=True)
+    precision.only(_values(DType))
+    return {DType(name): _class(inner) for name, inner in precision.named("the precision of")}
+
+
+def _class(fields: Fields) -> Mapping[str, object]:
+    fields.text("reason")  # a class that is claimed without a reason is a tolerance in disguise
+    return dict(fields.mapping)
+
+
+def _claims(fields: Fields) -> tuple[str, ...]:
+    claims = fields.texts("claims", ())
+    for claim in claims:
+        if claim not in PROFILES:
+            raise fields.error.unknown("profile", claim, PROFILES, where=fields.place("claims"))
+    return claims
+
+
+def _values(enumeration: type[DType]) -> tuple[str, ...]:
+    return tuple(member.value for member in enumeration)

@@ -1,0 +1,39 @@
+"""NumPy to JAX and back. float64 exists in JAX only while x64 is enabled, so it is enabled around each such call."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+
+
+class JaxLift:
+    """Arrays on JAX's default device."""
+
+    def around(self, dtype: DType) -> AbstractContextManager[object]:
+        """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
+        enabled: AbstractContextManager[object] = _enable_x64()(dtype is DType.FLOAT64)
+        return enabled
+
+    def hand(self, array: Array) -> Any:
+        """A JAX array of the same dtype (JAX keeps no strides)."""
+        return jnp.asarray(array)
+
+    def read(self, value: object) -> Array:
+        """The array's entries, once they are computed."""
+        return np.asarray(value)
+
+
+def _enable_x64() -> Any:
+    """The context manager, under the name it has in this version (it left `jax.experimental` in 0.8)."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64
+    from jax.experimental import enable_x64  # noqa: PLC0415  (gone from new versions)
+
+    return enable_x64

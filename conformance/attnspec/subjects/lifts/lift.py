@@ -1,0 +1,70 @@
+"""What a lift is, and the one that does nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnspec.ground.errors import TargetError, UsageError
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+from attnspec.subjects.lifts.names import LIFTS
+
+
+class Lift(Protocol):
+    """Between NumPy and a framework."""
+
+    def around(self, dtype: DType) -> AbstractContextManager[object]:
+        """What must be set while arrays of this dtype are handed over, computed with and read."""
+
+    def hand(self, array: Array) -> Any:
+        """The framework's array with the same entries, dtype and, where it can, memory and strides."""
+
+    def read(self, value: object) -> Array:
+        """The NumPy array with the same entries. Raises TypeError or ValueError for what is no array."""
+
+
+class NoLift:
+    """NumPy in; anything that `np.asarray` reads out."""
+
+    def around(self, dtype: DType) -> AbstractContextManager[object]:  # noqa: ARG002  (the protocol's)
+        """Nothing is set."""
+        return contextlib.nullcontext()
+
+    def hand(self, array: Array) -> Array:
+        """The array itself."""
+        return array
+
+    def read(self, value: object) -> Array:
+        """What `np.asarray` makes of it; a PyTorch tensor is read by PyTorch's lift, also in bfloat16 or with gradient."""
+        torch = sys.modules.get("torch")  # not imported: then it cannot be a tensor
+        if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
+            return lift_named("torch").read(value)
+        return np.asarray(value)
+
+
+def lift_named(name: str) -> Lift:
+    """The lift `torch` or `jax`, or for "" the one that does nothing. Raises UsageError, or TargetError (not installed)."""
+    if not name:
+        return NoLift()
+    if name not in LIFTS:
+        raise UsageError.unknown("lift", name, LIFTS)
+    try:
+        return _imported(name)
+    except ImportError as cause:
+        raise TargetError(f"the lift {name!r} needs {name}, which cannot be imported ({cause}). "
+                          f"Install it: pip install {name}") from None
+
+
+def _imported(name: str) -> Lift:
+    if name == "torch":
+        from attnspec.subjects.lifts.torch import TorchLift  # noqa: PLC0415  (weight: torch)
+
+        return TorchLift()
+    from attnspec.subjects.lifts.jax import JaxLift  # noqa: PLC0415  (weight: jax)
+
+    return JaxLift()

@@ -1,0 +1,141 @@
+"""A layer posed as attention: its projections are identities or selections, exact in every dtype.
+
+So every clause about attention judges layers too. Where the layer ties widths, heads are padded with zero columns; the
+padded width then sets the layer's scale, which `Lowered.head_width` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered:
+    """query (B,T,M), key and value (B,S,M), the parameters, and how wide the layer's heads are."""
+
+    query: Array
+    key: Array
+    value: Array
+    params: Mapping[str, Array]
+    sizes: Sizes
+    head_width: int
+    value_width: int
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """(B,T,M), or (B,T,H·Dv) of a layer without output projection."""
+        width = self.sizes.H * self.value_width
+        out = self.params.get("w_out")
+        return self.sizes.B, self.sizes.T, width if out is None else out.shape[1]
+
+    def heads_of(self, output: Array) -> Array:
+        """The layer's output (B,T,M) as that of attention (B,H,T,Dv)."""
+        B, H, T = self.sizes.B, self.sizes.H, self.sizes.T
+        heads = output[..., : H * self.value_width].reshape(B, T, H, self.value_width)
+        return heads.swapaxes(1, 2)[..., : self.sizes.Dv]
+
+
+def lower(problem: Problem, limits: Limits) -> Lowered:
+    """The problem for a layer with these limits. Raises ValueError where they forbid it (see `misfit`)."""
+    if reason := misfit(problem.sizes, limits):
+        raise ValueError(reason)
+    return _one_input(problem, limits) if limits.self_attention_only else _three_inputs(problem, limits)
+
+
+def misfit(sizes: Sizes, limits: Limits) -> str:
+    """Why a layer with these limits cannot be posed a problem of these sizes; empty if it can."""
+    if limits.self_attention_only and sizes.T != sizes.S:
+        return f"it attends to its own input, so T = S; here {sizes}"
+    if (limits.self_attention_only or limits.grouped is False) and sizes.Hkv != sizes.H:
+        return f"it has as many key/value heads as query heads; here {sizes}"
+    if limits.single_head and sizes.H != 1:
+        return f"it has one head; here {sizes}"
+    return ""
+
+
+def head_width(sizes: Sizes, limits: Limits) -> int:
+    """The head width of the lowered layer: the one whose root scales its logits."""
+    if limits.self_attention_only:
+        return 3 * max(sizes.D, sizes.Dv)
+    return max(sizes.D, sizes.Dv) if _ties(limits) else sizes.D
+
+
+def _ties(limits: Limits) -> bool:
+    return limits.ties_value_width or limits.ties_model_width
+
+
+def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
+    """Identity projections; the model is as wide as the widest of its heads laid side by side."""
+    sizes, width = problem.sizes, head_width(problem.sizes, limits)
+    value_width = width if _ties(limits) else sizes.Dv
+    M = sizes.H * max(width, value_width)
+    columns = {"query": (sizes.H, width), "key": (sizes.Hkv, width), "value": (sizes.Hkv, value_width)}
+    inputs = {name: _padded(_side_by_side(getattr(problem, name), per_head), M)
+              for name, (_, per_head) in columns.items()}
+    params = _identities(M, sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width,
+                         problem.dtype.value, limits.has_biases, limits.projects_output)
+    return Lowered(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width)
+
+
+def _one_input(problem: Problem, limits: Limits) -> Lowered:
+    """X = [q|k|v] within each head, and projections that select the parts."""
+    sizes, width = problem.sizes, head_width(problem.sizes, limits)
+    parts = [_padded(getattr(problem, name), width // 3) for name in ("query", "key", "value")]
+    X = _side_by_side(np.concatenate(parts, axis=-1), width)
+    params = _selections(sizes.H, width, problem.dtype.value, limits.has_biases, limits.projects_output)
+    return Lowered(X, X, X, params, sizes, width, width)
+
+
+def _padded(array: Array, width: int) -> Array:
+    """Zero columns appended to the last axis."""
+    padded = np.zeros((*array.shape[:-1], width), array.dtype)
+    padded[..., : array.shape[-1]] = array
+    return padded
+
+
+def _side_by_side(array: Array, per_head: int) -> Array:
+    """(B,heads,L,W) to (B,L,heads·per_head)."""
+    B, heads, length, _ = array.shape
+    return _padded(array, per_head).swapaxes(1, 2).reshape(B, length, heads * per_head)
+
+
+@lru_cache(maxsize=32)
+def _identities(M: int, query: int, key: int, value: int, out: int, dtype: str, biases: bool,
+                projects: bool) -> Mapping[str, Array]:
+    weights = {"w_query": _eye(M, query, dtype), "w_key": _eye(M, key, dtype), "w_value": _eye(M, value, dtype),
+               "w_out": _eye(out, M, dtype)}
+    return _params(weights, biases, projects)
+
+
+@lru_cache(maxsize=32)
+def _selections(heads: int, width: int, dtype: str, biases: bool, projects: bool) -> Mapping[str, Array]:
+    """Head by head: query, key and value are the first, second and last third of the input's columns."""
+    third = width // 3
+    weights = {name: _part(heads, width, part * third, third, dtype)
+               for part, name in enumerate(("w_query", "w_key", "w_value"))}
+    return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, biases, projects)
+
+
+def _part(heads: int, width: int, first: int, count: int, dtype: str) -> Array:
+    """(M,M): per head, the columns `first` … `first + count - 1` moved to the front, zeros behind."""
+    block = np.zeros((width, width), bool)
+    block[np.arange(first, first + count), np.arange(count)] = True
+    return np.kron(np.eye(heads, dtype=bool), block).astype(numpy_dtype(DType(dtype)))
+
+
+def _eye(rows: int, columns: int, dtype: str) -> Array:
+    return np.eye(rows, columns, dtype=bool).astype(numpy_dtype(DType(dtype)))
+
+
+def _params(weights: Mapping[str, Array], biases: bool, projects: bool) -> Mapping[str, Array]:
+    kept = {name: weight for name, weight in weights.items() if projects or name != "w_out"}
+    zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()}
+    return {**kept, **zeros} if biases else kept

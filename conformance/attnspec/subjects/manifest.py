@@ -1,0 +1,165 @@
+"""`implementations/<library>/manifest.yaml`: what a library's subjects are and what is declared of them.
+
+Reading one imports neither the library nor NumPy.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from attnspec.ground.declaration import Declaration, Deviation, Variant
+from attnspec.ground.errors import ManifestError, Place
+from attnspec.ground.nouns import FAILURES, DType
+from attnspec.law.fields import Fields
+from attnspec.law.yaml_lines import load_yaml, shown
+from attnspec.subjects.declared import (
+    DECLARED,
+    WEIGHTS,
+    read_conventions,
+    read_declaration,
+    read_precision,
+)
+
+FILE = "manifest.yaml"
+_LIBRARY = ("library", "distribution", "homepage", "issues", "install", "requires", "subjects")
+_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", *DECLARED)
+_VARIANT = ("function", "conventions", "precision", "weights", "note")
+_DEVIATION = ("clause", "verdict", "reason", "issue", "until", "dtypes")
+_VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library: its name, the folder of its adapters, and where it comes from."""
+
+    name: str
+    folder: str = ""
+    distribution: str = ""
+    homepage: str = ""
+    issues: str = ""
+    install: str = ""
+    requires: str = ""
+
+    @property
+    def version(self) -> str:
+        """The installed version of the distribution; empty if there is none."""
+        try:
+            return importlib.metadata.version(self.distribution) if self.distribution else ""
+        except importlib.metadata.PackageNotFoundError:
+            return ""
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be judged here; empty if it can."""
+        if not self.requires or importlib.util.find_spec(self.requires) is not None:
+            return ""
+        return f"{self.requires} is not installed. Install it: {self.install or f'pip install {self.requires}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A subject as its manifest describes it. The declaration knows no keywords: those are the function's signature."""
+
+    id: str
+    title: str
+    function: str  # "adapter:name", in the library's folder
+    declaration: Declaration
+    library: Library
+    document: str
+    note: str
+    where: Place
+
+    @property
+    def missing(self) -> str:
+        """Why it cannot be judged here; empty if it can."""
+        return self.library.missing
+
+
+def read_manifest(folder: Path) -> Iterator[Registered]:
+    """The subjects of the library whose folder this is. Raises ManifestError with file and line."""
+    fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a manifest", ManifestError)
+    fields.only(_LIBRARY)
+    if not folder.name.isidentifier():
+        raise ManifestError(f"the folder {folder.name!r} is no identifier, so its adapters cannot be imported. "
+                            f"Rename it, as in {re.sub(r'[^0-9A-Za-z]', '_', folder.name)!r}.", where=Place(shown(folder)))
+    library = _library(fields, folder.name)
+    for subject in fields.each("subjects", "a subject"):
+        yield _subject(subject, library, folder)
+
+
+def _library(fields: Fields, folder: str) -> Library:
+    return Library(
+        name=fields.text("library"),
+        folder=folder,
+        distribution=fields.text("distribution", ""),
+        homepage=fields.url("homepage", ""),
+        issues=fields.url("issues", ""),
+        install=fields.text("install", ""),
+        requires=fields.text("requires", ""),
+    )
+
+
+def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
+    fields.only(_SUBJECT)
+    function = _function(fields, folder)
+    declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
+                          deviations=tuple(map(_deviation, fields.each("deviations", "a deviation", optional=True))))
+    return Registered(
+        id=f"{library.folder}/{fields.text('id')}",
+        title=fields.text("title"),
+        function=function,
+        declaration=declaration,
+        library=library,
+        document=fields.text("document", ""),
+        note=fields.text("note", ""),
+        where=fields.place("id"),
+    )
+
+
+def _function(fields: Fields, folder: Path) -> str:
+    """`adapter:name`, of a file that is there."""
+    function = fields.text("function")
+    adapter, colon, name = function.partition(":")
+    if not (colon and adapter.isidentifier() and name.isidentifier()):
+        raise fields.complain("function", f"should be `adapter:name`, as in 'attention:attend', not {function!r}.")
+    if not (folder / f"{adapter}.py").is_file():
+        adapters = [path.stem for path in folder.glob("*.py")]
+        raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))
+    return function
+
+
+def _variants(fields: Fields, folder: Path) -> Mapping[str, Variant]:
+    variants = fields.inner("variants", "the variants", optional=True)
+    return {name: _variant(name, inner, folder) for name, inner in variants.named("the variant")}
+
+
+def _variant(name: str, fields: Fields, folder: Path) -> Variant:
+    fields.only(_VARIANT)
+    return Variant(
+        name=name,
+        function=_function(fields, folder),
+        conventions=read_conventions(fields),
+        precision=read_precision(fields),
+        weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
+    )
+
+
+def _deviation(fields: Fields) -> Deviation:
+    """Every field but `dtypes` must be given: a deviation without reason, link and end is an excuse."""
+    fields.only(_DEVIATION)
+    until = fields.text("until")
+    if not _VERSION.fullmatch(until):
+        raise fields.complain("until", f"should be a version, as in '2.14', not {until!r}.")
+    return Deviation(
+        clause=fields.text("clause"),
+        verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
+        reason=fields.text("reason"),
+        issue=fields.url("issue"),
+        until=until,
+        dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
+    )

@@ -1,0 +1,131 @@
+"""What a subject really does where practice is divided, found with small problems whose answers tell the cases apart.
+
+Queries are zero, so all visible keys weigh the same; values are the identity, so the output shows the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from attnspec.ground.conventions import UNDEFINED
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.subjects.subject import SubjectRaised, Subject, UnusableAnswer
+
+YES, NO = "yes", "no"
+_CLOSE = 2.0**-6
+"""Far above the rounding of 1/2 … 1/8 in any dtype, far below the differences between the candidate answers."""
+
+
+def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
+    """The convention's answer by name, `undefined` where none fits; and `grouped`: whether Hkv < H is accepted.
+
+    Left out is what cannot be asked of this subject: it lacks the keyword, or its limits forbid the problem.
+    Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`; `hidden_row` is the first of them.
+    """
+    found: dict[str, str] = {}
+    found.update(_hidden_rows(subject, dtype))
+    if "causal" in subject.declaration.keywords:
+        found.update(_causal_alignment(subject, dtype))
+        if "mask" in subject.declaration.keywords:
+            found["mask_with_causal"] = _mask_with_causal(subject, dtype)
+    found.update(_grouped(subject, dtype))
+    return found
+
+
+def _zero_queries(dtype: DType, T: int, S: int, H: int = 1) -> Problem:
+    """B = 1, D = Dv = S: query and key zero, values the identity."""
+    number = numpy_dtype(dtype)
+    value = np.broadcast_to(np.eye(S), (1, H, S, S)).astype(number)
+    return Problem(dtype, np.zeros((1, H, T, S), number), np.zeros((1, H, S, S), number), value)
+
+
+def _seen(subject: Subject, problem: Problem) -> Array | None:
+    """The output as float64; None where the subject gives none."""
+    try:
+        return subject.answer(problem).output.astype(np.float64)
+    except (SubjectRaised, UnusableAnswer):
+        return None
+
+
+def _first_fit(output: Array | None, candidates: Iterable[tuple[str, Array]]) -> str:
+    """The name of the candidate that the output is, NaN equal to NaN; rows of NaN in a candidate say "any"."""
+    if output is not None:
+        for name, candidate in candidates:
+            if np.allclose(output, candidate, rtol=0, atol=_CLOSE, equal_nan=True):
+                return name
+    return UNDEFINED
+
+
+def _hidden_rows(subject: Subject, dtype: DType) -> Mapping[str, str]:
+    problem = _zero_queries(dtype, 4, 4)
+    visible = np.ones((1, 1, 4, 4), bool)
+    visible[0, 0, 1] = False
+    bias = np.where(visible, 0, -np.inf).astype(numpy_dtype(dtype))
+    forms = {"mask": problem.but(mask=visible), "bias": problem.but(bias=bias)}
+    found = {f"hidden_row.{form}": _hidden_row(_seen(subject, posed))
+             for form, posed in forms.items() if not subject.refuses(posed)}
+    return {"hidden_row": next(iter(found.values())), **found} if found else {}
+
+
+def _hidden_row(output: Array | None) -> str:
+    if output is None:
+        return UNDEFINED
+    candidates = {"zeros": 0.0, "uniform": 0.25, "nan": np.nan}
+    return _first_fit(output[0, 0, 1], [(name, np.full(4, entry)) for name, entry in candidates.items()])
+
+
+def _causal_alignment(subject: Subject, dtype: DType) -> Mapping[str, str]:
+    """Asked with more keys than queries and with fewer; the two answers must be the same one."""
+    shapes = [(T, S) for T, S in ((2, 5), (5, 2)) if not subject.refuses(_zero_queries(dtype, T, S).but(causal=True))]
+    found = {_alignment(subject, dtype, T, S) for T, S in shapes}
+    return {"causal_alignment": found.pop() if len(found) == 1 else UNDEFINED} if found else {}
+
+
+def _alignment(subject: Subject, dtype: DType, T: int, S: int) -> str:
+    output = _seen(subject, _zero_queries(dtype, T, S).but(causal=True))
+    shifts = {"top_left": 0, "bottom_right": S - T}
+    return next((name for name, shift in shifts.items() if output is not None and _is_triangle(output[0, 0], shift)),
+                UNDEFINED)
+
+
+def _is_triangle(weights: Array, shift: int) -> bool:
+    """Whether row i spreads evenly over keys 0 … i + shift; rows that see no key may hold anything."""
+    visible = np.tri(*weights.shape, shift, dtype=bool)
+    sees = visible.any(axis=1)
+    return bool(np.allclose(weights[sees], _even(visible[sees]), rtol=0, atol=_CLOSE))
+
+
+def _even(visible: Array) -> Array:
+    even: Array = visible / visible.sum(axis=-1, keepdims=True)
+    return even
+
+
+def _mask_with_causal(subject: Subject, dtype: DType) -> str:
+    mask = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
+    causal = np.tri(3, dtype=bool)
+    try:
+        output = subject.answer(_zero_queries(dtype, 3, 3).but(mask=mask[None, None], causal=True)).output
+    except SubjectRaised:
+        return "raises"
+    except UnusableAnswer:
+        return UNDEFINED
+    candidates = (("both", mask & causal), ("mask", mask), ("causal", causal))
+    return _first_fit(output[0, 0].astype(np.float64), [(name, _even(visible)) for name, visible in candidates])
+
+
+def _grouped(subject: Subject, dtype: DType) -> Mapping[str, str]:
+    """Four query heads on two key/value heads whose values say which of them was read."""
+    number = numpy_dtype(dtype)
+    value = np.broadcast_to(np.arange(2).reshape(1, 2, 1, 1), (1, 2, 4, 4)).astype(number)
+    problem = Problem(dtype, np.zeros((1, 4, 4, 4), number), np.zeros((1, 2, 4, 4), number), value)
+    if subject.declaration.limits.single_head:
+        return {}
+    output = None if subject.refuses(problem) else _seen(subject, problem)
+    if output is None:
+        return {"grouped": NO}
+    heads = {"repeat": [0, 0, 1, 1], "tile": [0, 1, 0, 1]}
+    read = _first_fit(output[0, :, 0, 0], [(name, np.array(order, float)) for name, order in heads.items()])
+    return {"grouped": YES, "grouped_heads": read}

@@ -1,0 +1,68 @@
+"""The registered subjects. `registered` reads manifests and imports no framework and no NumPy; `load` imports one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec import home
+from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError
+from attnspec.law.yaml_lines import shown
+from attnspec.subjects.manifest import FILE, Registered, read_manifest
+
+if TYPE_CHECKING:
+    from attnspec.subjects.subject import Subject
+
+
+def registered(folders: Iterable[Path | str] = ()) -> Mapping[str, Registered]:
+    """Every registered subject by its id, from `implementations/` and further folders. Raises ManifestError, UsageError."""
+    subjects: dict[str, Registered] = {}
+    for library in _libraries(folders):
+        for subject in read_manifest(library):
+            if subject.id in subjects:
+                raise ManifestError(f"the subject {subject.id!r} is registered twice, first at "
+                                    f"{subjects[subject.id].where}.", where=subject.where)
+            subjects[subject.id] = subject
+    return subjects
+
+
+def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> Subject:
+    """The subject that `target` names: a registered id, `package.module:function` or `path/to/file.py:function`.
+
+    Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
+    """
+    from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
+
+    if ":" in target:
+        return load_bare(target, lift=lift)
+    known = registered(folders)
+    if target not in known:
+        raise TargetError.unknown("subject", target, known) from None
+    return load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
+
+
+def _libraries(folders: Iterable[Path | str]) -> Iterator[Path]:
+    """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
+    seen: dict[str, Path] = {}
+    for parent in (home.folder("implementations"), *map(Path, folders)):
+        for library in _inside(parent):
+            if library.name in seen and not library.samefile(seen[library.name]):
+                raise ManifestError(f"there is already a folder of this name, {shown(seen[library.name])}; "
+                                    "rename this one.", where=Place(shown(library)))
+            if library.name not in seen:
+                seen[library.name] = library
+                yield library
+
+
+def _inside(parent: Path) -> Iterator[Path]:
+    if not parent.is_dir():
+        raise UsageError("there is no such folder of implementations.", where=Place(shown(parent)))
+    if (parent / FILE).is_file():
+        raise UsageError(f"this is one library's folder; name the folder that holds it, {shown(parent.absolute().parent)}.",
+                         where=Place(shown(parent)))
+    for path in sorted(parent.iterdir()):
+        if (path / FILE).is_file():
+            yield path
+        elif path.is_dir() and any(path.glob("*.py")):
+            raise ManifestError(f"holds adapters and no {FILE}.", where=Place(shown(path)))

@@ -1,0 +1,135 @@
+"""A subject: a function, what it declares, and where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from attnspec.ground.declaration import Declaration
+from attnspec.ground.errors import Place, UsageError
+from attnspec.ground.nouns import Kind
+from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.record.outcome import SubjectCard
+from attnspec.subjects.call import Answer, Call, SubjectRaised, UnusableAnswer, perform
+from attnspec.subjects.lifts.lift import Lift, NoLift
+from attnspec.subjects.lower import head_width, lower, misfit
+from attnspec.subjects.manifest import Library
+
+__all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What is on trial. `source` is where its function stands; `variants` are the same with one hidden switch flipped."""
+
+    id: str
+    title: str
+    function: Callable[..., object]
+    declaration: Declaration
+    source: Place
+    library: Library
+    lift: Lift = field(default_factory=NoLift)
+    variants: Mapping[str, Subject] = field(default_factory=dict)
+    document: str = ""
+    note: str = ""
+
+    def answer(self, problem: Problem) -> Answer:
+        """What the subject makes of a problem; a layer gets it through identity or selection projections.
+
+        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason.
+        """
+        if reason := self.refuses(problem):
+            raise ValueError(f"{self.id}: {reason}")
+        if self.declaration.kind is Kind.LAYER:
+            return self._lowered_answer(problem)
+        sizes = problem.sizes
+        arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
+        shapes = ((sizes.B, sizes.H, sizes.T, sizes.Dv), self._weights_shape(problem))
+        return self._perform(problem, arrays, {}, shapes)
+
+    def answer_layer(self, problem: LayerProblem) -> Answer:
+        """What a layer makes of its own problem. Raises as `answer` does; ValueError for a subject that is no layer."""
+        if reason := self.refuses(problem):
+            raise ValueError(f"{self.id}: {reason}")
+        sizes, out = problem.sizes, problem.params.get("w_out")
+        width = sizes.H * sizes.Dv if out is None else out.shape[1]
+        arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
+        params = {"params": problem.params, "heads": problem.heads}
+        return self._perform(problem, arrays, params, ((sizes.B, sizes.T, width), self._weights_shape(problem)))
+
+    def scale_width(self, problem: Problem) -> int:
+        """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
+        is_layer = self.declaration.kind is Kind.LAYER
+        return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
+
+    def lacks(self, keywords: frozenset[str]) -> str:
+        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
+        missing = sorted(keywords - self.declaration.keywords)
+        return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
+
+    def refuses(self, problem: Problem | LayerProblem) -> str:
+        """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
+        declaration, sizes = self.declaration, problem.sizes
+        if problem.dtype not in declaration.dtypes:
+            return f"{self.id} does not support {problem.dtype.value}"
+        if declaration.kind is Kind.LAYER:
+            return self.lacks(problem.keywords) or misfit(sizes, declaration.limits)
+        if isinstance(problem, LayerProblem):
+            return f"{self.id} is no layer"
+        if declaration.limits.ties_value_width and sizes.Dv != sizes.D:
+            return f"{self.id} takes values as wide as keys only; here {sizes}"
+        if declaration.limits.grouped is False and sizes.Hkv != sizes.H:
+            return f"{self.id} takes as many key/value heads as query heads; here {sizes}"
+        return self.lacks(problem.keywords)
+
+    def variant(self, name: str) -> Subject:
+        """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
+        if name not in self.variants:
+            raise UsageError.unknown(f"variant of {self.id}", name, self.variants)
+        return self.variants[name]
+
+    def card(self, probed: Mapping[str, str], precision: Mapping[str, str]) -> SubjectCard:
+        """What a report says of the subject beside its verdicts."""
+        limits = self.declaration.limits
+        return SubjectCard(
+            id=self.id, title=self.title, kind=self.declaration.kind.value, distribution=self.library.distribution,
+            version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
+            probed=probed, precision=precision, claims=self.declaration.claims,
+            limits={name: str(getattr(limits, name)) for name in type(limits).__slots__
+                    if getattr(limits, name) != getattr(type(limits)(), name)})
+
+    def _lowered_answer(self, problem: Problem) -> Answer:
+        lowered = lower(problem, self.declaration.limits)
+        arrays = {"query": lowered.query, "key": lowered.key, "value": lowered.value}
+        params = {"params": lowered.params, "heads": problem.sizes.H}
+        shapes = (lowered.output_shape, self._weights_shape(problem))
+        answer = self._perform(problem, arrays, params, shapes)
+        return replace(answer, output=lowered.heads_of(answer.output))
+
+    def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
+                 shapes: tuple[tuple[int, ...], ...]) -> Answer:
+        keywords = {**more, **self._keywords(problem)}
+        call = Call(arrays, keywords, problem.dtype, shapes if problem.return_weights else shapes[:1])
+        return perform(self.function, self.lift, call)
+
+    def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
+        """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""
+        used: dict[str, object] = {name: getattr(problem, name) for name in sorted(problem.keywords)}
+        if "mask" in used and self.declaration.limits.bias_is_mask:
+            used["bias"] = _as_bias(problem)
+            del used["mask"]
+        return used
+
+    def _weights_shape(self, problem: Problem | LayerProblem) -> tuple[int, ...]:
+        sizes = problem.sizes
+        per_head = () if self.declaration.limits.weights == "averaged" else (sizes.H,)
+        return (sizes.B, *per_head, sizes.T, sizes.S)
+
+
+def _as_bias(problem: Problem | LayerProblem) -> Array:
+    """The mask as an additive one: the bias (or 0) where a key is visible, -inf where it is hidden."""
+    assert problem.mask is not None
+    bias = np.zeros((), problem.query.dtype) if problem.bias is None else problem.bias
+    return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))

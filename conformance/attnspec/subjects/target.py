@@ -1,0 +1,197 @@
+"""From a target to a subject: finds the function, and says clearly why it cannot."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from attnspec import adapters
+from attnspec.ground.declaration import Variant
+from attnspec.ground.errors import Place, TargetError, hint
+from attnspec.law.yaml_lines import shown
+from attnspec.subjects.attributes import declaration_of
+from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.manifest import Library, Registered
+from attnspec.subjects.signature import keywords_of, kind_of, place_of
+from attnspec.subjects.subject import Subject
+
+
+def load_bare(target: str, *, lift: str = "") -> Subject:
+    """The function that `package.module:function` or `path/to/file.py:function` names. Raises TargetError."""
+    module_name, _, name = target.rpartition(":")
+    if not module_name or not name:
+        raise TargetError(f"{target!r} names no function. Write package.module:function or path/to/file.py:function.")
+    is_file = module_name.endswith(".py") or "/" in module_name or "\\" in module_name
+    module = _from_file(Path(module_name)) if is_file else _from_path(module_name)
+    function = _callable(_member(module, name, target), target)
+    declaration = declaration_of(function, name)
+    declaration = replace(declaration, lift=lift or declaration.lift, keywords=_offered(declaration))
+    library = Library(name=module_name, distribution=_distribution(module_name, is_file=is_file))
+    return Subject(target, _title(function, name), function, declaration, place_of(function), library,
+                   lift_named(declaration.lift))
+
+
+def load_registered(registered: Registered, *, lift: str = "", folders: Iterable[Path] = ()) -> Subject:
+    """The subject of a manifest with its variants. Raises TargetError: not installed, or its adapter cannot be loaded."""
+    if registered.missing:
+        raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
+    adapters.extend(folders)
+    subject = _assembled(registered, registered.function, lift)
+    variants = {name: _variant(registered, subject, variant, lift)
+                for name, variant in registered.declaration.variants.items()}
+    return replace(subject, variants=variants)
+
+
+def _assembled(registered: Registered, function_name: str, lift: str) -> Subject:
+    adapter, _, name = function_name.partition(":")
+    module = _imported(f"attnspec.adapters.{registered.library.folder}.{adapter}", registered.where)
+    function = _callable(_member(module, name, function_name), function_name)
+    keywords = keywords_of(function, name)
+    declaration = replace(registered.declaration, keywords=keywords, lift=lift or registered.declaration.lift)
+    if (kind := kind_of(keywords, function, name)) is not declaration.kind:
+        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {name} is of kind "
+                          f"{kind.value!r} by its parameters.", where=registered.where)
+    declaration = replace(declaration, keywords=_offered(declaration))
+    return Subject(registered.id, registered.title, function, declaration, place_of(function), registered.library,
+                   lift_named(declaration.lift), document=registered.document, note=registered.note)
+
+
+def _variant(registered: Registered, base: Subject, variant: Variant, lift: str) -> Subject:
+    """The variant's function under the subject's declaration, with what the variant declares otherwise."""
+    declared = base.declaration
+    limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
+    subject = _assembled(registered, variant.function, lift)
+    declaration = replace(declared, keywords=subject.declaration.keywords, limits=limits,
+                          conventions={**declared.conventions, **variant.conventions},
+                          precision={**declared.precision, **variant.precision})
+    return replace(subject, id=f"{base.id}[{variant.name}]", declaration=declaration)
+
+
+def _offered(declaration: Any) -> frozenset[str]:
+    """The keywords that can be put to the subject: a mask too, where it travels as a bias."""
+    keywords: frozenset[str] = declaration.keywords
+    return keywords | {"mask"} if declaration.limits.bias_is_mask and "bias" in keywords else keywords
+
+
+def _from_path(name: str) -> ModuleType:
+    """The module of that name; the working directory comes first where it holds the top-level package."""
+    top, here = name.partition(".")[0], Path.cwd()
+    if ((here / top).is_dir() or (here / f"{top}.py").is_file()) and str(here) not in sys.path:
+        sys.path.insert(0, str(here))
+    importlib.invalidate_caches()
+    return _imported(name, None)
+
+
+def _from_file(path: Path) -> ModuleType:
+    """The file as a module. Its own folder comes last on the path, so that it finds its siblings and hides nothing."""
+    if not path.is_file():
+        beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise TargetError(f"there is no such file.{hint(path.name, beside) if beside else ''}", where=Place(str(path)))
+    name = f"attnspec_target_{path.stem}"
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise TargetError("is no Python file; its name should end in .py.", where=Place(str(path)))
+    if str(path.absolute().parent) not in sys.path:
+        sys.path.append(str(path.absolute().parent))
+    module = sys.modules[name] = importlib.util.module_from_spec(specification)
+    loader = specification.loader
+    _guarded(lambda: loader.exec_module(module), shown(path))
+    return module
+
+
+def _imported(name: str, where: Place | None) -> ModuleType:
+    try:
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            raise TargetError(f"there is no module {name!r}.{hint(name, _top_level())}", where=where)
+        return _guarded(lambda: importlib.import_module(name), name)
+    except (ValueError, TypeError):
+        raise TargetError(f"{name!r} is no name of a module. Write package.module:function.", where=where) from None
+
+
+def _guarded(load: Callable[[], Any], name: str) -> Any:
+    """Run an import; what it raises becomes one line with the place, without a traceback."""
+    try:
+        return load()
+    except ModuleNotFoundError as missing:
+        raise TargetError(_not_found(missing, name)) from None
+    except SyntaxError as wrong:
+        place = Place(shown(Path(wrong.filename or name)), wrong.lineno or 0)
+        raise TargetError(f"{name} is no valid Python: {wrong.msg}.", where=place) from None
+    except (Exception, SystemExit) as raised:  # noqa: BLE001  (the module's own code may raise anything)
+        place = _raised_at(raised)
+        raise TargetError(f"importing {name} raises {traceback.format_exception_only(raised)[-1].strip()}",
+                          where=place) from None
+
+
+def _not_found(missing: ModuleNotFoundError, name: str) -> str:
+    absent = missing.name or str(missing)
+    if name == absent or name.startswith(f"{absent}."):
+        parent = absent.rpartition(".")[0]
+        siblings = _submodules(parent) if parent in sys.modules else _top_level()
+        return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], siblings)}"
+    return f"importing {name} needs {absent!r}, which is not installed. Install it: pip install {absent}"
+
+
+def _raised_at(raised: BaseException) -> Place | None:
+    frames = [frame for frame in traceback.extract_tb(raised.__traceback__) if not frame.filename.startswith("<frozen")]
+    return Place(shown(Path(frames[-1].filename)), frames[-1].lineno or 0) if frames else None
+
+
+def _submodules(package: str) -> Iterator[str]:
+    return (module.name for module in pkgutil.iter_modules(getattr(sys.modules[package], "__path__", [])))
+
+
+def _top_level() -> list[str]:
+    """The modules of the working directory: what a user most likely meant."""
+    return [module.name for module in pkgutil.iter_modules([str(Path.cwd())])]
+
+
+def _member(module: ModuleType, name: str, target: str) -> object:
+    value: object = module
+    for part in name.split("."):
+        if not hasattr(value, part):
+            functions = [known for known, thing in vars(value).items() if callable(thing) and not known.startswith("_")] \
+                if hasattr(value, "__dict__") else []
+            file = getattr(module, "__file__", None)
+            raise TargetError(f"there is no {part!r} in it (from the target {target!r}).{hint(part, functions)}",
+                              where=Place(shown(Path(file)) if file else module.__name__))
+        value = getattr(value, part)
+    return value
+
+
+def _callable(value: object, target: str) -> Callable[..., object]:
+    if isinstance(value, type):
+        raise TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
+                          f"attend = {value.__name__}(...)", where=_place_or_none(value))
+    if not callable(value):
+        raise TargetError(f"{target!r} is {type(value).__name__} and cannot be called; a function is expected: "
+                          "attend(query, key, value, *, ...).")
+    return value
+
+
+def _place_or_none(value: Any) -> Place | None:
+    place = place_of(value)
+    return place if place.file else None
+
+
+def _title(function: Callable[..., object], name: str) -> str:
+    """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
+    documented = (function.__doc__ or "") if hasattr(function, "__code__") else ""
+    return documented.strip().partition("\n")[0] or name
+
+
+def _distribution(module: str, *, is_file: bool) -> str:
+    """The distribution that installed the module, if one did."""
+    if is_file:
+        return ""
+    top = module.partition(".")[0]
+    return next(iter(importlib.metadata.packages_distributions().get(top, ())), "")
