@@ -40,6 +40,7 @@ class Fields:
         names = frozenset(known)
         for key in self.mapping:
             if key not in names:
+                self._refuse_torn_text(key)
                 raise self.error.unknown(f"key of {self.what}", key, names, where=self.place(key))
 
     def place(self, key: str = "") -> Place:
@@ -147,6 +148,12 @@ class Fields:
         if default is REQUIRED:
             raise self.error(f"{self.what} needs {key!r}.{self._present()}", where=self.place())
         return True
+
+    def _refuse_torn_text(self, key: str) -> None:
+        """`{quote: one, two}` makes a key of `two`: such a key has a space or no plain letters, and holds nothing."""
+        if self.mapping[key] is None and not (key.isascii() and key.isidentifier()):
+            message = f"{key!r} is no key of {self.what}: within {{…}} a text that holds a comma needs quotes."
+            raise self.error(message, where=self.place(key))
 
     def _present(self) -> str:
         return f" It has: {', '.join(self.mapping)}." if self.mapping else ""

@@ -129,8 +129,6 @@ def _given(fields: Fields, context: Context) -> _Given:
     for source in (base.args, _without(fields.mapping, "problem", "draw")):
         arguments.update(source)
         arguments.places.update(source.places if isinstance(source, Located) else {})
-    if "kind" in fields.mapping:
-        raise fields.complain("kind", f"belongs to the problem {name!r} and cannot be changed here.")
     return _Given(name, Word(base.name, arguments, fields.place()), _draw(fields), _always(arguments))
 
 

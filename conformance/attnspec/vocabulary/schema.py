@@ -107,8 +107,7 @@ def _given(tables: Tables) -> Schema:
     own: Schema = {
         "problem": _NAME | {"description": "a name of spec/problems.yaml"},
         "draw": _named(draws) | {"description": "a name of the clause's own for each value, and from what it is drawn"}}
-    changeable = {name: argument for name, argument in arguments.items() if name != "kind"}
-    return _object(own | changeable, required=["problem"])
+    return _object(own | arguments, required=["problem"])
 
 
 def _source() -> Schema:

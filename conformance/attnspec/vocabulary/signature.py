@@ -119,6 +119,8 @@ def _bind(parameter: Parameter, word: Word, reader: _Reader) -> object:
     if parameter.required:
         message = f"{reader.title} needs {parameter.name!r}: {expected(parameter.hint)}."
         raise SpecError(message, where=word.where)
+    if parameter.hint is RunName:  # a default names a run that this clause may not have
+        return reader.read(RunName, parameter.default)
     return parameter.default
 
 

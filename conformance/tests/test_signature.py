@@ -1,0 +1,165 @@
+"""A word's arguments are what its function's keyword-only parameters say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import pytest
+from attnspec.ground.errors import Place, SpecError
+from attnspec.ground.nouns import Within
+from attnspec.law.clause import Word
+from attnspec.law.yaml_lines import parse_yaml
+from attnspec.vocabulary.signature import (
+    Between,
+    Bound,
+    Drawn,
+    RunName,
+    check_word,
+    json_schema_of,
+    look_up,
+    parameters_of,
+)
+
+Name = Literal["query", "key", "value"]
+ORIGINAL = RunName("original")
+
+
+def blend(
+    _problem: object,
+    *,
+    arrays: tuple[Name, ...] = ("key",),
+    families: Literal["any"] | Sequence[Name] = "any",
+    cut: Drawn | None = None,
+    cuts: tuple[Drawn, ...] = (),
+    runs: tuple[RunName, RunName] = (RunName("one"), RunName("two")),
+    within: Within = Within.EXACT,
+    by: int = 1,
+    rate: Annotated[float, Between(0, 1)] = 0.5,
+    sizes: Mapping[str, int] | None = None,
+    quietly: bool = False,
+    only: frozenset[Name] = frozenset(),
+    label: str = "",
+) -> None:
+    """Blend every type that an argument may have."""
+
+
+def needs_two(_problem: object, *, array: Name, run: RunName = ORIGINAL) -> None:
+    """One argument must be given; the other names a run that should exist."""
+
+
+def bound(text: str, function: object = blend) -> Bound:
+    arguments = parse_yaml(text.encode(), "s.yaml")
+    assert callable(function)
+    word = Word("blend", arguments, Place("s.yaml", 9))
+    return check_word(word, function, "transform", drawn=("cut",), runs=("one", "two"))
+
+
+@pytest.mark.parametrize(("text", "name", "value"), [
+    ("arrays: [query, value]", "arrays", ("query", "value")),
+    ("families: any", "families", "any"),
+    ("families: [key]", "families", ("key",)),
+    ("cut: cut", "cut", 7),
+    ("cut: ~", "cut", None),
+    ("cuts: [cut, cut]", "cuts", (7, 7)),
+    ("runs: [two, one]", "runs", ("two", "one")),
+    ("within: rounding", "within", Within.ROUNDING),
+    ("by: -3", "by", -3),
+    ("rate: 1", "rate", 1.0),
+    ("rate: 1e-9", "rate", 1e-9),
+    ("sizes: {B: 3}", "sizes", {"B": 3}),
+    ("quietly: true", "quietly", True),
+    ("only: [key, key]", "only", frozenset({"key"})),
+    ("label: 'on'", "label", "on"),
+    ("{}", "arrays", ("key",)),
+])
+def test_a_right_argument_arrives_as_its_type(text: str, name: str, value: object) -> None:
+    arrived = bound(text).arguments({"cut": 7})[name]
+    assert arrived == value
+    assert type(arrived) is type(value)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("array: [key]", "'array' is not a known argument of the transform 'blend'. Did you mean 'arrays'? Known: arrays, by, "
+                     "cut, cuts, families, label, only, quietly, rate, runs, sizes, within."),
+    ("arrays: key", "'arrays' of the transform 'blend' should be a list, each entry one of query, key, value, "
+                    "not text ('key')."),
+    ("arrays: [key, vale]", "'vale' is not a known choice for 'arrays[1]' of the transform 'blend'. "
+                            "Did you mean 'value'? Known: key, query, value."),
+    ("families: all", "'all' is not a known choice for 'families' of the transform 'blend'. Known: any."),
+    ("families: 3", "'families' of the transform 'blend' should be one of any or a list, each entry one of "
+                    "query, key, value, not a whole number (3)."),
+    ("cut: cutt", "'cutt' is not a known drawn value of the clause. Did you mean 'cut'? Known: cut."),
+    ("cut: 3", "'cut' of the transform 'blend' should be the name of a drawn value, not a whole number (3)."),
+    ("runs: [one, too]", "'too' is not a known run of the clause. Did you mean 'two'? Known: one, two."),
+    ("runs: [one]", "'runs' of the transform 'blend' should be a list of 2: the name of a run, then the name of a "
+                    "run; found a list of 1."),
+    ("runs: one", "'runs' of the transform 'blend' should be a list of 2: the name of a run, then the name of a run, "
+                  "not text ('one')."),
+    ("within: exactly", "'exactly' is not a known choice for 'within' of the transform 'blend'. Did you mean 'exact'? "
+                        "Known: exact, rounding."),
+    ("within: [exact]", "'within' of the transform 'blend' should be one of exact, rounding, not a list."),
+    ("by: four", "'by' of the transform 'blend' should be a whole number, not text ('four')."),
+    ("by: 2.5", "'by' of the transform 'blend' should be a whole number, not a number (2.5)."),
+    ("by: true", "'by' of the transform 'blend' should be a whole number, not true."),
+    ("by: ~", "'by' of the transform 'blend' should be a whole number, not nothing."),
+    ("rate: 2", "'rate' of the transform 'blend' should lie between 0 and 1, not at 2.0."),
+    ("rate: .nan", "'rate' of the transform 'blend' should be a finite number, not a number (nan)."),
+    ("rate: half", "'rate' of the transform 'blend' should be a finite number, not text ('half')."),
+    ("sizes: {B: x}", "'sizes.B' of the transform 'blend' should be a whole number, not text ('x')."),
+    ("sizes: [3]", "'sizes' of the transform 'blend' should be a mapping, each value a whole number, not a list."),
+    ("quietly: 1", "'quietly' of the transform 'blend' should be true or false, not a whole number (1)."),
+    ("label: 3", "'label' of the transform 'blend' should be text, not a whole number (3)."),
+])
+def test_a_wrong_argument_is_named_with_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        bound(text)
+    assert str(caught.value) == f"s.yaml:1: {message}"
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("{}", "s.yaml:9: the transform 'blend' needs 'array': one of query, key, value."),
+    ("array: key", "s.yaml:1: 'original' is not a known run of the clause. Known: one, two."),
+    ("array: key\nrun: three", "s.yaml:2: 'three' is not a known run of the clause. Known: one, two."),
+])
+def test_what_is_left_out_must_have_a_default_that_exists(text: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        bound(text, needs_two)
+    assert str(caught.value) == message
+
+
+def test_a_word_without_arguments_says_so() -> None:
+    def plain(_problem: object) -> None: ...
+
+    with pytest.raises(SpecError, match=r"s\.yaml:1: the transform 'blend' takes no arguments; 'by' is given\."):
+        bound("by: 1", plain)
+
+
+def test_a_word_that_does_not_exist_is_named_with_the_nearest() -> None:
+    message = r"s\.yaml:3: 'blnd' is not a known transform\. Did you mean 'blend'\? Known: blend\."
+    with pytest.raises(SpecError, match=message):
+        look_up("blnd", {"blend": blend}, "transform", Place("s.yaml", 3))
+    assert look_up("blend", {"blend": blend}, "transform", Place("s.yaml", 3)) is blend
+
+
+def test_a_type_that_no_yaml_can_spell_is_our_own_mistake() -> None:
+    def odd(_problem: object, *, by: complex) -> None: ...
+
+    with pytest.raises(TypeError, match="cannot be the type of a word's argument"):
+        bound("by: 1", odd)
+
+
+def test_the_machinery_s_own_parameters_are_no_arguments() -> None:
+    assert "_problem" not in parameters_of(blend)
+
+
+def test_the_schema_of_a_word_holds_its_docstring_types_and_defaults() -> None:
+    schema = json_schema_of(blend)
+    properties = schema["properties"]
+    assert isinstance(properties, dict)
+    assert schema["description"] == "Blend every type that an argument may have."
+    assert properties["by"] == {"type": "integer", "default": 1}
+    assert properties["within"] == {"enum": ["exact", "rounding"], "default": "exact"}
+    assert properties["rate"] == {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5}
+    assert properties["arrays"] == {"type": "array", "items": {"enum": ["query", "key", "value"]}}
+    assert json_schema_of(needs_two)["required"] == ["array"]
