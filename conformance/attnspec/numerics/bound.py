@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.numerics.precision import Precision
 from attnspec.numerics.reference import Operands, Truth
-from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.units import unit
+from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -40,22 +38,21 @@ class WeightError:
     rescales: Array
 
 
-def logit_error(operands: Operands, truth: Truth, precision: Precision) -> Array:
+def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
-    r, a, D = roundings(precision), abs(float(operands.scale)), operands.query.shape[-1]
-    query, key = np.abs(operands.query), np.abs(operands.key)
+    a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
     per_product = a * (r.prescale + D * r.accumulate * (1 + r.prescale)) * (1 + r.scale)
-    error: Array = (query * per_product) @ key.swapaxes(-1, -2)
+    error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
     if operands.bias is None:
         error *= 1 + r.logits
         error += np.abs(truth.logits) * (r.scale * (1 + r.logits) + r.logits)
     else:
-        seeded = D * r.accumulate if precision.bias_in_accumulator else 0.0
+        seeded = D * r.accumulate if r.bias_in_accumulator else 0.0
         error += seeded * np.abs(operands.bias)
         error = _with_bias(error, a * np.abs(truth.dots), np.abs(truth.logits), r)
-    error += _underflow(query, D, a, r)
+    error += _underflow(sizes.query_sums, D, a, r)
     if r.lost_input:
-        error += (max(1.0, a) * r.lost_input) * key.sum(axis=-1)[:, :, None, :]
+        error += (max(1.0, a) * r.lost_input) * sizes.key_sums[:, :, None, :]
     return error
 
 
@@ -67,21 +64,20 @@ def _with_bias(error: Array, scaled: Array, logits: Array, r: Roundings) -> Arra
     return grown
 
 
-def _underflow(query: Array, D: int, a: float, r: Roundings) -> Array:
+def _underflow(query_sums: Array, D: int, a: float, r: Roundings) -> Array:
     """(B,H,T,1): what products, sums, the logits' storage and the query's own roundings lose below the normal range."""
-    lost: Array = max(1.0, a) * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * query.sum(axis=-1))
+    lost: Array = max(1.0, a) * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * query_sums)
     return lost[..., None]
 
 
-def weight_error(operands: Operands, truth: Truth, precision: Precision) -> WeightError:
-    """The error of the weights. An error common to a row (a running maximum that is off) is at most max_j(t_j + delta_j),
-    since a maximum of perturbed logits exceeds the true one by no more than that.
+def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
+    """The error of the weights. An error common to a row (a running maximum that is off) is at most the largest
+    t_j + delta_j, since a maximum of perturbed logits exceeds the true one by no more than that.
     """
-    r, visible = roundings(precision), operands.visible
-    error, counts = logit_error(operands, truth, precision), operands.counts()[..., None]
+    error, counts, visible = logit_error(operands, truth, r), operands.counts[..., None], operands.visible
     raised = truth.shifted + error
     common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
-    rescales = _rescales(counts, operands.shape[3], precision)
+    rescales = _rescales(counts, operands.shape[3], r)
     error *= 1 + r.argument
     error += r.argument * np.abs(truth.shifted)
     error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
@@ -91,9 +87,9 @@ def weight_error(operands: Operands, truth: Truth, precision: Precision) -> Weig
     return WeightError(error, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales)
 
 
-def _rescales(counts: Array, S: int, precision: Precision) -> Array:
+def _rescales(counts: Array, S: int, r: Roundings) -> Array:
     """How often an online softmax may rescale: a block without an attended key multiplies by exactly 1."""
-    blocks = -(-S // precision.block)
+    blocks = -(-S // r.block)
     rescales: Array = np.maximum(np.minimum(counts, blocks) - 1, 0)
     return rescales
 
@@ -112,9 +108,9 @@ def _perturbed(error: Array, truth: Truth, visible: Array | None) -> tuple[Array
     return excess, low.sum(axis=-1)
 
 
-def output_allowance(operands: Operands, truth: Truth, precision: Precision, errors: WeightError) -> Array:
+def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
-    r, size = roundings(precision), np.abs(truth.output)
+    size = np.abs(truth.output)
     drift, reach = _capped(operands, truth, errors, _drift(operands, truth, errors), _reach(operands, truth, errors))
     summed = errors.chain * r.accumulate
     divided = errors.chain * r.row_sum / (1 - errors.chain * r.row_sum)
@@ -128,7 +124,7 @@ def output_allowance(operands: Operands, truth: Truth, precision: Precision, err
 def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     """B1: the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
     value, o = operands.value, truth.output
-    largest = float(np.abs(value).max(initial=0.0))
+    largest = operands.sizes.largest()[2]
     if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
         return _drift_by_squares(value, o, errors)
     return _drift_by_entries(value, o, errors)
@@ -158,7 +154,7 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
 
 def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     """A1: the mean of |v_j| under the heaviest weights."""
-    reach: Array = ((truth.weights + errors.excess) @ np.abs(operands.value)) / errors.least[..., None]
+    reach: Array = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
     return reach
 
 
@@ -191,67 +187,53 @@ def _column_hull(values: Array, seen: Array) -> tuple[Array, Array]:
 
 def _lost(operands: Operands, size: Array, r: Roundings) -> Array:
     """B3: weights that underflow, each of them lost to numerator and denominator, and products that do."""
-    values, counts, visible = np.abs(operands.value), operands.counts()[..., None], operands.visible
-    seen = values.sum(axis=-2)[:, :, None, :] if visible is None else visible.astype(np.float64) @ values
+    sizes, counts, visible = operands.sizes, operands.counts[..., None], operands.visible
+    seen = sizes.value_sums[:, :, None, :] if visible is None else visible.astype(np.float64) @ sizes.value
     lost: Array = r.lost_weight * (seen + counts * size) + 2 * counts * r.lost_product
     return lost
 
 
-def in_domain(operands: Operands, truth: Truth, precision: Precision, errors: WeightError) -> Array:
+def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
-    r = roundings(precision)
     summable = (errors.chain * max(r.accumulate, r.row_sum) < 1)[..., 0]
-    domain: Array = operands.usable & (operands.counts() > 0) & summable & _values_fit(operands, precision)
-    if not _scale_fits(operands, precision):
+    domain: Array = operands.usable & (operands.counts > 0) & summable & _values_fit(operands, r)
+    if not _scale_fits(operands, r):
         return np.zeros_like(domain)
-    return domain if _surely_fits(operands, precision) else domain & _logits_fit(operands, truth, precision)
+    return domain if _surely_fits(operands, r) else domain & _logits_fit(operands, truth, r)
 
 
-def _values_fit(operands: Operands, precision: Precision) -> Array:
-    sums = np.abs(operands.held_value).sum(axis=-2).max(axis=-1, initial=0.0)
-    fits: Array = sums[..., None] <= unit(precision.accumulate).largest / 2
+def _values_fit(operands: Operands, r: Roundings) -> Array:
+    fits: Array = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] <= r.largest_sum / 2
     return fits
 
 
-def _scale_fits(operands: Operands, precision: Precision) -> bool:
+def _scale_fits(operands: Operands, r: Roundings) -> bool:
     """A scale below the normal range of its storage is not rounded relatively."""
-    a, held = abs(float(operands.scale)), unit(precision.scale)
-    return a == 0 or held.normal <= a <= held.largest
+    a = abs(float(operands.scale))
+    return a == 0 or r.scale_range[0] <= a <= r.scale_range[1]
 
 
-def _largest(precision: Precision) -> float:
-    """What no logit may exceed on its way."""
-    stores = (precision.accumulate, precision.logits, precision.softmax)
-    return min(unit(dtype).largest for dtype in stores)
-
-
-def _surely_fits(operands: Operands, precision: Precision) -> bool:
+def _surely_fits(operands: Operands, r: Roundings) -> bool:
     """Whether the largest entries alone settle it."""
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
-    query, key = (float(np.abs(array).max(initial=0.0)) for array in (operands.query, operands.held_key))
+    query, key, _ = operands.held.largest()
     bias = 0.0 if operands.bias is None else float(np.abs(operands.bias).max(initial=0.0))
-    fits_scaled = max(query, key) * a <= unit(precision.prescale).largest
-    return fits_scaled and a * D * query * key + bias <= _largest(precision) / 4
+    return max(query, key) * a <= r.largest_prescaled and a * D * query * key + bias <= r.largest_logit / 4
 
 
-def _logits_fit(operands: Operands, truth: Truth, precision: Precision) -> Array:
+def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """Row by row. Hidden keys count: -inf added to an overflown logit is NaN. A logit far below the largest may go to
     -inf, since its weight is 0 either way.
     """
-    a, largest = max(1.0, abs(float(operands.scale))), _largest(precision)
-    query, key = operands.query, operands.held_key
-    error = logit_error(operands, truth, precision)
-    dots = np.abs(query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    products = (np.abs(query) @ np.abs(key).swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    slack = 1 + 2 * (operands.query.shape[-1] + 4) * roundings(precision).accumulate + 8 * roundings(precision).logits
-    dots_fit = (a * dots * slack <= largest) & (products * slack <= unit(precision.accumulate).largest)
-    scaled_fits = np.maximum(np.abs(query).max(axis=-1), np.abs(key).max()) * a <= unit(precision.prescale).largest
-    seen = np.where(np.isinf(_attended(truth.logits, operands.visible)), 0.0, error + np.abs(truth.logits))
-    top = _attended(truth.logits, operands.visible).max(axis=-1, initial=-np.inf)
-    positive = np.where(truth.logits > 0, seen, 0.0).max(axis=-1, initial=0.0)
-    fits: Array = dots_fit & scaled_fits & (positive <= largest) & (top >= -largest / 2)
+    a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
+    dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    products = (sizes.query @ sizes.key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
+    grown = (dots + astray) * (1 + r.scale + r.biased_logits)
+    scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
+    attended = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
+    top = attended.max(axis=-1, initial=-np.inf)
+    error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
+    storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
+    fits: Array = storage & (np.maximum(a * grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
     return fits
-
-
-def _attended(logits: Array, visible: Array | None) -> Array:
-    return logits if visible is None else np.where(visible, logits, -np.inf)

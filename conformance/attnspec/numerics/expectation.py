@@ -16,6 +16,7 @@ from attnspec.numerics.layer import carried, lowered, sums_fit
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.readout import logits_allowance, row_sum_allowance, weights_allowance
 from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
+from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 __all__ = ["EVERYTHING", "Expectation", "expect", "expect_layer", "visible_keys"]
@@ -35,7 +36,7 @@ class Expectation:
     visible: (B,H,T,S) bool.  empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
     claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
-    Parts that were not asked for have length 0 along every axis.
+    What was not asked for (`parts`; the row sums come with the weights) has length 0 along every axis.
     """
 
     output: Array
@@ -71,56 +72,47 @@ def expect_layer(problem: LayerProblem, precision: Precision, *, conventions: Ma
     """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
     inside = expect(lowered(problem), precision, conventions=conventions)
     rest = inside.weights, inside.weights_allowance, inside.logits, inside.logits_allowance, inside.row_sum_allowance
+    r = roundings(precision)
     with np.errstate(all="ignore"):
-        output, allowance = carried(problem, precision, inside.output, inside.output_allowance)
-        fits = sums_fit(problem, precision, inside.output)
+        output, allowance = carried(problem, r, inside.output, inside.output_allowance)
+        fits = sums_fit(problem, r, inside.output)
     claimed = inside.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
     return Expectation(output, allowance, *rest, inside.visible, inside.empty, inside.claimed, claimed)
 
 
 def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> Expectation:
-    truth = wide.narrow()
-    errors = weight_error(operands, truth, precision)
-    allowance = output_allowance(operands, truth, precision, errors) if "output" in parts else _nothing(4)
-    claimed = in_domain(operands, truth, precision, errors) & _is_finite(errors, allowance)
-    if not is_wider(precision.dtype):
-        allowance = allowance + _own_error(operands, truth, allowance)
-    return Expectation(
-        wide.output if "output" in parts else _nothing(4), allowance,
-        *_weights(operands, wide, precision, errors, parts),
-        *_logits(operands, wide, precision, errors, parts), row_sum_allowance(operands, precision, errors),
-        operands.seen(), operands.counts() == 0, claimed, claimed)
+    truth, r = wide.narrow(), roundings(precision)
+    errors = weight_error(operands, truth, r)
+    has_output, allowance = "output" in parts, _NOTHING
+    if has_output:
+        allowance = output_allowance(operands, truth, r, errors)
+        if not is_wider(precision.dtype):
+            allowance = allowance + _own_error(operands, truth)
+    weights = _weights(operands, wide, r, errors) if "weights" in parts else (_NOTHING, _NOTHING, np.zeros((0, 0, 0)))
+    logits = _logits(operands, wide, r, errors) if "logits" in parts else (_NOTHING, _NOTHING)
+    claimed: Array = in_domain(operands, truth, r, errors) & np.isfinite(errors.error).all(axis=-1)
+    if has_output:
+        claimed &= np.isfinite(allowance).all(axis=-1)
+    return Expectation(wide.output if has_output else _NOTHING, allowance, weights[0], weights[1], logits[0], logits[1],
+                       weights[2], operands.seen(), operands.counts == 0, claimed, claimed)
 
 
-def _is_finite(errors: WeightError, allowance: Array) -> Array:
-    finite: Array = np.isfinite(errors.error).all(axis=-1)
-    both: Array = finite & np.isfinite(allowance).all(axis=-1) if allowance.size else finite
-    return both
+_NOTHING = np.zeros((0, 0, 0, 0))
 
 
-def _own_error(operands: Operands, truth: Truth, allowance: Array) -> Array:
+def _own_error(operands: Operands, truth: Truth) -> Array:
     """Where long double is no wider than float64, the truth errs as an honest float64 subject does."""
-    own = assumed(DType.FLOAT64)
-    return output_allowance(operands, truth, own, weight_error(operands, truth, own)) if allowance.size else allowance
+    own = roundings(assumed(DType.FLOAT64))
+    return output_allowance(operands, truth, own, weight_error(operands, truth, own))
 
 
-def _weights(
-    operands: Operands, wide: Truth, precision: Precision, errors: WeightError, parts: frozenset[str],
-) -> tuple[Array, Array]:
-    if "weights" not in parts:
-        return _nothing(4), _nothing(4)
+def _weights(operands: Operands, wide: Truth, r: Roundings, errors: WeightError) -> tuple[Array, Array, Array]:
+    """The weights, their allowance, and that of their sums."""
     total = np.where(wide.total == 0, 1, wide.total)[..., None]
-    return wide.weights / total, weights_allowance(operands, wide.narrow(), precision, errors)
+    allowance = weights_allowance(operands, wide.narrow(), r, errors)
+    return wide.weights / total, allowance, row_sum_allowance(operands, r, errors)
 
 
-def _logits(
-    operands: Operands, wide: Truth, precision: Precision, errors: WeightError, parts: frozenset[str],
-) -> tuple[Array, Array]:
-    if "logits" not in parts:
-        return _nothing(4), _nothing(4)
-    seen, allowance = operands.seen(), logits_allowance(wide.narrow(), precision, errors)
+def _logits(operands: Operands, wide: Truth, r: Roundings, errors: WeightError) -> tuple[Array, Array]:
+    seen, allowance = operands.seen(), logits_allowance(wide.narrow(), r, errors)
     return np.where(seen, wide.shifted, -np.inf), np.where(seen, allowance, 0.0)
-
-
-def _nothing(axes: int) -> Array:
-    return np.zeros((0,) * axes)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.numerics.precision import Precision
-from attnspec.numerics.roundings import roundings
-from attnspec.numerics.units import unit
+from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -33,7 +31,7 @@ def concat(array: Array) -> Array:
     return array.swapaxes(1, 2).reshape(B, T, H * Dv)
 
 
-def carried(problem: LayerProblem, precision: Precision, output: Array, allowance: Array) -> tuple[Array, Array]:
+def carried(problem: LayerProblem, r: Roundings, output: Array, allowance: Array) -> tuple[Array, Array]:
     """Attention's output and allowance (B,H,T,Dv) carried through the output projection: both (B,T,M).
 
     The sum of H·Dv products may be seeded with the bias; it is rounded, and rounded again when the bias is added.
@@ -43,7 +41,7 @@ def carried(problem: LayerProblem, precision: Precision, output: Array, allowanc
         return heads, slack
     weight = problem.params["w_out"].astype(np.float64)
     bias = problem.params["b_out"].astype(np.float64) if "b_out" in problem.params else np.zeros(1)
-    r, size = roundings(precision), np.abs(weight)
+    size = np.abs(weight)
     product = heads @ weight.astype(heads.dtype)
     summed = (np.abs(heads).astype(np.float64) + slack) @ size + np.abs(bias)
     error = slack @ size + (len(weight) + 1) * r.accumulate * summed + 2 * len(weight) * r.lost_product
@@ -52,11 +50,10 @@ def carried(problem: LayerProblem, precision: Precision, output: Array, allowanc
     return product + bias, error
 
 
-def sums_fit(problem: LayerProblem, precision: Precision, output: Array) -> Array:
+def sums_fit(problem: LayerProblem, r: Roundings, output: Array) -> Array:
     """(B,T): whether the output projection can overflow nowhere."""
     if "w_out" not in problem.params:
         return np.ones(output.shape[:2], dtype=bool)
     sums = np.abs(concat(output)).astype(np.float64) @ np.abs(problem.params["w_out"].astype(np.float64))
-    largest = min(unit(precision.accumulate).largest, unit(precision.output).largest)
-    fits: Array = sums.max(axis=-1, initial=0.0) <= largest / 2
+    fits: Array = sums.max(axis=-1, initial=0.0) <= min(r.largest_sum, r.largest_output) / 2
     return fits

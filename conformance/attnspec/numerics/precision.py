@@ -161,8 +161,8 @@ def _justified(precision: Precision) -> Precision:
     looser = looser_words(precision, assumed(precision.dtype))
     if looser and not precision.reason:
         words = ", ".join(f"{word} {_plain(getattr(precision, word))}" for word in looser)
-        raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the assumed one ({words}); "
-                            "give a reason: where the library documents it, or how it was established.")
+        raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the assumed one "
+                            f"({words}); give a reason: where the library documents it, or how it was established.")
     return precision
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.numerics.bound import WeightError
-from attnspec.numerics.precision import Precision
 from attnspec.numerics.reference import Operands, Truth
-from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.units import unit
+from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array
 
 
-def weights_allowance(operands: Operands, truth: Truth, precision: Precision, errors: WeightError) -> Array:
+def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,S): D of the output for V = I, entry by entry; exactly 0 where the key is hidden."""
-    r, p = roundings(precision), truth.weights / _divisor(truth.total)[..., None]
+    p = truth.weights / _divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
     drift = excess * (1 - p) + p * np.maximum(errors.mass[..., None] - excess, 0.0)
@@ -27,30 +25,28 @@ def weights_allowance(operands: Operands, truth: Truth, precision: Precision, er
     divided = _divided(errors, r)
     rounded = heavy * _kept(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
-    inside = drift + rounded + r.lost_weight * (1 + operands.counts()[..., None] * p) + r.lost_product
+    inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
     allowance = inside + r.output * (p + inside) + r.lost_output
     return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
 
 
-def row_sum_allowance(operands: Operands, precision: Precision, errors: WeightError) -> Array:
+def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
-    r = roundings(precision)
     divided = _divided(errors, r)
     grown = (1 + _kept(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
-    allowance: Array = grown[..., 0] + operands.counts() * lost * (1 + grown[..., 0])
+    allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
     return allowance
 
 
-def logits_allowance(truth: Truth, precision: Precision, errors: WeightError) -> Array:
+def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,S): how far log(weight) less the log(weight) of the row's top key may be from the difference of their
     logits. The row's sum cancels. Infinite where the weight may leave the range in which it is rounded relatively.
     """
-    r = roundings(precision)
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
     once = (1 + _kept(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
-    return np.where(_least_weight(truth, errors) < _normal(precision), np.inf, errors.error + top + rounded)
+    return np.where(_least_weight(truth, errors) < r.normal_weight, np.inf, errors.error + top + rounded)
 
 
 def _least_weight(truth: Truth, errors: WeightError) -> Array:
@@ -58,10 +54,6 @@ def _least_weight(truth: Truth, errors: WeightError) -> Array:
     most = (truth.total + errors.excess.sum(axis=-1))[..., None]
     least: Array = np.exp(np.minimum(truth.shifted - errors.error, 0.0)) / _divisor(most)
     return least / 2
-
-
-def _normal(precision: Precision) -> float:
-    return max(unit(dtype).normal for dtype in (precision.output, precision.weights, precision.softmax))
 
 
 def _divided(errors: WeightError, r: Roundings) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,12 +18,31 @@ from attnspec.problems.problem import Array, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Sizes:
+    """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); their sums over D (key, query)
+    and over S (value); and the largest of each.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    query_sums: Array
+    key_sums: Array
+    value_sums: Array
+
+    def largest(self) -> tuple[float, float, float]:
+        """Of query, key and value."""
+        return _largest_of(self.query), _largest_of(self.key), _largest_of(self.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Operands:
     """A problem with its conventions applied: float64, one key/value head per query head, the judged rows only.
 
     query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible (B,H,T,S), or None
-    where every key is; usable (B,H,T): False where a row sees a key, value or bias that is not finite. held_key and
-    held_value hold the finite hidden entries too, which key and value need not: they can overflow a subject's storage.
+    where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
+    key, value or bias that is not finite. `held` is of the finite hidden entries too, which key and value need not
+    hold: they can overflow a subject's storage.
     """
 
     query: Array
@@ -31,22 +50,17 @@ class Operands:
     value: Array
     bias: Array | None
     visible: Array | None
+    counts: Array
     usable: Array
     scale: float | np.longdouble
+    sizes: Sizes
+    held: Sizes
     held_key: Array
-    held_value: Array
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(B,H,T,S)."""
         return (*self.query.shape[:3], self.key.shape[2])
-
-    def counts(self) -> Array:
-        """(B,H,T): how many keys each query attends to."""
-        if self.visible is None:
-            return np.full(self.shape[:3], float(self.shape[3]))
-        counts: Array = self.visible.sum(axis=-1, dtype=np.float64)
-        return counts
 
     def seen(self) -> Array:
         """`visible`, written out."""
@@ -138,20 +152,31 @@ def operands_of(
     problem: Problem, conventions: Mapping[str, str], scale_width: int | None, rows: Array | None,
 ) -> Operands:
     """The problem in float64, ready for the definition."""
-    query = problem.query if rows is None else problem.query[:, :, rows]
+    query = (problem.query if rows is None else problem.query[:, :, rows]).astype(np.float64)
     heads = _heads(problem, conventions)
     key, value = (_spread(array, heads) for array in (problem.key, problem.value))
-    visible = _hidden_by_something(problem, conventions, rows)
+    visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, key, value)
     bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
-    operands = Operands(query.astype(np.float64), key, value, bias, visible, np.ones(query.shape[:3], dtype=bool),
-                        _scale(problem, scale_width), key, value)
+    usable = np.ones(query.shape[:3], dtype=bool)
+    counts = usable * float(key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
+    operands = Operands(
+        query, key, value, bias, visible, counts, usable, _scale(problem, scale_width), sizes, sizes, key)
     return operands if _is_tame(operands) else _tamed(operands)
+
+
+def _sizes(query: Array, key: Array, value: Array) -> Sizes:
+    sizes = np.abs(query), np.abs(key), np.abs(value)
+    return Sizes(*sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-1), sizes[2].sum(axis=-2))
+
+
+def _largest_of(sizes: Array) -> float:
+    return float(sizes.max(initial=0.0))
 
 
 def _heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     """Which key/value head each query head uses; None where they are as many."""
     H, Hkv = problem.sizes.H, problem.sizes.Hkv
-    if H == Hkv:
+    if Hkv == H:
         return None
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
 
@@ -169,25 +194,26 @@ def _scale(problem: Problem, width: int | None) -> float | np.longdouble:
 
 
 def _is_tame(operands: Operands) -> bool:
-    """Whether everything is finite, and no key is hidden from all rows of a head while others are not."""
-    arrays = [operands.query, operands.key, operands.value, *([] if operands.bias is None else [operands.bias])]
-    if not all(np.isfinite(array).all() for array in arrays):
-        return False
+    """Whether everything is finite, and no key is hidden from all rows of a head."""
+    sizes, bias = operands.sizes, operands.bias
+    for array in (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias])):
+        if not np.isfinite(array).all():
+            return False
     return operands.visible is None or bool(operands.visible.any(axis=-2).all())
 
 
 def _tamed(operands: Operands) -> Operands:
     """Zeros in place of what no row of a head sees and of what is not finite; rows that see the latter are unusable."""
-    visible = operands.seen()
-    finite_key: Array = np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1)
-    bias = np.zeros(1) if operands.bias is None else operands.bias
-    sees_no_such: Array = ~(visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1)
-    usable: Array = np.isfinite(operands.query).all(axis=-1) & sees_no_such
-    kept: Array = (visible.any(axis=-2) & finite_key)[..., None]
-    query, key, value = (_finite(array) for array in (operands.query, operands.key, operands.value))
-    return Operands(query, np.where(kept, key, 0.0), np.where(kept, value, 0.0),
-                    None if operands.bias is None else _finite(bias), operands.visible, usable, operands.scale,
-                    key, value)
+    visible, bias = operands.seen(), np.zeros(1) if operands.bias is None else operands.bias
+    finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1))
+    sees_no_such: Array = ~np.asarray((visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1))
+    usable: Array = np.asarray(np.isfinite(operands.query).all(axis=-1)) & sees_no_such
+    kept: Array = (np.asarray(visible.any(axis=-2)) & finite_key)[..., None]
+    query, held_key, held_value = (_finite(array) for array in (operands.query, operands.key, operands.value))
+    key, value = np.where(kept, held_key, 0.0), np.where(kept, held_value, 0.0)
+    return replace(operands, query=query, key=key, value=value, usable=usable, sizes=_sizes(query, key, value),
+                   bias=None if operands.bias is None else _finite(bias), held=_sizes(query, held_key, held_value),
+                   held_key=held_key)
 
 
 def _finite(array: Array) -> Array:

@@ -18,7 +18,8 @@ ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2
 class Roundings:
     """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits and
     weights (all roundings of that kind together); argument and exp (of the exponential).  Absolute, where something
-    underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output.
+    underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output.  What each storage can hold: largest_*,
+    scale_range, and normal_weight, below which a weight is not rounded relatively.
     """
 
     accumulate: float
@@ -37,6 +38,14 @@ class Roundings:
     lost_logit: float
     lost_weight: float
     lost_output: float
+    largest_logit: float
+    largest_sum: float
+    largest_output: float
+    largest_prescaled: float
+    scale_range: tuple[float, float]
+    normal_weight: float
+    block: int
+    bias_in_accumulator: bool
 
 
 @functools.cache
@@ -54,7 +63,18 @@ def roundings(precision: Precision) -> Roundings:
         lost_product=_lost(precision, precision.accumulate), lost_input=_lost_input(precision),
         lost_logit=(stored + 1) * _lost(precision, precision.logits) if stored else 0.0,
         lost_weight=_lost(precision, precision.weights) + _lost_exp(precision),
-        lost_output=_lost(precision, precision.output))
+        lost_output=_lost(precision, precision.output), **_ranges(precision))  # type: ignore[arg-type]  # by name
+
+
+def _ranges(precision: Precision) -> dict[str, object]:
+    scale, output = unit(precision.scale), unit(precision.output)
+    through = (precision.accumulate, precision.logits, precision.softmax)
+    returned = (precision.output, precision.weights, precision.softmax)
+    return {
+        "largest_logit": min(unit(dtype).largest for dtype in through), "largest_output": output.largest,
+        "largest_sum": unit(precision.accumulate).largest, "largest_prescaled": unit(precision.prescale).largest,
+        "scale_range": (scale.normal, scale.largest), "normal_weight": max(unit(dtype).normal for dtype in returned),
+        "block": precision.block, "bias_in_accumulator": precision.bias_in_accumulator}
 
 
 def exp_error(precision: Precision) -> float:
