@@ -1,0 +1,120 @@
+"""Biases that are lost, taken from elsewhere, or added at the wrong place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.rounding import BFLOAT16, FLOAT16, through
+from attnspec.faults.staged import Call, Work, staged
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+
+
+def _changed(change: Callable[[Array, Work], Array]) -> Callable[[Array, Work], Array]:
+    """An `add_bias` stage that adds another bias where there is one."""
+    return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
+
+
+def _dropped_if(condition: Callable[[Call], bool]) -> Callable[[Call], Work]:
+    return lambda call: sound.take(call.but(bias=None) if condition(call) else call)
+
+
+def _from(array: Array, axis: int) -> Array:
+    return np.broadcast_to(np.take(array, [0], axis=axis), array.shape)
+
+
+def _before_scale(logits: Array, work: Work) -> Array:
+    return logits if work.bias is None else logits + work.bias * logits.dtype.type(sound.scale(work))
+
+
+def _transposed(bias: Array, work: Work) -> Array:
+    B, H, T, S = work.shape
+    return bias.reshape(B, H, S, T).swapaxes(-1, -2)
+
+
+def _to_weights(weights: Array, work: Work) -> Array:
+    return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
+
+
+def _none(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    return logits
+
+
+def _multiplied(logits: Array, work: Work) -> Array:
+    return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
+
+
+def _last_key_lost(bias: Array, work: Work) -> Array:
+    return np.where(np.arange(work.shape[3]) == work.shape[3] - 1, 0, bias).astype(bias.dtype)
+
+
+def _as_mask(call: Call) -> Work:
+    """Entries other than 0 are taken for True."""
+    if call.bias is None:
+        return sound.take(call)
+    allowed = np.asarray(call.bias != 0)
+    return sound.take(call.but(bias=None, mask=allowed if call.mask is None else allowed & call.mask))
+
+
+def _bounded(call: Call) -> Work:
+    """-inf becomes -100, `to keep gradients finite`."""
+    bias = None if call.bias is None else np.maximum(call.bias, np.asarray(-100, call.bias.dtype))
+    return sound.take(call.but(bias=bias))
+
+
+FAULTS = (
+    Fault("bias_ignored", Stage.BIAS, "The fused path has no slot for a bias.", "a bias",
+          staged(take=_dropped_if(lambda call: True)), link="https://github.com/lucidrains/x-transformers/issues/298"),
+    Fault("bias_before_scale", Stage.BIAS, "The bias is added to the raw dot products and scaled with them.",
+          "a bias and a scale other than 1", staged(add_bias=_before_scale)),
+    Fault("bias_doubled", Stage.BIAS, "The caller adds the bias, and so does the kernel.", "a bias",
+          staged(add_bias=_changed(lambda bias, _: bias + bias))),
+    Fault("bias_subtracted", Stage.BIAS, "A distance penalty is expected, so the bias is subtracted.", "a bias",
+          staged(add_bias=_changed(lambda bias, _: -np.where(np.isneginf(bias), 0, bias)))),
+    Fault("bias_multiplied", Stage.BIAS, "The logits are multiplied by the bias, as by a gate.", "a bias",
+          staged(add_bias=_multiplied)),
+    Fault("bias_after_softmax", Stage.BIAS, "The bias is added to the weights.", "a bias",
+          staged(add_bias=_none, weigh=_to_weights)),
+    Fault("bias_transposed", Stage.BIAS, "Rows and columns of the bias are exchanged.", "a bias that is no symmetry",
+          staged(add_bias=_changed(_transposed))),
+    Fault("bias_of_first_head", Stage.BIAS, "The head axis of the bias is dropped.", "a bias with H > 1",
+          staged(add_bias=_changed(lambda bias, _: _from(bias, 1)))),
+    Fault("bias_of_first_batch", Stage.BIAS, "One bias serves the whole batch.", "a bias with B > 1",
+          staged(add_bias=_changed(lambda bias, _: _from(bias, 0)))),
+    Fault("bias_of_first_row", Stage.BIAS, "The bias is taken for a bias of keys alone.", "a bias with T > 1",
+          staged(add_bias=_changed(lambda bias, _: _from(bias, 2)))),
+    Fault("bias_averaged_over_heads", Stage.BIAS, "Relative positions are shared, so the heads' biases are averaged.",
+          "a bias with H > 1",
+          staged(add_bias=_changed(lambda bias, _: bias.mean(axis=1, keepdims=True)))),
+    Fault("bias_heads_reversed", Stage.BIAS, "Slopes are made in falling order and used in rising order.",
+          "a bias with H > 1", staged(add_bias=_changed(lambda bias, _: bias[:, ::-1])),
+          link="https://github.com/lucidrains/x-transformers/pull/85"),
+    Fault("bias_last_key_lost", Stage.BIAS, "The bias table is one column short.", "a bias",
+          staged(add_bias=_changed(_last_key_lost))),
+    Fault("bias_shifted", Stage.BIAS, "The bias is indexed one column off.", "a bias with S > 1",
+          staged(add_bias=_changed(lambda bias, _: np.roll(bias, 1, axis=-1)))),
+    Fault("bias_as_mask", Stage.BIAS, "A float mask is turned boolean: all that is not 0 is allowed.", "a bias",
+          staged(take=_as_mask), link="https://github.com/pytorch/pytorch/issues/147209"),
+    Fault("bias_infinity_bounded", Stage.BIAS, "-inf is replaced by -100 in the bias.",
+          "a bias with -inf, visible logits far below zero", staged(take=_bounded)),
+    Fault("bias_dropped_with_mask", Stage.BIAS, "Mask and bias share one slot, and the mask wins.",
+          "a bias together with a mask", staged(take=_dropped_if(lambda call: call.mask is not None))),
+    Fault("bias_dropped_with_causal", Stage.BIAS, "The causal kernel takes no bias.", "a bias together with causal",
+          staged(take=_dropped_if(lambda call: call.causal))),
+    Fault("bias_dropped_with_weights", Stage.BIAS, "The path that returns weights forgets the bias.",
+          "a bias together with return_weights", staged(take=_dropped_if(lambda call: call.return_weights))),
+    Fault("bias_dropped_for_one_query", Stage.BIAS, "The decoding path (T = 1) has no bias.", "a bias with T = 1",
+          staged(take=_dropped_if(lambda call: call.query.shape[2] == 1))),
+    Fault("bias_rounded_to_bfloat16", Stage.BIAS, "The bias is stored in bfloat16.",
+          "float32 or float16, a bias that bfloat16 cannot hold",
+          staged(add_bias=_changed(lambda bias, _: through(bias, BFLOAT16))),
+          equivalents={DType.BFLOAT16: "a bias in bfloat16 is in bfloat16 already"}),
+    Fault("bias_sum_in_float16", Stage.BIAS, "Logits and bias are added in float16.",
+          "logits that float16 cannot hold",
+          staged(add_bias=lambda logits, work: through(sound.add_bias(logits, work), FLOAT16)
+                 if work.bias is not None else logits)),
+)

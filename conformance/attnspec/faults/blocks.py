@@ -1,0 +1,178 @@
+"""Online softmax over blocks of 16 keys, gone wrong: nothing rescaled, tails lost or counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Work, staged
+from attnspec.problems.problem import Array
+
+SIZE = 16
+Factor = Callable[[Array, int], Array]
+
+
+def _as_it_is(factor: Array, number: int) -> Array:  # noqa: ARG001  (faults look at the block's number)
+    return factor
+
+
+def _never(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+    return np.ones_like(factor)
+
+
+def _first_time(factor: Array, number: int) -> Array:
+    return factor if number == 1 else np.ones_like(factor)
+
+
+def _forgotten(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+    return np.zeros_like(factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Online:
+    """Softmax in one pass over blocks of keys.
+
+    As the output is linear in the values, rescaling an accumulated output is rescaling the weights so far: what is
+    returned are the weights in effect. `sum_factor` and `output_factor` see the rescale factor and the block's number;
+    `start` is the first running maximum; `guarded` is whether rows that have seen nothing yet are looked after.
+    """
+
+    sum_factor: Factor = _as_it_is
+    output_factor: Factor = _as_it_is
+    start: float = -np.inf
+    guarded: bool = True
+
+    def __call__(self, logits: Array, work: Work) -> Array:  # noqa: ARG002  (the stage's signature)
+        """(B,H,T,S) logits, hidden ones -inf -> (B,H,T,S) weights."""
+        top = np.full((*logits.shape[:-1], 1), self.start, logits.dtype)
+        total, weights = np.zeros_like(top), np.zeros_like(logits)
+        for number, first in enumerate(range(0, logits.shape[-1], SIZE)):
+            block = logits[..., first:first + SIZE]
+            new_top = np.maximum(top, block.max(axis=-1, keepdims=True))
+            shift = np.where(np.isneginf(new_top), 0, new_top) if self.guarded else new_top
+            grown, factor = np.exp(block - shift), np.exp(top - shift)
+            weights[..., :first] *= self.output_factor(factor, number)
+            weights[..., first:first + SIZE] = grown
+            total = total * self.sum_factor(factor, number) + grown.sum(axis=-1, keepdims=True)
+            top = new_top
+        return weights / np.where(total == 0, 1, total)
+
+
+def _beyond(logits: Array, is_lost: Array) -> Array:
+    return sound.normalise(sound.exponentials(np.where(is_lost, -np.inf, logits).astype(logits.dtype)))
+
+
+def _tail_dropped(logits: Array, work: Work) -> Array:
+    S = work.shape[3]
+    return _beyond(logits, (np.arange(S) >= S // SIZE * SIZE) & (S > SIZE))
+
+
+def _after_64(logits: Array, work: Work) -> Array:
+    return _beyond(logits, np.arange(work.shape[3]) >= 64)
+
+
+def _tail_counted(logits: Array, work: Work) -> Array:
+    """The last block is filled up with zero keys, whose logit is 0."""
+    padding = -work.shape[3] % SIZE
+    filled = np.concatenate([logits, np.zeros((*logits.shape[:-1], padding), logits.dtype)], axis=-1)
+    return sound.normalise(sound.exponentials(filled))[..., :work.shape[3]]
+
+
+def _tail_repeated(logits: Array, work: Work) -> Array:
+    """Lanes past the end are clamped to the last key, which is counted again and again."""
+    S = work.shape[3]
+    times = np.where(np.arange(S) == S - 1, 1 + (-S % SIZE), 1).astype(logits.dtype)
+    return sound.normalise(sound.exponentials(logits) * times)
+
+
+def _blocks(logits: Array) -> tuple[Array, Array]:
+    """Logits filled up to whole blocks, (B,H,T,blocks,16), and each block's maximum, (B,H,T,blocks,1)."""
+    padding = -logits.shape[-1] % SIZE
+    filled = np.pad(logits, [(0, 0)] * 3 + [(0, padding)], constant_values=-np.inf)
+    blocks = filled.reshape(*logits.shape[:-1], -1, SIZE)
+    return blocks, blocks.max(axis=-1, keepdims=True)
+
+
+def _unblocked(blocks: Array, S: int) -> Array:
+    return blocks.reshape(*blocks.shape[:-2], -1)[..., :S]
+
+
+def _quiet_skipped(logits: Array, work: Work) -> Array:
+    blocks, tops = _blocks(logits)
+    quiet = tops < tops.max(axis=-2, keepdims=True) - 8
+    kept = np.where(quiet, -np.inf, blocks).astype(logits.dtype)
+    return sound.normalise(sound.exponentials(_unblocked(kept, work.shape[3])))
+
+
+def _averaged(logits: Array, work: Work) -> Array:
+    """Each block is normalised by itself, and the blocks are averaged."""
+    blocks, tops = _blocks(logits)
+    count = np.maximum((~np.isneginf(tops)).sum(axis=-2, keepdims=True), 1).astype(logits.dtype)
+    return _unblocked(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
+
+
+def _merged_without_maxima(logits: Array, work: Work) -> Array:
+    """Partial results are merged by their sums, though each has its own maximum subtracted."""
+    blocks, _ = _blocks(logits)
+    return sound.normalise(_unblocked(sound.exponentials(blocks), work.shape[3]))
+
+
+def _mask_of_first_block(work: Work) -> Array:
+    allowed = sound.masked(work)
+    return np.take(allowed, np.arange(work.shape[3]) % SIZE, axis=-1)
+
+
+def _late_values(weights: Array, work: Work) -> Array:
+    """Double buffering: each block but the first meets the values of the block before."""
+    positions = np.arange(work.shape[3])
+    late = np.where(positions >= SIZE, positions - SIZE, positions)
+    return weights @ work.value[:, :, late]
+
+
+def _rows_after_64(output: Array, work: Work) -> Array:
+    return np.where((np.arange(work.shape[2]) >= 64)[:, None], 0, output).astype(output.dtype)
+
+
+_MANY = "S > 16, the largest logit not in the first block"
+
+FAULTS = (
+    Fault("blocks_sum_not_rescaled", Stage.BLOCKS, "The running sum is not rescaled when the maximum rises.", _MANY,
+          staged(softmax=Online(sum_factor=_never))),
+    Fault("blocks_output_not_rescaled", Stage.BLOCKS, "The running output is not rescaled when the maximum rises.",
+          _MANY, staged(softmax=Online(output_factor=_never))),
+    Fault("blocks_rescaled_once", Stage.BLOCKS, "Both are rescaled at the second block only.",
+          "S > 32, the largest logit beyond the second block",
+          staged(softmax=Online(sum_factor=_first_time, output_factor=_first_time))),
+    Fault("blocks_sum_of_last", Stage.BLOCKS, "The sum starts anew with each block; the last one normalises all.",
+          "S > 16", staged(softmax=Online(sum_factor=_forgotten))),
+    Fault("blocks_start_at_zero", Stage.BLOCKS, "The running maximum starts at 0, not at -inf.",
+          "all logits of a row far below zero", staged(softmax=Online(start=0.0))),
+    Fault("blocks_hidden_first_nan", Stage.BLOCKS, "-inf less -inf where nothing has been seen yet.",
+          "a row whose first 16 keys are hidden", staged(softmax=Online(guarded=False)),
+          link="https://github.com/pytorch/pytorch/issues/110213"),
+    Fault("blocks_tail_dropped", Stage.BLOCKS, "S // 16 blocks: the rest of the keys is lost.",
+          "S > 16, no multiple of 16", staged(softmax=_tail_dropped),
+          link="https://github.com/jax-ml/jax/issues/27224"),
+    Fault("blocks_tail_counted", Stage.BLOCKS, "The last block is padded with zero keys that are not masked.",
+          "S no multiple of 16", staged(softmax=_tail_counted), link="https://github.com/ggml-org/llama.cpp/pull/29034"),
+    Fault("blocks_tail_repeated", Stage.BLOCKS, "Indices past the end are clamped to the last key.",
+          "S no multiple of 16", staged(softmax=_tail_repeated), link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
+    Fault("blocks_keys_after_64_lost", Stage.BLOCKS, "One tile of 64 keys, as in the first working kernel.", "S > 64",
+          staged(softmax=_after_64)),
+    Fault("blocks_rows_after_64_lost", Stage.BLOCKS, "One tile of 64 queries; the other rows stay zero.", "T > 64",
+          staged(finish=_rows_after_64), link="https://github.com/AMD-AGI/AgentKernelArena/pull/82"),
+    Fault("blocks_quiet_skipped", Stage.BLOCKS, "Blocks 8 below the row's maximum are skipped to save work.",
+          "S > 16, a block of low logits with large values or read out", staged(softmax=_quiet_skipped)),
+    Fault("blocks_averaged", Stage.BLOCKS, "Each block is normalised by itself and the results averaged.", "S > 16",
+          staged(softmax=_averaged)),
+    Fault("blocks_merged_without_maxima", Stage.BLOCKS, "Split-KV partials are merged by their sums alone.", "S > 16",
+          staged(softmax=_merged_without_maxima)),
+    Fault("blocks_mask_of_first", Stage.BLOCKS, "The mask's pointer does not move on with the blocks.",
+          "S > 16 with a mask", staged(masked=_mask_of_first_block)),
+    Fault("blocks_late_values", Stage.BLOCKS, "Double buffering without a barrier: values of the block before.",
+          "S > 16", staged(mix=_late_values)),
+)

@@ -1,0 +1,56 @@
+"""Every fault by name, and what each declares when it stands in the dock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attnspec.faults import (
+    bias,
+    blocks,
+    causal,
+    constants,
+    exponential,
+    heads,
+    layers,
+    masks,
+    precision,
+    purity,
+    reports,
+    scale,
+    softmax,
+    state,
+    tails,
+)
+from attnspec.faults.fault import Fault
+from attnspec.ground.conventions import CONVENTIONS
+from attnspec.ground.declaration import Declaration
+from attnspec.ground.errors import TargetError
+from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.nouns import DType, Kind
+
+_MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
+            state, purity, layers)
+
+CATALOGUE: Mapping[str, Fault] = {fault.name: fault for module in _MODULES for fault in module.FAULTS}
+
+_PROFILES = ("core", "masking", "bias", "causal", "grouped", "purity")
+
+
+def fault_named(name: str) -> Fault:
+    """The fault of this name. Raises TargetError, with the nearest name, where there is none."""
+    if name not in CATALOGUE:
+        raise TargetError.unknown("fault", name, CATALOGUE)
+    return CATALOGUE[name]
+
+
+def declaration_of(fault: Fault) -> Declaration:
+    """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes."""
+    is_layer = fault.kind is Kind.LAYER
+    return Declaration(
+        kind=fault.kind,
+        keywords=frozenset(word.name for word in KEYWORDS.values()
+                           if fault.kind in word.kinds and not (is_layer and word.name == "scale")),
+        limits=fault.limits,
+        conventions={convention.name: convention.recommended for convention in CONVENTIONS.values()},
+        precision={dtype: {"grade": "G0"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
+        claims=(*_PROFILES, "layers") if is_layer else _PROFILES)

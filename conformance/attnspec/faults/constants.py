@@ -1,0 +1,123 @@
+"""Hidden keys that are only pushed down by a finite constant, or counted after all; fully hidden rows."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Work, staged
+from attnspec.problems.problem import Array
+
+LOWEST_HALF = -65504.0
+_ATTACK = "visible logits far below zero, at the constant or under it"
+_HALF = "https://github.com/google/flax/issues/982"
+
+
+def _replaced_by(constant: float) -> Callable[[Array, Work], Array]:
+    return lambda logits, work: np.where(work.visible, logits, logits.dtype.type(constant))
+
+
+def _lowered_by(constant: float) -> Callable[[Array, Work], Array]:
+    return lambda logits, work: logits + np.where(work.visible, 0, constant).astype(logits.dtype)
+
+
+def _multiplied(logits: Array, work: Work) -> Array:
+    return logits * work.visible
+
+
+def _added_as_number(logits: Array, work: Work) -> Array:
+    return logits + work.visible.astype(logits.dtype)
+
+
+def _unmasked(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    return logits
+
+
+def _cut(weights: Array, work: Work) -> Array:
+    return np.where(work.visible, weights, 0)
+
+
+def _hidden_counted_as_one(logits: Array, work: Work) -> Array:
+    """The exponentials of hidden keys are those of logit 0 in the denominator, and zeroed after."""
+    grown = sound.normalise(sound.exponentials(np.where(work.visible, logits, 0)))
+    return np.where(work.visible, grown, 0)
+
+
+def _overflowing(logits: Array, work: Work) -> Array:
+    """The dtype's lowest number is added once for the mask and once for the triangle."""
+    lowest = np.finfo(logits.dtype).min
+    for allowed in (sound.masked(work), sound.past(work)):
+        logits = logits + np.where(allowed, 0, lowest).astype(logits.dtype)
+    return logits
+
+
+def _over_zero(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    grown = sound.exponentials(logits)
+    return grown / grown.sum(axis=-1, keepdims=True)
+
+
+def _uniform_if_hidden(weights: Array, work: Work) -> Array:
+    return np.where(work.visible.any(axis=-1, keepdims=True), weights, 1 / work.shape[3]).astype(weights.dtype)
+
+
+def _first_key_if_hidden(weights: Array, work: Work) -> Array:
+    is_empty = ~work.visible.any(axis=-1, keepdims=True)
+    return np.where(is_empty, np.arange(work.shape[3]) == 0, weights).astype(weights.dtype)
+
+
+def _leaking(weights: Array, work: Work) -> Array:
+    return weights @ work.value
+
+
+def _added(logits: Array, work: Work) -> Array:
+    return logits + np.where(work.visible, 0, -np.inf).astype(logits.dtype)
+
+
+FAULTS = (
+    Fault("mask_constant_100", Stage.MASK, "Hidden logits are set to -100, which looks low enough.", _ATTACK,
+          staged(hide=_replaced_by(-100.0))),
+    Fault("mask_constant_1e4", Stage.MASK, "Hidden logits are set to -1e4, chosen for float16.", _ATTACK,
+          staged(hide=_replaced_by(-1e4)), link=_HALF),
+    Fault("mask_constant_1e9", Stage.MASK, "Hidden logits are set to -1e9, as in the annotated Transformer.", _ATTACK,
+          staged(hide=_replaced_by(-1e9)), link=_HALF),
+    Fault("mask_constant_half_lowest", Stage.MASK, "Hidden logits are set to float16's lowest number in any dtype.",
+          _ATTACK, staged(hide=_replaced_by(LOWEST_HALF))),
+    Fault("mask_adds_100", Stage.MASK, "-100 is added to hidden logits.", "hidden logits some 100 above visible ones",
+          staged(hide=_lowered_by(-100.0))),
+    Fault("mask_adds_1e4", Stage.MASK, "(1 - mask) · -1e4 is added, as in the first BERT.",
+          "hidden logits some 1e4 above visible ones", staged(hide=_lowered_by(-1e4))),
+    Fault("mask_adds_1e9", Stage.MASK, "(1 - mask) · -1e9 is added.", "hidden logits some 1e9 above visible ones",
+          staged(hide=_lowered_by(-1e9))),
+    Fault("mask_adds_half_lowest", Stage.MASK, "float16's lowest number is added in any dtype.",
+          "hidden logits some 1e5 above visible ones", staged(hide=_lowered_by(LOWEST_HALF))),
+    Fault("mask_added_as_number", Stage.MASK, "A boolean mask is added to the logits: True counts as +1.",
+          "any mask that hides a key", staged(hide=_added_as_number),
+          link="https://github.com/huggingface/transformers/pull/41443"),
+    Fault("mask_multiplied_into_logits", Stage.MASK, "Logits are multiplied by the mask: hidden ones become 0, not -inf.",
+          "any mask that hides a key", staged(hide=_multiplied),
+          link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
+    Fault("mask_after_softmax", Stage.MASK, "The weights are masked and not normalised again.",
+          "any mask that hides a key", staged(hide=_unmasked, weigh=_cut)),
+    Fault("mask_hidden_counted_as_one", Stage.MASK, "Hidden keys stay in the denominator with logit 0.",
+          "any mask that hides a key", staged(softmax=_hidden_counted_as_one)),
+    Fault("mask_overflows_twice", Stage.MASK, "The lowest number is added for the mask and again for the triangle.",
+          "causal together with a mask, a row that sees nothing", staged(hide=_overflowing),
+          link="https://github.com/NVIDIA-NeMo/Automodel/pull/2658"),
+    Fault("hidden_row_nan", Stage.MASK, "A row without a visible key is divided by its sum, 0, while zeros are declared.",
+          "a fully hidden row", staged(softmax=_over_zero), link="https://github.com/pytorch/pytorch/issues/103963"),
+    Fault("hidden_row_uniform", Stage.MASK, "A row without a visible key sees all keys, while zeros are declared.",
+          "a fully hidden row", staged(weigh=_uniform_if_hidden), link="https://github.com/NVIDIA/apex/pull/1444"),
+    Fault("hidden_row_first_key", Stage.MASK, "The first key is opened for rows without any, to avoid NaN.",
+          "a fully hidden row", staged(weigh=_first_key_if_hidden),
+          link="https://github.com/huggingface/transformers/issues/32390"),
+    Fault("hidden_value_leaks", Stage.MASK, "0 · inf: hidden values still enter the product with weight 0.",
+          "NaN or infinity in a hidden value", staged(mix=_leaking)),
+    Fault("hidden_key_leaks", Stage.MASK, "-inf is added to a logit that is NaN.", "NaN or infinity in a hidden key",
+          staged(hide=_added)),
+)

@@ -1,0 +1,137 @@
+"""Exponentials that are approximated or cut, logits that are bounded, weights that are pruned."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Work, staged
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+
+
+def _grown_by(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+    """A softmax whose exponentials are changed, given logits less their row's maximum."""
+    def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
+        return sound.normalise(np.where(np.isneginf(logits), 0, change(logits - top)).astype(logits.dtype))
+    return softmax
+
+
+def _polynomial(lowered: Array) -> Array:
+    """2^x by a cubic in the fraction: some 1e-4 off."""
+    power = np.maximum(lowered * np.log2(np.e), -126)
+    whole = np.floor(power)
+    part = power - whole
+    return np.exp2(whole) * (1 + part * (0.6951 + part * (0.2276 + part * 0.0773)))
+
+
+def _bits(lowered: Array) -> Array:
+    """Schraudolph's trick: the exponent field is filled with a linear function, up to some 4 % off."""
+    power = np.maximum(lowered * np.log2(np.e), -126)
+    whole = np.floor(power)
+    return np.exp2(whole) * (1 + power - whole)
+
+
+def _floored(lowered: Array) -> Array:
+    return np.where(lowered < -20, 0, np.exp(lowered))
+
+
+def _clamped(lowered: Array) -> Array:
+    return np.exp(np.maximum(lowered, -20))
+
+
+def _oscillating(lowered: Array) -> Array:
+    """An exponential that is up to 1e-4 off, to both sides."""
+    return np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))
+
+
+def _top(weights: Array, work: Work) -> Array:
+    """All but the 32 largest weights of a row are dropped."""
+    if work.shape[3] <= 32:
+        return weights
+    least = np.sort(weights, axis=-1)[..., -32, None]
+    return sound.normalise(np.where(weights < least, 0, weights))
+
+
+def _without_small(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    return np.where(weights < 1e-3, 0, weights)
+
+
+def _clipped(work: Work, factor: float) -> Array:
+    return np.clip(sound.logits(work, factor), -50, 50)
+
+
+def _capped(work: Work, factor: float) -> Array:
+    return 50 * np.tanh(sound.logits(work, factor) / 50)
+
+
+def _capped_after_mask(logits: Array, work: Work) -> Array:
+    return 50 * np.tanh(sound.hide(logits, work) / 50)
+
+
+def _squared(work: Work, factor: float) -> Array:
+    dots = sound.logits(work, factor)
+    return dots * np.abs(dots)
+
+
+def _cosine(work: Work, factor: float) -> Array:
+    """Queries and keys are normalised first."""
+    query, key = (array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-12)
+                  for array in (work.query, work.key))
+    return sound.logits(work.but(query=query, key=key), factor)
+
+
+def _distance(work: Work, factor: float) -> Array:
+    """Minus half the squared distance: the keys' norms are left in."""
+    return sound.logits(work, factor) - factor * (work.key ** 2).sum(axis=-1)[:, :, None, :] / 2
+
+
+def _ties(logits: Array, work: Work) -> Array:
+    """Among equal largest logits only the first counts."""
+    top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    is_later = (logits == top) & (np.cumsum(logits == top, axis=-1) > 1)
+    return sound.softmax(np.where(is_later, -np.inf, logits).astype(logits.dtype), work)
+
+
+FAULTS = (
+    Fault("exp_polynomial", Stage.SOFTMAX, "exp by a cubic on the fraction, for speed.", "logits that differ",
+          staged(softmax=_grown_by(_polynomial)),
+          equivalents={DType.BFLOAT16: "1e-4 is below the rounding of the output",
+                       DType.FLOAT16: "1e-4 is below the rounding of the output"}),
+    Fault("exp_bit_trick", Stage.SOFTMAX, "exp by writing into the exponent field, for speed.", "logits that differ",
+          staged(softmax=_grown_by(_bits))),
+    Fault("exp_oscillating", Stage.SOFTMAX, "exp from a small table without interpolation, 1e-4 off to both sides.",
+          "float32", staged(softmax=_grown_by(_oscillating)),
+          equivalents={DType.BFLOAT16: "1e-4 is below the rounding of the output",
+                       DType.FLOAT16: "1e-4 is below the rounding of the output"}),
+    Fault("exp_zero_below_20", Stage.SOFTMAX, "Exponentials of less than -20 are flushed to zero.",
+          "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_floored))),
+    Fault("exp_clamped_at_20", Stage.SOFTMAX, "The argument of exp is clamped at -20, so small weights stay up.",
+          "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_clamped))),
+    Fault("weights_top_32", Stage.WEIGHTS, "Only the 32 largest weights are kept.", "S > 32",
+          staged(weigh=_top), link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
+    Fault("weights_small_dropped", Stage.WEIGHTS, "Weights below 1e-3 are skipped to save work.",
+          "rows with small weights", staged(weigh=_without_small)),
+    Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
+          staged(logits=_clipped)),
+    Fault("logits_softcap_50", Stage.LOGITS, "A soft cap of 50 is left on.", "logits of some tens",
+          staged(logits=_capped), link="https://github.com/huggingface/transformers/issues/32848"),
+    Fault("logits_softcap_after_mask", Stage.LOGITS, "The soft cap follows the mask: -inf becomes -50.",
+          "hidden keys, and visible logits of some tens", staged(hide=_capped_after_mask),
+          link="https://github.com/onnx/onnx/issues/7865"),
+    Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",
+          staged(logits=_squared)),
+    Fault("logits_cosine", Stage.LOGITS, "Queries and keys are normalised (QK-norm) though nobody asked.",
+          "queries or keys whose norm is not 1", staged(logits=_cosine)),
+    Fault("logits_distance", Stage.LOGITS, "Squared distances serve for dot products.", "keys of different norms",
+          staged(logits=_distance)),
+    Fault("softmax_first_of_ties", Stage.SOFTMAX, "Ties at the maximum are broken: only the first counts.",
+          "two keys with the same largest logit", staged(softmax=_ties)),
+)

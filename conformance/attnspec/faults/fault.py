@@ -1,0 +1,60 @@
+"""What a fault is."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from attnspec.faults.layer import Layer
+from attnspec.faults.staged import Attend
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType, Kind
+
+
+class Stage(enum.Enum):
+    """Where in attention, or around it, a fault sits."""
+
+    SCALE = "scale"
+    HEADS = "heads"
+    LOGITS = "logits"
+    BIAS = "bias"
+    MASK = "mask"
+    CAUSAL = "causal"
+    SOFTMAX = "softmax"
+    BLOCKS = "blocks"
+    WEIGHTS = "weights"
+    OUTPUT = "output"
+    TAILS = "tails"
+    PRECISION = "precision"
+    STATE = "state"
+    PURITY = "purity"
+    LAYOUT = "layout"
+    PROJECTION = "projection"
+    SPLIT = "split"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A named, deliberately wrong attention.
+
+    story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
+    link: the public thread of a real bug of this kind, or "".  limits: what the faulty function declares beyond
+    the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
+    """
+
+    name: str
+    stage: Stage
+    story: str
+    reach: str
+    make: Callable[[], Attend | Layer]
+    link: str = ""
+    kind: Kind = Kind.ATTENTION
+    limits: Limits = field(default_factory=lambda: Limits(grouped=True, broadcasts=True))
+    equivalents: Mapping[DType, str] = field(default_factory=dict)
+
+    @property
+    def function(self) -> Attend | Layer:
+        """A freshly made function: faults that keep state start anew with each."""
+        return self.make()

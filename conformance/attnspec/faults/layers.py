@@ -1,0 +1,258 @@
+"""Layers whose projections, splits or merges are wrong."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import causal, masks
+from attnspec.faults import heads as head_faults
+from attnspec.faults import layer as sound
+from attnspec.faults import staged as core
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
+from attnspec.faults.staged import Call, Work
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import Kind
+from attnspec.problems.problem import Array
+
+_AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")
+
+
+def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], Layer], link: str = "",
+           limits: Limits = Limits(grouped=True, broadcasts=True)) -> Fault:  # noqa: B008  (frozen)
+    return Fault(name, stage, story, reach, make, link, Kind.LAYER, limits)
+
+
+def _by_model_width(call: Call, layer: LayerCall) -> tuple[Array, Array]:
+    return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
+
+
+def _query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
+    """The query's projection is scaled, then its bias added: the bias is too large by sqrt(D) in effect."""
+    return sound.project(x, which, params) + params.get("b_query", np.float32(0)) * np.float32(3)
+
+
+def _without_bias(x: Array, which: str, params: Params) -> Array:
+    return x @ params[f"w_{which}"]
+
+
+def _bias_twice(x: Array, which: str, params: Params) -> Array:
+    return sound.project(x, which, params) + params.get(f"b_{which}", np.zeros((), x.dtype))
+
+
+def _bias_subtracted(x: Array, which: str, params: Params) -> Array:
+    return sound.project(x, which, params) - 2 * params.get(f"b_{which}", np.zeros((), x.dtype))
+
+
+def _as_if(other: str) -> Callable[[Array, str, Params], Array]:
+    """Projected with the parameters of another projection where the shapes allow it."""
+    def project(x: Array, which: str, params: Params) -> Array:
+        fits = params[f"w_{which}"].shape == params[f"w_{other}"].shape
+        return sound.project(x, other if fits else which, params)
+    return project
+
+
+def _transposed(x: Array, which: str, params: Params) -> Array:
+    """The (out, in) weights of another library used as (in, out) where square, or misread."""
+    weight = params[f"w_{which}"]
+    return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
+
+
+def _skipped_if_square(x: Array, which: str, params: Params) -> Array:
+    weight = params[f"w_{which}"]
+    return x if weight.shape[0] == weight.shape[1] else sound.project(x, which, params)
+
+
+def _in_half(x: Array, which: str, params: Params) -> Array:
+    return sound.project(x, which, params).astype(np.float16).astype(x.dtype)
+
+
+def _split_interleaved(x: Array, heads: int) -> Array:
+    """Head h owns the columns h, h + H, h + 2H, …"""
+    B, T, width = x.shape
+    return x.reshape(B, T, width // heads, heads).transpose(0, 3, 1, 2)
+
+
+def _split_flat(x: Array, heads: int) -> Array:
+    """view(B, H, T, D) without the transpose."""
+    B, T, width = x.shape
+    return x.reshape(B, heads, T, width // heads)
+
+
+def _merged_flat(x: Array) -> Array:
+    B, H, T, Dv = x.shape
+    return x.reshape(B, T, H * Dv)
+
+
+def _merged_interleaved(x: Array) -> Array:
+    B, H, T, Dv = x.shape
+    return x.transpose(0, 2, 3, 1).reshape(B, T, H * Dv)
+
+
+def _merged_reversed(x: Array) -> Array:
+    return sound.merge(x[:, ::-1])
+
+
+def _first_head_everywhere(x: Array) -> Array:
+    return sound.merge(np.broadcast_to(x[:, :1], x.shape))
+
+
+def _truncating(call: LayerCall) -> LayerCall:
+    """Width // heads, and the columns that are left over are cut off."""
+    params = dict(call.params)
+    kept = params["w_query"].shape[1] // call.heads * call.heads
+    for name in ("w_query", "w_key", "w_value", "b_query", "b_key", "b_value"):
+        if name in params and params["w_query"].shape[1] != kept:
+            params[name] = params[name][..., :kept]
+    params["w_out"] = params["w_out"][:max(kept, 1)] if params["w_query"].shape[1] == kept else call.params["w_out"]
+    return sound.take(call.but(params=params))
+
+
+def _changed(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], LayerCall]:
+    return lambda call: sound.take(change(call))
+
+
+def _dropped(name: str, empty: object, condition: Callable[[LayerCall], bool]) -> Callable[[LayerCall], LayerCall]:
+    return _changed(lambda call: call.but(**{name: empty}) if condition(call) else call)
+
+
+def _self_attention(call: LayerCall) -> LayerCall:
+    return call.but(key=call.query, value=call.query) if call.key.shape == call.query.shape else call
+
+
+def _memory_as_query(call: LayerCall) -> LayerCall:
+    return call.but(query=call.key, key=call.query) if call.key.shape == call.query.shape else call
+
+
+def _key_as_value(call: LayerCall) -> LayerCall:
+    return call.but(value=call.key)
+
+
+def _over_queries(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
+    return turned.swapaxes(-1, -2)
+
+
+def _with_residual(call: Call, layer: LayerCall) -> tuple[Array, Array]:
+    """The projected query is added to each head's output where widths agree."""
+    output, weights = sound.attend(call, layer)
+    return (output + call.query if call.query.shape == output.shape else output), weights
+
+
+def _sum_of_heads(weights: Array) -> Array:
+    return weights.sum(axis=1)
+
+
+def _first_of_heads(weights: Array) -> Array:
+    return weights[:, 0]
+
+
+def _largest_of_heads(weights: Array) -> Array:
+    return weights.max(axis=1)
+
+
+def _averaged_over_batch(weights: Array) -> Array:
+    return np.broadcast_to(weights.mean(axis=(0, 1)), (weights.shape[0], *weights.shape[2:]))
+
+
+_ASKED = "return_weights"
+_KERAS = "https://github.com/keras-team/keras/issues/23038"
+_FAST = "https://github.com/pytorch/pytorch/pull/178588"
+
+FAULTS = (
+    _fault("layer_scale_by_model_width", Stage.SCALE, "The root of d_model instead of d_model / h.", "H > 1",
+           staged_layer(attend=_by_model_width)),
+    _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
+           staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
+    _fault("layer_query_bias_too_large", Stage.PROJECTION, "The query is scaled before its bias is added.",
+           "b_query other than 0", staged_layer(project_query=_query_scaled_before_bias)),
+    _fault("layer_query_bias_dropped", Stage.PROJECTION, "bias=False is left from an experiment.",
+           "b_query other than 0", staged_layer(project_query=_without_bias)),
+    _fault("layer_value_bias_dropped", Stage.PROJECTION, "The fused bias is added to queries and keys only.",
+           "b_value other than 0", staged_layer(project_value=_without_bias)),
+    _fault("layer_value_bias_twice", Stage.PROJECTION, "The bias is in the fused product and added again.",
+           "b_value other than 0", staged_layer(project_value=_bias_twice)),
+    _fault("layer_out_bias_dropped", Stage.PROJECTION, "The output projection loses its bias in a conversion.",
+           "b_out other than 0", staged_layer(project_out=_without_bias)),
+    _fault("layer_out_bias_twice", Stage.PROJECTION, "The output bias is added on each of two shards.",
+           "b_out other than 0", staged_layer(project_out=_bias_twice)),
+    _fault("layer_query_bias_subtracted", Stage.PROJECTION, "A sign is lost in a conversion.", "b_query other than 0",
+           staged_layer(project_query=_bias_subtracted)),
+    _fault("layer_queries_and_keys_exchanged", Stage.PROJECTION, "The fused chunks are named K, Q, V.",
+           "T ≠ S, or weights that differ", staged_layer(project_query=_as_if("key"), project_key=_as_if("query"))),
+    _fault("layer_keys_and_values_exchanged", Stage.PROJECTION, "The fused chunks are taken in the order Q, V, K.",
+           "weights that differ", staged_layer(project_key=_as_if("value"), project_value=_as_if("key"))),
+    _fault("layer_query_weight_for_all", Stage.PROJECTION, "One projection is made and used three times.",
+           "weights that differ", staged_layer(project_key=_as_if("query"), project_value=_as_if("query"))),
+    _fault("layer_query_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
+           "w_query that is no symmetry", staged_layer(project_query=_transposed)),
+    _fault("layer_out_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
+           "w_out that is no symmetry", staged_layer(project_out=_transposed)),
+    _fault("layer_out_projection_skipped", Stage.PROJECTION, "The output projection is built and never called.",
+           "H·Dv = M", staged_layer(project_out=_skipped_if_square),
+           link="https://github.com/Cerebras/modelzoo/pull/85"),
+    _fault("layer_split_interleaved", Stage.SPLIT, "Heads take every H-th column.", "H > 1 and D > 1",
+           staged_layer(split=_split_interleaved)),
+    _fault("layer_split_not_transposed", Stage.SPLIT, "view(B, H, T, D) without the transpose.", "H > 1 and T > 1",
+           staged_layer(split=_split_flat), link="https://github.com/onnx/onnx/issues/7118"),
+    _fault("layer_merge_not_transposed", Stage.MERGE, "Heads are merged by reshape without transposing back.",
+           "H > 1 and T > 1", staged_layer(merge=_merged_flat),
+           link="https://github.com/hackiey/QAnet-pytorch/issues/2"),
+    _fault("layer_merge_interleaved", Stage.MERGE, "Heads and features are exchanged in the merge.",
+           "H > 1 and Dv > 1", staged_layer(merge=_merged_interleaved)),
+    _fault("layer_heads_reversed", Stage.MERGE, "Heads are collected from a stack, last first.", "H > 1",
+           staged_layer(merge=_merged_reversed)),
+    _fault("layer_first_head_everywhere", Stage.MERGE, "A list of the same head H times.", "H > 1",
+           staged_layer(merge=_first_head_everywhere)),
+    _fault("layer_indivisible_truncated", Stage.SPLIT, "width // heads, and the rest is cut off without a word.",
+           "heads that do not divide the width", staged_layer(take=_truncating)),
+    _fault("layer_gqa_tiled", Stage.HEADS, "tile for repeat, while repeat is declared.", "1 < Hkv < H",
+           staged_layer(attend=attending(group_key=head_faults.tiled, group_value=head_faults.tiled)),
+           link="https://github.com/apple/axlearn/pull/842"),
+    _fault("layer_softmax_over_queries", Stage.SOFTMAX, "dim=-2.", "T > 1",
+           staged_layer(attend=attending(softmax=_over_queries)),
+           link="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146"),
+    _fault("layer_mask_ignored", Stage.MASK, "The mask is accepted and never used.", "a mask",
+           staged_layer(take=_dropped("mask", None, lambda call: True)),
+           link="https://github.com/google/praxis/issues/30"),
+    _fault("layer_mask_head_major", Stage.MASK, "The mask is tiled over heads, the inputs are folded (H·B).",
+           "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=masks.HEAD_MAJOR)),
+           link="https://github.com/sooftware/attentions/issues/4"),
+    _fault("layer_mask_dropped_without_weights", Stage.MASK, "The fast path, when no weights are asked for, drops it.",
+           "a mask without return_weights",
+           staged_layer(take=_dropped("mask", None, lambda call: not call.return_weights)), link=_FAST),
+    _fault("layer_mask_dropped_with_causal", Stage.MASK, "Plain causal masking replaces the caller's mask.",
+           "a mask together with causal", staged_layer(take=_dropped("mask", None, lambda call: call.causal)),
+           link=_FAST),
+    _fault("layer_bias_ignored", Stage.BIAS, "The bias reaches the layer and no further.", "a bias",
+           staged_layer(take=_dropped("bias", None, lambda call: True))),
+    _fault("layer_causal_ignored", Stage.CAUSAL, "The flag reaches the layer and no further.", "causal, S > 1",
+           staged_layer(take=_dropped("causal", False, lambda call: True)),
+           link="https://github.com/iCog-Labs-Dev/PC-Transformers/issues/97"),
+    _fault("layer_causal_dropped_with_weights", Stage.CAUSAL, "Asking for the weights takes a path without the flag.",
+           "causal together with return_weights",
+           staged_layer(take=_dropped("causal", False, lambda call: call.return_weights)), link=_KERAS),
+    _fault("layer_causal_off_by_one", Stage.CAUSAL, "triu(diagonal=2).", "causal, S > 1",
+           staged_layer(attend=attending(past=causal.OFF_BY_ONE))),
+    _fault("layer_cross_is_self", Stage.PROJECTION, "Keys and values are projected from the query.",
+           "T = S, a key that differs from the query", staged_layer(take=_changed(_self_attention))),
+    _fault("layer_query_and_memory_exchanged", Stage.PROJECTION, "Decoder and encoder states in the wrong order.",
+           "T = S, a key that differs from the query", staged_layer(take=_changed(_memory_as_query))),
+    _fault("layer_value_from_key", Stage.PROJECTION, "forward(x, x, x) is tested; the value's argument is not used.",
+           "a value that differs from the key", staged_layer(take=_changed(_key_as_value))),
+    _fault("layer_residual_added", Stage.MERGE, "The residual connection moved into the layer.", "Dv = D",
+           staged_layer(attend=_with_residual)),
+    _fault("layer_averaged_weights_summed", Stage.WEIGHTS, "Declared as the mean over heads: the sum.", f"{_ASKED}, H > 1",
+           staged_layer(report=_sum_of_heads), limits=_AVERAGED),
+    _fault("layer_averaged_weights_of_first", Stage.WEIGHTS, "Declared as the mean over heads: those of head 0.",
+           f"{_ASKED}, H > 1", staged_layer(report=_first_of_heads), limits=_AVERAGED),
+    _fault("layer_averaged_weights_largest", Stage.WEIGHTS, "Declared as the mean over heads: the largest.",
+           f"{_ASKED}, H > 1", staged_layer(report=_largest_of_heads), limits=_AVERAGED),
+    _fault("layer_averaged_weights_over_batch", Stage.WEIGHTS, "Declared as the mean over heads: over the batch too.",
+           f"{_ASKED}, B > 1", staged_layer(report=_averaged_over_batch), limits=_AVERAGED),
+)

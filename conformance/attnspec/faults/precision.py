@@ -1,0 +1,140 @@
+"""Something stored or summed more coarsely than declared; values dropped at random."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.rounding import BFLOAT16, FLOAT8, FLOAT16, levels, running_sum, tf32, through
+from attnspec.faults.staged import Call, Work, staged
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+
+_EXACT = "inputs of this dtype fit the narrower format, so nothing is lost"
+
+
+def _inputs(change: Callable[[Array], Array]) -> Callable[[Call], Work]:
+    """A `take` stage that rounds query, key and value."""
+    def take(call: Call) -> Work:
+        work = sound.take(call)
+        return work.but(query=change(work.query), key=change(work.key), value=change(work.value))
+    return take
+
+
+def _logits_through(dtype: np.dtype[Any]) -> Callable[[Work, float], Array]:
+    return lambda work, factor: through(sound.logits(work, factor), dtype)
+
+
+def _raw_logits_in_half(work: Work, factor: float) -> Array:
+    dots = through(sound.logits(work, 1.0), FLOAT16)
+    return dots * dots.dtype.type(factor)
+
+
+def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+    return lambda weights, _: change(weights)
+
+
+def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
+    def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        lowest = np.finfo(logits.dtype).min
+        top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
+        return through(sound.normalise(through(np.exp(through(logits - top, dtype)), dtype)), dtype)
+    return softmax
+
+
+def _accumulated_in(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
+    """The products with the values are summed key by key in `dtype`."""
+    def mix(weights: Array, work: Work) -> Array:
+        terms = weights[..., None, :] * work.value.swapaxes(-1, -2)[:, :, None]
+        return running_sum(terms, dtype)[..., 0]
+    return mix
+
+
+def _toward_zero(array: Array, io: np.dtype[Any]) -> Array:
+    """Truncated instead of rounded."""
+    rounded = array.astype(io)
+    is_too_large = np.abs(rounded.astype(array.dtype)) > np.abs(array)
+    return np.where(is_too_large, np.nextafter(rounded, np.zeros((), io)), rounded)
+
+
+def _by_way_of_half(array: Array, io: np.dtype[Any]) -> Array:
+    return through(array, FLOAT16).astype(io)
+
+
+def _by_way_of_bfloat16(array: Array, io: np.dtype[Any]) -> Array:
+    return through(array, BFLOAT16).astype(io)
+
+
+def _dropout(rate: float, gain: float) -> Callable[[Array, Work], Array]:
+    """Dropout with a seed that is the same at each call."""
+    def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        kept = np.random.default_rng(1).random(weights.shape) >= rate
+        return np.where(kept, weights * gain, 0).astype(weights.dtype)
+    return weigh
+
+
+def _quantised_values(weights: Array, work: Work) -> Array:
+    return weights @ levels(work.value)
+
+
+def _quantised_keys(work: Work, factor: float) -> Array:
+    return sound.logits(work.but(key=levels(work.key)), factor)
+
+
+_EVAL = "https://github.com/huggingface/pytorch-image-models/pull/1978"
+
+FAULTS = (
+    Fault("inputs_tf32", Stage.PRECISION, "TF32 is left switched on for float32.", "float32 with full mantissas",
+          staged(take=_inputs(tf32)), equivalents={DType.FLOAT16: _EXACT, DType.BFLOAT16: _EXACT}),
+    Fault("inputs_bfloat16", Stage.PRECISION, "Autocast to bfloat16.", "float32 or float16 with full mantissas",
+          staged(take=_inputs(lambda array: through(array, BFLOAT16))), equivalents={DType.BFLOAT16: _EXACT}),
+    Fault("inputs_float16", Stage.PRECISION, "Autocast to float16.", "float32, or bfloat16 beyond float16's range",
+          staged(take=_inputs(lambda array: through(array, FLOAT16))), equivalents={DType.FLOAT16: _EXACT}),
+    Fault("inputs_float8", Stage.PRECISION, "Queries, keys and values are stored in float8.", "any mantissa",
+          staged(take=_inputs(lambda array: through(array, FLOAT8)))),
+    Fault("logits_bfloat16", Stage.PRECISION, "The logits are stored in bfloat16.", "logits of some size",
+          staged(logits=_logits_through(BFLOAT16))),
+    Fault("logits_float16", Stage.PRECISION, "The logits are stored in float16.", "logits of some size",
+          staged(logits=_logits_through(FLOAT16))),
+    Fault("logits_raw_float16", Stage.PRECISION, "The dot products are stored in float16 before they are scaled.",
+          "dot products that float16 cannot hold", staged(logits=_raw_logits_in_half)),
+    Fault("softmax_bfloat16", Stage.PRECISION, "The softmax runs in bfloat16.", "S > 1",
+          staged(softmax=_softmax_through(BFLOAT16))),
+    Fault("softmax_float16", Stage.PRECISION, "The softmax runs in float16.", "S > 1",
+          staged(softmax=_softmax_through(FLOAT16))),
+    Fault("weights_bfloat16", Stage.PRECISION, "The weights are stored in bfloat16, while G0 is declared.", "S > 1",
+          staged(weigh=_weights_through(lambda weights: through(weights, BFLOAT16)))),
+    Fault("weights_float16", Stage.PRECISION, "The weights are stored in float16, while G0 is declared.", "S > 1",
+          staged(weigh=_weights_through(lambda weights: through(weights, FLOAT16)))),
+    Fault("weights_float8", Stage.PRECISION, "The weights are stored in float8.", "S > 1",
+          staged(weigh=_weights_through(lambda weights: through(weights, FLOAT8)))),
+    Fault("weights_int8", Stage.PRECISION, "The weights are stored in 255 levels.", "S > 1",
+          staged(weigh=_weights_through(lambda weights: (np.rint(weights * 255) / 255).astype(weights.dtype)))),
+    Fault("values_int8", Stage.PRECISION, "The value cache is quantised to 127 levels a side.", "full mantissas",
+          staged(mix=_quantised_values)),
+    Fault("keys_int8", Stage.PRECISION, "The key cache is quantised to 127 levels a side.", "full mantissas",
+          staged(logits=_quantised_keys)),
+    Fault("accumulated_bfloat16", Stage.PRECISION, "Products with the values are summed in bfloat16.", "S > 1",
+          staged(mix=_accumulated_in(BFLOAT16))),
+    Fault("accumulated_float16", Stage.PRECISION, "Products with the values are summed in float16.", "S > 1",
+          staged(mix=_accumulated_in(FLOAT16))),
+    Fault("output_truncated", Stage.PRECISION, "Bits are cut off where they should be rounded.", "half dtypes",
+          staged(narrow=_toward_zero), equivalents={
+              DType.FLOAT32: "the computation is in float32 already", DType.FLOAT64: "it is in float64 already"}),
+    Fault("output_by_way_of_float16", Stage.PRECISION, "The output passes through a float16 buffer.", "float32",
+          staged(narrow=_by_way_of_half), equivalents={DType.FLOAT16: "the output is rounded to float16 anyway"}),
+    Fault("output_by_way_of_bfloat16", Stage.PRECISION, "The output passes through a bfloat16 buffer.",
+          "float32 or float16", staged(narrow=_by_way_of_bfloat16),
+          equivalents={DType.BFLOAT16: "the output is rounded to bfloat16 anyway"}),
+    Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.", "S of some size",
+          staged(weigh=_dropout(0.01, 1 / 0.99)), link=_EVAL),
+    Fault("dropout_not_rescaled", Stage.WEIGHTS, "Weights are dropped and the others not scaled up.", "S of some size",
+          staged(weigh=_dropout(0.1, 1.0)), link="https://github.com/NVIDIA/apex/pull/816"),
+)

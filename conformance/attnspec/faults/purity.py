@@ -1,0 +1,142 @@
+"""Inputs written to, outputs that are inputs, and memory read in the wrong layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Answer, Call, around, attention
+from attnspec.problems.problem import Array
+
+_LAYOUT = "an input that is not contiguous"
+
+
+def _scales_query(call: Call) -> Answer:
+    """Query *= scale, in place."""
+    factor = sound.scale(sound.take(call))
+    call.query[...] = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
+    return attention(call.but(scale=1.0))
+
+
+def _restores_query(call: Call) -> Answer:
+    """The query is scaled in place and scaled back: bits are lost where the scale is no power of two."""
+    answer = attention(call)
+    factor = sound.scale(sound.take(call)) or 1.0
+    scaled = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
+    call.query[...] = (scaled.astype(np.float64) / factor).astype(call.query.dtype)
+    return answer
+
+
+def _writes(name: str, make: Callable[[Call], Array]) -> Callable[[Call], Answer]:
+    """The answer is right; one input holds something else afterwards."""
+    def answer(call: Call) -> Answer:
+        right = attention(call)
+        array = getattr(call, name)
+        if array is not None and array.flags.writeable:
+            array[...] = make(call).astype(array.dtype)
+        return right
+    return answer
+
+
+def _hidden_zeroed(call: Call) -> Array:
+    """Values that no query of the head may see are cleared."""
+    if call.mask is None or call.value.shape[1] != call.query.shape[1]:
+        return call.value
+    shape = (*call.query.shape[:3], call.key.shape[2])
+    seen = np.broadcast_to(call.mask, shape).any(axis=2)
+    return np.where(seen[..., None], call.value, 0)
+
+
+def _lowered(call: Call) -> Array:
+    """The causal triangle is written into the caller's bias."""
+    assert call.bias is not None
+    T, S = call.bias.shape[-2:]
+    return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
+
+
+def _narrowed(call: Call) -> Array:
+    """The causal triangle is written into the caller's mask."""
+    assert call.mask is not None
+    return call.mask & sound.triangle(*call.mask.shape[-2:])
+
+
+def _value_returned(call: Call) -> Answer:
+    """With one visible key and equal shapes the value itself is returned, not a copy."""
+    answer = attention(call)
+    output = answer[0] if isinstance(answer, tuple) else answer
+    if output.shape != call.value.shape or not np.array_equal(output, call.value):
+        return answer
+    return (call.value, answer[1]) if isinstance(answer, tuple) else call.value
+
+
+def _into_query(call: Call) -> Answer:
+    """The output is written over the query where the shapes agree."""
+    answer = attention(call)
+    output = answer[0] if isinstance(answer, tuple) else answer
+    if output.shape != call.query.shape or not call.query.flags.writeable:
+        return answer
+    call.query[...] = output
+    return (call.query, answer[1]) if isinstance(answer, tuple) else call.query
+
+
+def _misread(array: Array) -> Array:
+    """The array's memory read from its start as if it were contiguous."""
+    if array.flags.c_contiguous:
+        return array
+    memory = array.base if isinstance(array.base, np.ndarray) and array.base.dtype == array.dtype else array
+    return np.resize(np.ravel(memory, order="K"), array.shape)
+
+
+def _last_axis_misread(array: Array) -> Array:
+    """All strides are honoured but the last, which is taken to be one entry."""
+    return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else _misread(array)
+
+
+def _misreading(*names: str, read: Callable[[Array], Array] = _misread) -> Callable[[Call], Answer]:
+    def answer(call: Call) -> Answer:
+        given = {name: getattr(call, name) for name in names}
+        return attention(call.but(**{name: read(array) for name, array in given.items() if array is not None}))
+    return answer
+
+
+def _all_misread_with_mask(call: Call) -> Answer:
+    return _misreading("query", "key", "value")(call) if call.mask is not None else attention(call)
+
+
+FAULTS = (
+    Fault("query_scaled_in_place", Stage.PURITY, "query *= scale.", "any scale other than 1", around(_scales_query)),
+    Fault("query_scaled_and_back", Stage.PURITY, "The query is scaled in place, and scaled back.",
+          "a scale that is no power of two", around(_restores_query)),
+    Fault("query_holds_output", Stage.PURITY, "out=query saves a buffer.", "Dv = D", around(_into_query)),
+    Fault("key_cleared", Stage.PURITY, "The key's buffer is used as scratch.", "any input",
+          around(_writes("key", lambda call: np.zeros_like(call.key)))),
+    Fault("value_cleared_where_hidden", Stage.PURITY, "Hidden values are zeroed in place, against 0 · inf.",
+          "a mask that hides a key from all queries, Hkv = H", around(_writes("value", _hidden_zeroed))),
+    Fault("mask_inverted_in_place", Stage.PURITY, "The mask is inverted in place, for masked_fill.", "a mask",
+          around(_writes("mask", lambda call: ~np.asarray(call.mask)))),
+    Fault("mask_holds_triangle", Stage.PURITY, "The triangle is merged into the caller's mask.",
+          "a mask that shows a later key", around(_writes("mask", _narrowed))),
+    Fault("bias_holds_triangle", Stage.PURITY, "The triangle is merged into the caller's bias.", "a bias, S > 1",
+          around(_writes("bias", _lowered))),
+    Fault("value_returned_itself", Stage.PURITY, "A single key: the value is returned, not a copy.",
+          "S = T = 1 and Hkv = H, no mask that hides it", around(_value_returned)),
+    Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", _LAYOUT,
+          around(_misreading("query")), link="https://github.com/pytorch/pytorch/issues/181133"),
+    Fault("layout_of_key", Stage.LAYOUT, "The key's strides are ignored.", _LAYOUT, around(_misreading("key")),
+          link="https://github.com/torch-spyre/torch-spyre/issues/4331"),
+    Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.", _LAYOUT, around(_misreading("value")),
+          link="https://github.com/ROCm/pytorch/issues/3230"),
+    Fault("layout_of_mask", Stage.LAYOUT, "The mask's strides are ignored.", "a mask that is not contiguous",
+          around(_misreading("mask")), link="https://github.com/pytorch/pytorch/issues/191937"),
+    Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", "a bias that is not contiguous",
+          around(_misreading("bias"))),
+    Fault("layout_last_axis", Stage.LAYOUT, "The last axis is taken to have stride 1, as BLAS wants it.",
+          "an input whose last axis is strided", around(_misreading("query", "key", "value", read=_last_axis_misread)),
+          link="https://github.com/pytorch/pytorch/pull/187506"),
+    Fault("layout_with_mask", Stage.LAYOUT, "The masked kernel ignores strides, the other one honours them.",
+          "a mask, and inputs that are not contiguous", around(_all_misread_with_mask),
+          link="https://github.com/pytorch/pytorch/issues/112577"),
+)

@@ -1,0 +1,136 @@
+"""Wrong returned weights, wrong shapes and dtypes of what is returned, and special-case paths."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Answer, Call, Work, around, attention, staged
+from attnspec.problems.problem import Array
+
+_ASKED = "return_weights"
+
+
+def _without(**changes: object) -> Callable[[Array, Work], Array]:
+    """Weights computed a second time for display, with something forgotten."""
+    def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        bare = work.but(**changes)
+        seen = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
+        return sound.softmax(sound.hide(sound.add_bias(sound.logits(bare, sound.scale(bare)), bare), seen), seen)
+    return report
+
+
+def _transposed(weights: Array, work: Work) -> Array:
+    B, H, T, S = work.shape
+    return weights.swapaxes(-1, -2).reshape(B, H, T, S)
+
+
+def _dropped_out(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    kept = np.random.default_rng(0).random(weights.shape) >= 0.1
+    return np.where(kept, weights / 0.9, 0).astype(weights.dtype)
+
+
+def _log(weights: Array, work: Work) -> Array:
+    return np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype)
+
+
+def _scores(weights: Array, work: Work) -> Array:
+    return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
+
+
+def _with_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
+    return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
+
+
+def _squeezed(call: Call) -> Answer:
+    return _with_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
+
+
+def _time_first(call: Call) -> Answer:
+    return _with_output(attention(call), lambda output: output.swapaxes(1, 2))
+
+
+def _promoted(call: Call) -> Answer:
+    wide = np.dtype(np.float64) if call.query.dtype == np.float32 else np.dtype(np.float32)
+    return _with_output(attention(call), lambda output: output.astype(wide))
+
+
+def _merged(call: Call) -> Answer:
+    B, H, T, Dv = *call.query.shape[:3], call.value.shape[-1]
+    return _with_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
+
+
+def _output_alone(call: Call) -> Answer:
+    return attention(call.but(return_weights=False))
+
+
+def _only_key(weights: Array, work: Work) -> Array:
+    """A single key always has weight 1, visible or not."""
+    return np.ones_like(weights) if work.shape[3] == 1 else weights
+
+
+def _one_query_scale(work: Work) -> float:
+    return 1.0 if work.shape[2] == 1 and work.scale is None else sound.scale(work)
+
+
+def _one_query_mean(weights: Array, work: Work) -> Array:
+    if work.shape[2] > 1:
+        return weights
+    return sound.normalise(work.visible.astype(weights.dtype))
+
+
+def _self_similar(work: Work, factor: float) -> Array:
+    """Where T = S the logits are made symmetric, to halve the work."""
+    dots = sound.logits(work, factor)
+    if work.shape[2] != work.shape[3]:
+        return dots
+    return np.tril(dots) + np.tril(dots, -1).swapaxes(-1, -2)
+
+
+FAULTS = (
+    Fault("report_of_first_head", Stage.WEIGHTS, "The weights of head 0 are returned for all.", f"{_ASKED}, H > 1",
+          staged(report=lambda weights, _: np.broadcast_to(weights[:, :1], weights.shape))),
+    Fault("report_of_first_batch", Stage.WEIGHTS, "The weights of the first sequence are returned for all.",
+          f"{_ASKED}, B > 1", staged(report=lambda weights, _: np.broadcast_to(weights[:1], weights.shape))),
+    Fault("report_before_mask", Stage.WEIGHTS, "The returned weights are those before the mask.",
+          f"{_ASKED} with a mask", staged(report=_without(mask=None)),
+          link="https://github.com/pytorch/pytorch/issues/118025"),
+    Fault("report_before_causal", Stage.WEIGHTS, "The returned weights are those before the causal mask.",
+          f"{_ASKED} with causal", staged(report=_without(causal=False)),
+          link="https://github.com/keras-team/keras/issues/23038"),
+    Fault("report_without_bias", Stage.WEIGHTS, "The returned weights are computed again, without the bias.",
+          f"{_ASKED} with a bias", staged(report=_without(bias=None))),
+    Fault("report_transposed", Stage.WEIGHTS, "The returned weights are (S,T).", f"{_ASKED}, T > 1",
+          staged(report=_transposed)),
+    Fault("report_averaged", Stage.WEIGHTS, "The returned weights are the mean over heads, while per-head is declared.",
+          f"{_ASKED}, H > 1",
+          staged(report=lambda weights, _: np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape))),
+    Fault("report_after_dropout", Stage.WEIGHTS, "The returned weights went through dropout.", _ASKED,
+          staged(report=_dropped_out), link="https://github.com/pytorch/pytorch/issues/27968"),
+    Fault("report_of_logarithms", Stage.WEIGHTS, "The logarithms of the weights are returned.", _ASKED,
+          staged(report=_log)),
+    Fault("report_of_logits", Stage.WEIGHTS, "The logits are returned, as `scores`.", _ASKED, staged(report=_scores)),
+    Fault("report_missing", Stage.WEIGHTS, "return_weights is accepted and ignored.", _ASKED, around(_output_alone)),
+    Fault("output_head_squeezed", Stage.OUTPUT, "squeeze() without an axis: a head axis of 1 disappears.", "H = 1",
+          around(_squeezed), link="https://github.com/pytorch/pytorch/issues/130196"),
+    Fault("output_time_first", Stage.OUTPUT, "The output is (B,T,H,Dv), as in another library.", "H > 1 or T > 1",
+          around(_time_first), link="https://github.com/jax-ml/jax/issues/35916"),
+    Fault("output_merged", Stage.OUTPUT, "The output is (B,T,H·Dv), ready for the projection.", "any input",
+          around(_merged)),
+    Fault("output_promoted", Stage.OUTPUT, "The output has a wider dtype than the inputs.", "any input",
+          around(_promoted)),
+    Fault("one_key_always_visible", Stage.WEIGHTS, "A path for S = 1 returns the value without a look at the mask.",
+          "S = 1 with a mask that hides it", staged(weigh=_only_key)),
+    Fault("one_query_unscaled", Stage.SCALE, "The decoding path (T = 1) forgets the scale.",
+          "T = 1, the default scale, S > 1", staged(scale=_one_query_scale)),
+    Fault("one_query_uniform", Stage.WEIGHTS, "The decoding path (T = 1) averages the values.", "T = 1, S > 1",
+          staged(weigh=_one_query_mean)),
+    Fault("logits_symmetric_when_square", Stage.LOGITS, "T = S is taken for self-attention with tied projections.",
+          "T = S > 1", staged(logits=_self_similar)),
+)

@@ -1,0 +1,114 @@
+"""Wrong scales in all their guises."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.rounding import BFLOAT16, FLOAT16, through
+from attnspec.faults.staged import Work, staged
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+
+_NO_BITE = "the drift stays below the rounding of the output in half dtypes"
+
+
+def _width(work: Work) -> int:
+    return work.query.shape[-1]
+
+
+def _default(work: Work, factor: float) -> float:
+    """`factor` where the caller leaves the scale to the default, else what the caller asks for."""
+    return factor if work.scale is None else work.scale
+
+
+def _rounded(work: Work, dtype: np.dtype[np.generic]) -> float:
+    return float(through(np.asarray(sound.scale(work), np.float64), dtype))
+
+
+def _on_top(work: Work) -> float:
+    default = 1 / math.sqrt(_width(work))
+    return default if work.scale is None else work.scale * default
+
+
+def _zero_is_default(work: Work) -> float:
+    return work.scale or 1 / math.sqrt(_width(work))
+
+
+def _divided(work: Work) -> float:
+    return sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf)
+
+
+def _after_softmax(weights: Array, work: Work) -> Array:
+    return weights * weights.dtype.type(sound.scale(work))
+
+
+FAULTS = (
+    Fault("scale_none", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "the default scale, D > 1",
+          staged(scale=lambda work: _default(work, 1.0))),
+    Fault("scale_by_width", Stage.SCALE, "Divided by d_k where its root is meant.", "the default scale, D > 1",
+          staged(scale=lambda work: _default(work, 1 / _width(work)))),
+    Fault("scale_by_model_width", Stage.SCALE, "The root of the model width H·D instead of the head width.",
+          "the default scale, H > 1",
+          staged(scale=lambda work: _default(work, 1 / math.sqrt(_width(work) * work.shape[1])))),
+    Fault("scale_by_value_width", Stage.SCALE, "The width is read off the values, which usually have the same.",
+          "the default scale, Dv ≠ D",
+          staged(scale=lambda work: _default(work, 1 / math.sqrt(work.value.shape[-1])))),
+    Fault("scale_by_key_count", Stage.SCALE, "shape[-2] for shape[-1]: the root of S.", "the default scale, S ≠ D",
+          staged(scale=lambda work: _default(work, 1 / math.sqrt(work.shape[3])))),
+    Fault("scale_by_query_count", Stage.SCALE, "The wrong axis of the query: the root of T.",
+          "the default scale, T ≠ D", staged(scale=lambda work: _default(work, 1 / math.sqrt(work.shape[2])))),
+    Fault("scale_by_head_count", Stage.SCALE, "Axis 1 taken for the width, as in another layout: the root of H.",
+          "the default scale, H ≠ D", staged(scale=lambda work: _default(work, 1 / math.sqrt(work.shape[1]))),
+          link="https://github.com/pytorch/pytorch/pull/156367"),
+    Fault("scale_hard_coded", Stage.SCALE, "1/8 is written down, for D was 64 in the paper.",
+          "the default scale, D ≠ 64", staged(scale=lambda work: _default(work, 0.125))),
+    Fault("scale_inverted", Stage.SCALE, "Multiplied by the root instead of divided.", "the default scale, D > 1",
+          staged(scale=lambda work: _default(work, math.sqrt(_width(work))))),
+    Fault("scale_fourth_root", Stage.SCALE, "Split into D^-1/4 for query and key, but applied to one of them only.",
+          "the default scale, D > 1", staged(scale=lambda work: _default(work, _width(work) ** -0.25))),
+    Fault("scale_applied_twice", Stage.SCALE, "The query is scaled by the caller's helper and again by the kernel.",
+          "any scale other than 0 and 1", staged(scale=lambda work: sound.scale(work) ** 2)),
+    Fault("scale_integer_root", Stage.SCALE, "The root is taken in integers.", "the default scale, D no square",
+          staged(scale=lambda work: _default(work, 1 / math.isqrt(_width(work))))),
+    Fault("scale_width_plus_one", Stage.SCALE, "The width is counted with a feature that is appended elsewhere.",
+          "the default scale", staged(scale=lambda work: _default(work, 1 / math.sqrt(_width(work) + 1)))),
+    Fault("scale_padded_width", Stage.SCALE, "The kernel pads D to a multiple of 8 and scales by the padded width.",
+          "the default scale, D no multiple of 8",
+          staged(scale=lambda work: _default(work, 1 / math.sqrt(-(-_width(work) // 8) * 8)))),
+    Fault("scale_off_1e2", Stage.SCALE, "A calibrated temperature is left in.", "any shape, logits that differ",
+          staged(scale=lambda work: sound.scale(work) * 1.01)),
+    Fault("scale_off_1e3", Stage.SCALE, "The constant is typed with three digits.", "logits that differ by some tens",
+          staged(scale=lambda work: sound.scale(work) * 1.001)),
+    Fault("scale_off_1e4", Stage.SCALE, "The constant is typed with four digits.", "float32, logits that differ",
+          staged(scale=lambda work: sound.scale(work) * 1.0001),
+          equivalents={DType.BFLOAT16: _NO_BITE, DType.FLOAT16: _NO_BITE}),
+    Fault("scale_off_1e5", Stage.SCALE, "The constant is typed with five digits.", "float32, logits that differ",
+          staged(scale=lambda work: sound.scale(work) * 1.00001),
+          equivalents={DType.BFLOAT16: _NO_BITE, DType.FLOAT16: _NO_BITE}),
+    Fault("scale_rounded_to_bfloat16", Stage.SCALE, "The scale is stored in the dtype of the model.",
+          "a scale that bfloat16 cannot hold, such as D = 48", staged(scale=lambda work: _rounded(work, BFLOAT16))),
+    Fault("scale_rounded_to_float16", Stage.SCALE, "The scale is stored in the dtype of the model.",
+          "a scale that float16 cannot hold, such as D = 48", staged(scale=lambda work: _rounded(work, FLOAT16)),
+          equivalents={DType.BFLOAT16: _NO_BITE, DType.FLOAT16: _NO_BITE}),
+    Fault("scale_absolute", Stage.SCALE, "The scale is split into two roots, which needs it positive.",
+          "a negative scale", staged(scale=lambda work: abs(sound.scale(work)))),
+    Fault("scale_zero_is_default", Stage.SCALE, "`scale or default`: zero is falsy.", "scale = 0",
+          staged(scale=_zero_is_default)),
+    Fault("scale_ignored", Stage.SCALE, "A fusion pattern puts the default in the place of the caller's scale.",
+          "an explicit scale", staged(scale=lambda work: 1 / math.sqrt(_width(work))),
+          link="https://github.com/pytorch/pytorch/issues/174049"),
+    Fault("scale_on_top", Stage.SCALE, "The caller's scale is applied besides the default.", "an explicit scale",
+          staged(scale=_on_top)),
+    Fault("scale_divides", Stage.SCALE, "The caller's scale is taken for a divisor (a temperature).",
+          "an explicit scale other than ±1", staged(scale=_divided)),
+    Fault("scale_after_softmax", Stage.SCALE, "The weights are scaled, as a misread formula has it.",
+          "any scale other than 1",
+          staged(scale=lambda work: 1.0, weigh=_after_softmax)),
+)

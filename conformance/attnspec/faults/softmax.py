@@ -1,0 +1,163 @@
+"""Softmax over the wrong axis, without its stabiliser, or with another denominator."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.rounding import BFLOAT16, FLOAT16, running_sum, through
+from attnspec.faults.staged import Work, staged
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array
+
+_BELOW = "the drift stays below the rounding of the output in half dtypes"
+_HALVES = {DType.FLOAT16: _BELOW, DType.BFLOAT16: _BELOW}
+
+
+def _of(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+    """A `softmax` stage that needs the logits alone."""
+    return lambda logits, _: change(logits)
+
+
+def _over(axis: int) -> Callable[[Array, Work], Array]:
+    """A softmax along another axis."""
+    def softmax(logits: Array) -> Array:
+        turned = np.moveaxis(logits, axis, -1)
+        return np.moveaxis(sound.normalise(sound.exponentials(turned)), -1, axis)
+    return _of(softmax)
+
+
+def _stabilised_by(statistic: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+    """A softmax with something else than the row's maximum subtracted."""
+    return _of(lambda logits: sound.normalise(np.exp(logits - statistic(logits))))
+
+
+def _row_mean(logits: Array) -> Array:
+    seen = np.isfinite(logits)
+    total = np.where(seen, logits, 0).sum(axis=-1, keepdims=True)
+    return total / np.maximum(seen.sum(axis=-1, keepdims=True), 1)
+
+
+def _all_maximum(logits: Array) -> Array:
+    return np.maximum(logits.max(initial=-np.inf), np.finfo(logits.dtype).min)
+
+
+def _first_logit(logits: Array) -> Array:
+    first = logits[..., :1]
+    return np.where(np.isneginf(first), 0, first)
+
+
+def _hidden_maximum(logits: Array, work: Work) -> Array:
+    """The maximum is taken before the mask is applied."""
+    hidden = np.where(work.visible, logits, -np.inf)
+    return sound.normalise(np.exp(hidden - logits.max(axis=-1, keepdims=True, initial=-np.inf)))
+
+
+def _keep(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    return logits
+
+
+def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+    """A softmax with another denominator; rows without a visible key stay zeros."""
+    def softmax(logits: Array) -> Array:
+        grown = sound.exponentials(logits)
+        total = denominator(grown)
+        return grown / np.where(total == 0, 1, total)
+    return _of(softmax)
+
+
+def _plus(number: float) -> Callable[[Array, Work], Array]:
+    return _divided_by(lambda grown: grown.sum(axis=-1, keepdims=True) + grown.dtype.type(number))
+
+
+def _sum(grown: Array) -> Array:
+    return grown.sum(axis=-1, keepdims=True)
+
+
+def _sink(logits: Array) -> Array:
+    """Exp / (1 + sum of exp), as if a key with logit 0 were always there."""
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), 0)
+    grown = np.exp(logits - top)
+    return grown / (np.exp(-top) + _sum(grown))
+
+
+def _base_two(logits: Array) -> Array:
+    return sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))
+
+
+def _twice(logits: Array) -> Array:
+    once = sound.normalise(sound.exponentials(logits))
+    return sound.normalise(sound.exponentials(np.where(np.isneginf(logits), -np.inf, once)))
+
+
+def _sigmoid(logits: Array) -> Array:
+    return 1 / (1 + np.exp(-logits))
+
+
+def _hardmax(logits: Array) -> Array:
+    first = np.arange(logits.shape[-1]) == logits.argmax(axis=-1)[..., None]
+    return (first & ~np.isneginf(logits)).astype(logits.dtype)
+
+
+def _rounded_lse(logits: Array) -> Array:
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
+    lse = top + np.log(np.maximum(_sum(np.exp(logits - top)), np.finfo(logits.dtype).tiny))
+    return np.exp(logits - through(lse, BFLOAT16))
+
+
+FAULTS = (
+    Fault("softmax_over_queries", Stage.SOFTMAX, "axis=-2: each key's column sums to one.", "T > 1",
+          staged(softmax=_over(-2)),
+          link="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146"),
+    Fault("softmax_over_heads", Stage.SOFTMAX, "dim=1, right for three axes and wrong for four.", "H > 1 or S > 1",
+          staged(softmax=_over(1)), link="https://github.com/FudanNLP/fastNLP/issues/254"),
+    Fault("softmax_over_batch", Stage.SOFTMAX, "dim=0, the default of an old softmax.", "B > 1 or S > 1",
+          staged(softmax=_over(0)), link="https://github.com/PetrochukM/PyTorch-NLP/issues/2"),
+    Fault("softmax_without_maximum", Stage.SOFTMAX, "exp of the raw logits.", "logits above 88, or far below zero",
+          staged(softmax=_stabilised_by(lambda logits: np.zeros((), logits.dtype)))),
+    Fault("softmax_global_maximum", Stage.SOFTMAX, "The maximum of the whole tensor: other rows underflow.",
+          "rows whose maxima lie 88 apart", staged(softmax=_stabilised_by(_all_maximum))),
+    Fault("softmax_mean_for_maximum", Stage.SOFTMAX, "The row's mean is subtracted instead of its maximum.",
+          "a logit 88 above the mean of its row", staged(softmax=_stabilised_by(_row_mean))),
+    Fault("softmax_first_for_maximum", Stage.SOFTMAX, "The first logit of the row is subtracted.",
+          "a logit 88 away from the first of its row", staged(softmax=_stabilised_by(_first_logit))),
+    Fault("softmax_maximum_of_hidden", Stage.SOFTMAX, "The maximum is taken before the mask is applied.",
+          "a hidden logit 88 above the visible ones", staged(hide=_keep, softmax=_hidden_maximum)),
+    Fault("softmax_epsilon_1e6", Stage.SOFTMAX, "1e-6 is added to the denominator against division by zero.",
+          "float32", staged(softmax=_plus(1e-6)), equivalents=_HALVES),
+    Fault("softmax_epsilon_1e3", Stage.SOFTMAX, "1e-3 is added to the denominator.",
+          "rows with few visible keys", staged(softmax=_plus(1e-3)), equivalents=_HALVES),
+    Fault("softmax_sink", Stage.SOFTMAX, "exp / (1 + sum): a key with logit 0 is always there (softmax1).",
+          "logits not far above zero", staged(softmax=_of(_sink))),
+    Fault("softmax_sink_after_shift", Stage.SOFTMAX, "1 is added to the sum after the maximum was subtracted.",
+          "any input", staged(softmax=_plus(1.0))),
+    Fault("softmax_not_normalised", Stage.SOFTMAX, "The division is forgotten.", "S > 1",
+          staged(softmax=_of(sound.exponentials))),
+    Fault("softmax_divided_by_count", Stage.SOFTMAX, "Divided by the number of keys instead of the sum.", "S > 1",
+          staged(softmax=_divided_by(lambda grown: np.full_like(grown[..., :1], grown.shape[-1])))),
+    Fault("softmax_last_key_not_summed", Stage.SOFTMAX, "The sum ends one key early.", "a visible last key, S > 1",
+          staged(softmax=_divided_by(lambda grown: _sum(grown[..., :-1])))),
+    Fault("softmax_approximate_division", Stage.SOFTMAX, "A fast reciprocal without its Newton step, 2e-4 off.",
+          "float32", staged(softmax=_divided_by(lambda grown: _sum(grown) * grown.dtype.type(1.0002))),
+          equivalents=_HALVES),
+    Fault("softmax_sum_in_bfloat16", Stage.SOFTMAX, "The running sum is kept in bfloat16.", "S above some 8",
+          staged(softmax=_divided_by(lambda grown: running_sum(grown, BFLOAT16)))),
+    Fault("softmax_sum_in_float16", Stage.SOFTMAX, "The running sum is kept in float16.", "float32, or long rows",
+          staged(softmax=_divided_by(lambda grown: running_sum(grown, FLOAT16)))),
+    Fault("softmax_rounded_logsumexp", Stage.SOFTMAX, "exp(x - lse) with lse stored in bfloat16.", "any S > 1",
+          staged(softmax=_of(_rounded_lse))),
+    Fault("softmax_base_two", Stage.SOFTMAX, "exp2 is faster; the factor log2(e) is forgotten.", "logits that differ",
+          staged(softmax=_of(_base_two))),
+    Fault("softmax_twice", Stage.SOFTMAX, "The module softmaxes what the function already did.", "S > 1",
+          staged(softmax=_of(_twice))),
+    Fault("softmax_sigmoid", Stage.SOFTMAX, "Each key is gated by itself.", "any input",
+          staged(softmax=_of(_sigmoid))),
+    Fault("softmax_hardmax", Stage.SOFTMAX, "Only the highest logit counts.", "S > 1, no logit far above the others",
+          staged(softmax=_of(_hardmax))),
+)

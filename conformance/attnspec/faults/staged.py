@@ -1,0 +1,241 @@
+"""One staged reference attention. A fault replaces one stage of it; every other stage stays sound.
+
+Half dtypes and float32 are computed in float32, float64 in float64, with one rounding to the input's dtype at the end
+(grade G0 of docs/numerics.md). Axes: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), mask and bias (B,H,T,S).
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnspec.problems.problem import Array
+
+Answer = Array | tuple[Array, Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """What `attend` was handed, untouched."""
+
+    query: Array
+    key: Array
+    value: Array
+    mask: Array | None = None
+    bias: Array | None = None
+    causal: bool = False
+    scale: float | None = None
+    return_weights: bool = False
+
+    def but(self, **changes: Any) -> Call:
+        """The same call with some arguments replaced."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """A call taken in: arrays in the dtype of the computation, mask and bias at full shape (B,H,T,S).
+
+    After `group` key and value have H heads; `visible` (B,H,T,S) is what a query may attend to, all rules together.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    mask: Array | None
+    bias: Array | None
+    causal: bool
+    scale: float | None
+    return_weights: bool
+    visible: Array
+
+    def but(self, **changes: Any) -> Work:
+        """The same work with some fields replaced."""
+        return replace(self, **changes)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(B,H,T,S)."""
+        B, H, T, _ = self.query.shape
+        return B, H, T, self.key.shape[2]
+
+
+def wide_dtype(io: np.dtype[Any]) -> np.dtype[Any]:
+    """What is computed in for inputs of this dtype."""
+    return np.dtype(np.float64) if io == np.float64 else np.dtype(np.float32)
+
+
+def take(call: Call) -> Work:
+    """Widen the arrays and bring mask and bias to full shape."""
+    wide = wide_dtype(call.query.dtype)
+    query, key, value = (np.asarray(array).astype(wide) for array in (call.query, call.key, call.value))
+    shape = (*query.shape[:3], key.shape[2])
+    mask = None if call.mask is None else np.broadcast_to(np.asarray(call.mask, bool), shape)
+    bias = None if call.bias is None else np.broadcast_to(np.asarray(call.bias).astype(wide), shape)
+    return Work(query, key, value, mask, bias, call.causal, call.scale, call.return_weights, np.ones(shape, bool))
+
+
+def group(array: Array, H: int) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·): each key/value head serves H / Hkv neighbouring query heads."""
+    return np.repeat(array, H // array.shape[1], axis=1)
+
+
+def masked(work: Work) -> Array:
+    """What the mask allows, (B,H,T,S)."""
+    return np.ones(work.shape, bool) if work.mask is None else work.mask
+
+
+def triangle(T: int, S: int, shift: int = 0) -> Array:
+    """(T,S): query i sees keys 0 … i + shift."""
+    return np.tri(T, S, shift, dtype=bool)
+
+
+def past(work: Work) -> Array:
+    """What the causal flag allows, (T,S), aligned top-left."""
+    _, _, T, S = work.shape
+    return triangle(T, S) if work.causal else np.ones((T, S), bool)
+
+
+def scale(work: Work) -> float:
+    """1/sqrt(D) unless the caller says otherwise."""
+    return 1 / float(np.sqrt(work.query.shape[-1])) if work.scale is None else work.scale
+
+
+def logits(work: Work, factor: float) -> Array:
+    """Dot products times the scale, (B,H,T,S)."""
+    dots: Array = work.query @ work.key.swapaxes(-1, -2)
+    return dots * dots.dtype.type(factor)
+
+
+def add_bias(logits: Array, work: Work) -> Array:
+    """The bias is added to the scaled logits."""
+    return logits if work.bias is None else logits + work.bias
+
+
+def hide(logits: Array, work: Work) -> Array:
+    """Hidden logits become -inf."""
+    return np.where(work.visible, logits, -np.inf).astype(logits.dtype)
+
+
+def exponentials(logits: Array) -> Array:
+    """Exp of the logits after subtracting each row's maximum; a row without a visible key becomes zeros."""
+    top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    return np.exp(logits - np.where(np.isneginf(top), 0, top))
+
+
+def normalise(grown: Array) -> Array:
+    """Divide each row by its sum; a row of zeros stays zeros."""
+    total = grown.sum(axis=-1, keepdims=True)
+    return grown / np.where(total == 0, 1, total)
+
+
+def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (every stage sees the work; sound ones need less)
+    """Rows over the keys."""
+    return normalise(exponentials(logits))
+
+
+def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
+    """The weights in effect: nothing happens between softmax and values."""
+    return weights
+
+
+def mix(weights: Array, work: Work) -> Array:
+    """Weighted sums of the values, (B,H,T,Dv). What is hidden does not leak, not even NaN or infinity."""
+    finite = np.isfinite(work.value)
+    if finite.all():
+        return weights @ work.value
+    sees_poison = work.visible.astype(weights.dtype) @ (~finite).astype(weights.dtype) > 0
+    return np.where(sees_poison, weights @ work.value, weights @ np.where(finite, work.value, 0))
+
+
+def finish(output: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
+    """What is done to the output before it is rounded: nothing."""
+    return output
+
+
+def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
+    """The weights that are returned: those in effect."""
+    return weights
+
+
+def narrow(array: Array, io: np.dtype[Any]) -> Array:
+    """The one rounding, to the dtype of the inputs."""
+    return array.astype(io)
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The stages in the order in which they run. `replace(SOUND, scale=...)` is an attention with one fault."""
+
+    take: Callable[[Call], Work] = take
+    group_key: Callable[[Array, int], Array] = group
+    group_value: Callable[[Array, int], Array] = group
+    masked: Callable[[Work], Array] = masked
+    past: Callable[[Work], Array] = past
+    scale: Callable[[Work], float] = scale
+    logits: Callable[[Work, float], Array] = logits
+    add_bias: Callable[[Array, Work], Array] = add_bias
+    hide: Callable[[Array, Work], Array] = hide
+    softmax: Callable[[Array, Work], Array] = softmax
+    weigh: Callable[[Array, Work], Array] = weigh
+    mix: Callable[[Array, Work], Array] = mix
+    finish: Callable[[Array, Work], Array] = finish
+    report: Callable[[Array, Work], Array] = report
+    narrow: Callable[[Array, np.dtype[Any]], Array] = narrow
+
+
+SOUND = Stages()
+
+
+def attention(call: Call, stages: Stages = SOUND) -> Answer:
+    """Run the stages: output (B,H,T,Dv), or the pair with weights (B,H,T,S) where they are asked for."""
+    io = call.query.dtype
+    with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
+        work = _prepare(call, stages)
+        hidden = stages.hide(stages.add_bias(stages.logits(work, stages.scale(work)), work), work)
+        weights = stages.weigh(stages.softmax(hidden, work), work)
+        output = stages.narrow(stages.finish(stages.mix(weights, work), work), io)
+        return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
+
+
+def _prepare(call: Call, stages: Stages) -> Work:
+    work = stages.take(call)
+    H = work.query.shape[1]
+    work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
+    barred = False if work.bias is None else np.isneginf(work.bias)
+    return work.but(visible=stages.masked(work) & stages.past(work) & ~np.asarray(barred))
+
+
+class Attend(Protocol):
+    """The contract of an attention function."""
+
+    def __call__(self, query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
+                 causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Answer:
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or (output, weights)."""
+
+
+def as_attend(answer: Callable[[Call], Answer]) -> Attend:
+    """An attention function with the full signature around a function of the whole call."""
+
+    def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
+               causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Answer:
+        return answer(Call(query, key, value, mask, bias, causal, scale, return_weights))
+
+    return attend
+
+
+def staged(**changes: Any) -> Callable[[], Attend]:
+    """A maker of attention functions with some stages replaced; names and order are those of `Stages`."""
+    stages = replace(SOUND, **changes)
+    return lambda: as_attend(lambda call: attention(call, stages))
+
+
+def around(answer: Callable[[Call], Answer]) -> Callable[[], Attend]:
+    """A maker of attention functions that do something else around, or in place of, the stages."""
+    return lambda: as_attend(answer)
