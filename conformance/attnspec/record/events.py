@@ -6,7 +6,7 @@ RunStarted, then SubjectKnown (once a subject's adapter is loaded), ItemStarted 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from attnspec.record.outcome import Outcome, SubjectCard
@@ -14,7 +14,10 @@ from attnspec.record.outcome import Outcome, SubjectCard
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """The header of a record. `clauses` embeds what a page shows of each clause, so that it outlives the spec."""
+    """The header of a record. `clauses` embeds what a page shows of each clause, so that it outlives the spec.
+
+    `planned` is how many items each subject has, so that a run that was killed still says what it did not reach.
+    """
 
     started: str
     command: tuple[str, ...]
@@ -27,6 +30,7 @@ class RunStarted:
     dtypes: tuple[str, ...]
     environment: Mapping[str, str]
     clauses: tuple[Mapping[str, object], ...]
+    planned: Mapping[str, int] = field(default_factory=dict)
     format: int = 1
 
 

@@ -24,5 +24,5 @@ def announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     if outcome.verdict in _WITHOUT_VERDICT:
         pytest.skip(in_short(outcome))
     if outcome.verdict is Verdict.NOT_RUN or gates(outcome.verdict, outcome.level, strict=strict):
-        pytest.fail(violation(outcome, clause), pytrace=False)
+        pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
     pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

@@ -7,15 +7,15 @@ import shlex
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol
 
-from attnspec.ground.errors import AttnspecError
+from attnspec.ground.errors import AttnspecError, UsageError
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Item, Plan
 from attnspec.law.clause import Clause, Spec
 from attnspec.record.outcome import Outcome, SubjectCard
 
+_WORDS = 4
 COURT = "attnspec.court.court:Court"
 Breadcrumb = Callable[[str], None]  # takes the recipe on trial, before the subject sees it
 
@@ -87,6 +87,12 @@ def replay_command(item: Item, recipe: str, plan: Plan) -> str:
     return shlex.join(["attnspec", "replay", *options, f"{item.target} {item.clause} {item.dtype} {recipe}"])
 
 
-def spec_folder(plan: Plan) -> Path | None:
-    """Where the plan's law lies; None for the law that attnspec ships with."""
-    return Path(plan.spec) if plan.spec else None
+def read_replay(line: str) -> tuple[Item, str]:
+    """The item and the recipe of a line that `replay_command` printed. Only the target may hold spaces."""
+    words = line.rsplit(maxsplit=3)
+    if len(words) != _WORDS:
+        raise UsageError("a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it.")
+    target, clause, dtype, recipe = words
+    if dtype not in {each.value for each in DType}:
+        raise UsageError.unknown("dtype", dtype, [each.value for each in DType])
+    return Item(target, clause, dtype), recipe

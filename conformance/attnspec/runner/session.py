@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,8 +25,8 @@ from attnspec.law.clause import Spec
 from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner import suite, tally
-from attnspec.runner.judge import COURT, clause_of, docket, summon
 from attnspec.runner.clerk import Clerk
+from attnspec.runner.judge import COURT, clause_of, docket, summon
 from attnspec.runner.plans import plan_text
 from attnspec.runner.surroundings import environment, prepared
 from attnspec.runner.texts import embedded
@@ -76,7 +77,8 @@ class Session:
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
-            clauses=tuple(embedded(clause_of(spec, name), spec) for name in clauses))
+            clauses=tuple(embedded(clause_of(spec, name), spec) for name in clauses),
+            planned=Counter(item.target for item in items))
 
     def _footer(self, clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
         outcomes = tuple(clerk.outcomes.values())

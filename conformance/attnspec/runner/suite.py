@@ -14,8 +14,8 @@ from attnspec.ground.errors import AttnspecError
 from attnspec.ground.plan import Item
 from attnspec.record.codec import encode
 from attnspec.runner.announce import announce
-from attnspec.runner.judge import Judge, clause_of, docket, pronounce, summon
 from attnspec.runner.guard import NAME, Guard
+from attnspec.runner.judge import Judge, clause_of, docket, pronounce, summon
 from attnspec.runner.plans import plan_of
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it

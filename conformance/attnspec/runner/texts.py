@@ -23,11 +23,11 @@ HAPPENED: Mapping[Verdict, str] = {
 }
 
 
-def violation(outcome: Outcome, clause: Clause) -> str:
+def violation(outcome: Outcome, *, says: str, where: str) -> str:
     """A failure as the command line and pytest print it: the claim, the case, what was seen, how to see it again."""
-    head = f"{clause.id} ({clause.where}) {HAPPENED[outcome.verdict]}"
+    head = f"{outcome.clause} ({where}) {HAPPENED[outcome.verdict]}"
     by = f"{outcome.subject}, {outcome.dtype.value}"
-    rows = [("says", clause.says), ("by", by), *_evidence(outcome.evidence), ("note", outcome.reason),
+    rows = [("says", says), ("by", by), *_evidence(outcome.evidence), ("note", outcome.reason),
             ("again", outcome.repeat)]
     return "\n".join([head, *(f"  {name + ':':<6}{_indented(text)}" for name, text in rows if text)])
 

@@ -1,0 +1,74 @@
+"""`check`, `audit` and `replay`: what runs subjects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection
+from attnspec.cli.outputs import Outputs
+from attnspec.cli.targets import judgeable, known_targets
+from attnspec.cli.wording import DEFECT
+from attnspec.ground.nouns import DType
+from attnspec.record.events import Handler
+from attnspec.runner.judge import read_replay
+from attnspec.runner.session import Session
+from attnspec.runner.tally import CANNOT_RUN
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@selection
+@running
+def check(targets: tuple[str, ...], **options: Given) -> int:
+    """Judge implementations.
+
+    TARGET is a registered id (see `attnspec list`), package.module:function or path/to/file.py:function.
+    """
+    return _judge(targets, options)
+
+
+@click.command()
+@selection
+@running
+def audit(**options: Given) -> int:
+    """Judge every registered implementation whose framework is installed."""
+    return _judge(judgeable(options["implementations"]), options)
+
+
+@click.command()
+@click.argument("line")
+@LIFT
+@IMPLEMENTATIONS
+@SPEC
+@DEADLINE
+def replay(line: str, **options: Given) -> int:
+    """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""
+    item, recipe = read_replay(line)
+    plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
+    known_targets(plan)
+    return _run(Session(plan, command=_command(), recipe=recipe), Outputs.console().handlers())
+
+
+def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
+    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    workers = options.pop("workers")
+    plan = plan_from(targets, options)
+    known_targets(plan)
+    return _run(Session(plan, workers=workers, command=_command()), outputs.handlers())
+
+
+def _run(session: Session, handlers: Sequence[Handler]) -> int:
+    result = session.run(handlers)
+    for defect in result.defects:
+        click.echo(f"\n{defect}", err=True)
+    if result.defects:
+        click.echo(DEFECT, err=True)
+    return CANNOT_RUN if result.defects else result.exit_code
+
+
+def _command() -> tuple[str, ...]:
+    """As the user typed it, without the path of this machine."""
+    return ("attnspec", *sys.argv[1:])

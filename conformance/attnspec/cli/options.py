@@ -1,0 +1,88 @@
+"""Options that several commands share, and how their texts become a Plan. Wrong names are told with the nearest one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import click
+
+from attnspec.ground.errors import hint
+from attnspec.ground.nouns import DType, Effort
+from attnspec.ground.plan import Plan
+
+Given: TypeAlias = Any  # an option's value, converted by its type
+F = TypeVar("F", bound=Callable[..., Any])
+LIFTS = ("torch", "jax")
+
+
+class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """One of a closed list of names; a member where the list is an enumeration."""
+
+    def __init__(self, noun: str, members: Iterable[enum.Enum | str]) -> None:
+        self.name = noun
+        self._members: dict[str, enum.Enum | str] = {
+            str(member.value if isinstance(member, enum.Enum) else member): member for member in members}
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:  # noqa: ARG002  (click's signature)
+        """`quick|default|thorough`."""
+        return "|".join(self._members)
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+        """The member of this name."""
+        if not isinstance(value, str):
+            return value
+        if value not in self._members:
+            self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members)}", param, ctx)
+        return self._members[value]
+
+
+IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
+                               help="A further folder of implementations.")
+SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Another law than the one shipped.")
+LIFT = click.option("--lift", default="", type=OneOf("lift", LIFTS), help="Hand over tensors, not NumPy arrays.")
+DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
+                        metavar="SECONDS", help="How long one item may take.")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
+
+_SELECTION = (
+    click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
+                 help="How hard to look."),
+    click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Only the clauses of this profile."),
+    click.option("--clause", "clauses", multiple=True, metavar="ID", help="Only this clause."),
+    click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
+    click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
+    click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),
+    LIFT, IMPLEMENTATIONS, SPEC, DEADLINE,
+)
+_RUNNING = (
+    click.option("-n", "--workers", default=0, type=click.IntRange(0), metavar="N",
+                 help="Processes that judge. [default: the number of CPUs, at most 8]"),
+    click.option("--record", metavar="PATH", help="Where the record goes. [default: reports/run/<time>.jsonl]"),
+    click.option("--no-record", is_flag=True, help="Keep no record."),
+    click.option("--html", metavar="PATH", type=click.Path(dir_okay=False), help="Write a page, too."),
+    JSON,
+)
+
+
+def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for option in reversed(tuple(options)):
+            command = option(command)
+        return command
+
+    return add
+
+
+selection = _all(_SELECTION)
+running = _all(_RUNNING)
+
+
+def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
+    """The plan of the options in `_SELECTION`. Folders are made absolute: workers may stand elsewhere."""
+    options = dict(selected)
+    options["implementations"] = tuple(str(Path(folder).absolute()) for folder in options["implementations"])
+    options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
+    return Plan(targets=tuple(dict.fromkeys(targets)), **options)

@@ -1,0 +1,114 @@
+"""Where a run's events go: the console, a record, a page, standard output as JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TextIO
+
+from attnspec.cli.progress import progress
+from attnspec.cli.verdicts import Verdicts
+from attnspec.ground.errors import UsageError
+from attnspec.record.events import Event, Handler
+from attnspec.record.read import read_record
+from attnspec.record.write import RecordWriter
+
+RUNS = Path("reports") / "run"  # below the working directory
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted."""
+
+    console_stream: TextIO
+    record: Path | None = None
+    html: Path | None = None
+    as_json: bool = False
+
+    @classmethod
+    def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool) -> Outputs:
+        """From the options. With --json the console moves to standard error."""
+        if record and no_record:
+            raise UsageError("--record and --no-record contradict each other.")
+        kept = None if no_record else Path(record) if record else _default_record()
+        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json)
+
+    @classmethod
+    def console(cls) -> Outputs:
+        """The console alone."""
+        return cls(sys.stdout)
+
+    def handlers(self) -> list[Handler]:
+        """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
+        stream = self.console_stream
+        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self._places())
+        handlers: list[Handler] = [verdicts, progress(stream)]
+        if self.html:
+            handlers.append(Page(self.html, self.record))
+        if self.record:
+            handlers.append(RecordWriter(self.record))
+        if self.as_json:
+            handlers.append(RecordWriter(stream=sys.stdout))
+        return handlers
+
+    def _places(self) -> list[str]:
+        record = [f"record: {self.record}"] if self.record else []
+        page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
+        return record + page
+
+
+class Page:
+    """A handler that writes the page once the run is over, from a record: the one given, or a temporary one."""
+
+    def __init__(self, path: Path, record: Path | None) -> None:
+        self._path, self._record = path, record
+        self._stack = ExitStack()
+        self._keep: Callable[[Event], None] = lambda _: None
+
+    def start(self) -> None:
+        """Find out now, not after the run, whether the page can be written."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
+        except OSError as problem:
+            raise UsageError(f"the page {self._path} cannot be written: {problem.strerror}.") from None
+        if self._record is None:
+            self._write_own_record()
+
+    def handle(self, event: Event) -> None:
+        """Keep the event, unless a record does so anyway."""
+        self._keep(event)
+
+    def shutdown(self) -> None:
+        """Write the page."""
+        from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
+
+        assert self._record is not None  # start saw to it
+        with self._stack:
+            write_page([read_record(self._record)], self._path)
+
+    def _write_own_record(self) -> None:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="attnspec-"))
+        self._record = Path(folder) / "run.jsonl"
+        writer = RecordWriter(self._record)
+        writer.start()
+        self._keep = writer.handle
+        self._stack.callback(writer.shutdown)
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether colours reach a reader."""
+    return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def _default_record() -> Path:
+    """A name by the second that no earlier run has taken."""
+    name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    taken = len(list(RUNS.glob(f"{name}*.jsonl"))) if RUNS.is_dir() else 0
+    return RUNS / (f"{name}-{taken + 1}.jsonl" if taken else f"{name}.jsonl")

@@ -1,0 +1,31 @@
+"""Targets of the command line, looked up before any worker starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attnspec.ground.errors import TargetError
+from attnspec.ground.plan import Plan
+from attnspec.subjects.registry import registered
+
+
+def known_targets(plan: Plan) -> None:
+    """Raise TargetError for a registered id that does not exist, or whose framework is not installed."""
+    ids = [target for target in plan.targets if ":" not in target]
+    known = registered(plan.implementations) if ids else {}
+    for target in ids:
+        if target not in known:
+            raise TargetError(f"{TargetError.unknown('subject', target, known)} "
+                              "A function of yours is named package.module:function or path/to/file.py:function.")
+        if known[target].missing:
+            raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
+
+
+def judgeable(implementations: Iterable[str]) -> tuple[str, ...]:
+    """Every registered subject whose framework is installed. Raises TargetError if there is none."""
+    known = registered(implementations)
+    targets = tuple(name for name, subject in known.items() if not subject.missing)
+    if not targets:
+        reasons = dict.fromkeys(subject.missing for subject in known.values())
+        raise TargetError(f"nothing registered can be judged here. {' '.join(reasons)}")
+    return targets
