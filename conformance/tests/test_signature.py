@@ -80,8 +80,8 @@ def test_a_right_argument_arrives_as_its_type(text: str, name: str, value: objec
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("array: [key]", "'array' is not a known argument of the transform 'blend'. Did you mean 'arrays'? Known: arrays, by, "
-                     "cut, cuts, families, label, only, quietly, rate, runs, sizes, within."),
+    ("array: [key]", "'array' is not a known argument of the transform 'blend'. Did you mean 'arrays'? Known: arrays, "
+                     "by, cut, cuts, families, label, only, quietly, rate, runs, sizes, within."),
     ("arrays: key", "'arrays' of the transform 'blend' should be a list, each entry one of query, key, value, "
                     "not text ('key')."),
     ("arrays: [key, vale]", "'vale' is not a known choice for 'arrays[1]' of the transform 'blend'. "

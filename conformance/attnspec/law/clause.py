@@ -67,6 +67,11 @@ class Clause:
     refuted_by: tuple[str, ...]
     note: str
     where: Place = field(default=Place("", 0), compare=False)
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+
+    def place_of(self, key: str) -> Place:
+        """Where a key of the clause (`given`, `refuted_by`, …) stands; the clause's own place if it is not given."""
+        return self.places.get(key, self.where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
         formula=fields.text("formula", ""), because=_because(fields, context),
         needs=given.always | frozenset(_keywords(fields, "needs")),
         problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
-        refuted_by=_refuted_by(fields, level), note=fields.text("note", ""), where=fields.place())
+        refuted_by=_refuted_by(fields, level), note=fields.text("note", ""), where=fields.place(),
+        places=fields.mapping.places)
 
 
 def _problem(name: str, fields: Fields) -> Word:

@@ -172,7 +172,9 @@ class _Builder:
                 first = mapping.places[key].line
                 raise self._complain(f"the key {key!r} is given twice; first on line {first}.", event)
             mapping.places[key] = self._place(event)
-            mapping[key] = self._value(self._next(), depth=depth + 1)
+            mapping[key] = value = self._value(self._next(), depth=depth + 1)
+            if isinstance(value, Located | LocatedList):
+                value.place = mapping.places[key]  # a block begins where its key stands, not on the line below
         return mapping
 
     def _key(self, event: yaml.Event) -> str:

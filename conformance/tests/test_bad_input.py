@@ -1,0 +1,260 @@
+# ruff: noqa: E501  (a mistake and its answer are read together)
+"""Seeded mistakes: each is answered with its place, what is wrong, and the nearest valid name; never with a traceback.
+
+A message that ends in … is the beginning of the real one (what follows is a list that grows with the project).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attnspec.court.compile import compile_spec
+from attnspec.ground.errors import AttnspecError
+from attnspec.law.load import load_spec
+
+HERE = Path(__file__).parent
+FAULTS = ("causal_ignored", "causal_off_by_one", "unscaled")
+
+# (what the author did, the file, what stood there, what stands there now, the answer)
+SPEC = [
+    # --- YAML
+    ("a key twice", "causal.yaml", "    level: must\n", "    level: must\n    level: must\n",
+     "spec/causal.yaml:5: the key 'level' is given twice; first on line 4."),
+    ("a tab", "causal.yaml", "    level: must", "\tlevel: must",
+     "spec/causal.yaml:4: is no YAML: a tab indents this line. Indent with spaces."),
+    ("an open bracket", "causal.yaml", "because:", "because: [",
+     "spec/causal.yaml:9: is no YAML: …"),
+    ("an open quote", "causal.yaml", "(j > i)'", "(j > i)",
+     "spec/causal.yaml:…"),
+    ("a colon in a sentence", "scale.yaml", "says: Widening", "says: Widening: every",
+     "spec/scale.yaml:6: is no YAML: mapping values are not allowed …"),
+    ("an anchor", "scale.yaml", "level: should", "level: &strength should",
+     "spec/scale.yaml:4: 'strength' is an anchor or alias; write the value out."),
+    ("an alias", "scale.yaml", "level: should", "level: *strength",
+     "spec/scale.yaml:4: 'strength' is an anchor or alias; write the value out."),
+    ("a tag", "scale.yaml", "level: should", "level: !!python/name:os.system should",
+     "spec/scale.yaml:4: the tag 'tag:yaml.org,2002:python/name:os.system' is not allowed; write a plain value."),
+    ("two documents", "scale.yaml", "theme: scale", "theme: scale\n---\ntheme: scale",
+     "spec/scale.yaml:2: a second document begins here; a file holds one."),
+    ("a number as a key", "causal.yaml", "      original: []", "      1: []",
+     "spec/causal.yaml:14: '1' cannot be a key: keys are text. Quote it if text is meant."),
+    ("a comma in a flow text", "causal.yaml", "note: masked self-attention in the decoder", "note: masked, in the decoder",
+     "spec/causal.yaml:10: 'in the decoder' is no key of a citation: within {…} a text that holds a comma needs quotes."),
+    # --- the shape of a file
+    ("another theme than its file", "causal.yaml", "theme: causal", "theme: casual",
+     "spec/causal.yaml:1: 'theme' of a theme's file should be 'causal', the name of its file, not 'casual'."),
+    ("a misspelled key of the file", "causal.yaml", "clauses:", "clause:",
+     "spec/causal.yaml:2: 'clause' is not a known key of a theme's file. Did you mean 'clauses'? Known: clauses, theme."),
+    ("a clause for a list", "scale.yaml", "  - id: scale", "    id: scale",
+     "spec/scale.yaml:2: 'clauses' of a theme's file should be a list of mappings, not a mapping."),
+    ("a version that is a number", "spec.yaml", '"0.0.1"', "0.1",
+     "spec/spec.yaml:1: 'version' of the spec should be text, not a number (0.1). Quote it if text is meant."),
+    ("no version", "spec.yaml", "version:", "versoin:",
+     "spec/spec.yaml:1: 'versoin' is not a known key of the spec. Did you mean 'version'? Known: version."),
+    # --- a clause
+    ("a misspelled key", "causal.yaml", "    needs:", "    need:",
+     "spec/causal.yaml:11: 'need' is not a known key of a clause. Did you mean 'needs'? Known: …"),
+    ("no level", "scale.yaml", "    level: should\n", "",
+     "spec/scale.yaml:3: the clause 'scale.inverse_root_width' needs 'level'. It has: …"),
+    ("no id", "scale.yaml", "  - id: scale.inverse_root_width\n    level", "  - level",
+     "spec/scale.yaml:3: a clause needs 'id'. It has: level, profile, says, because, given, runs, then."),
+    ("an unknown level", "causal.yaml", "level: must", "level: shall",
+     "spec/causal.yaml:4: 'shall' is not a known level. Known: may, must, should."),
+    ("a misspelled level", "causal.yaml", "level: must", "level: most",
+     "spec/causal.yaml:4: 'most' is not a known level. Did you mean 'must'? Known: may, must, should."),
+    ("a misspelled profile", "causal.yaml", "profile: causal", "profile: casual",
+     "spec/causal.yaml:5: 'casual' is not a known profile. Did you mean 'causal'? Known: …"),
+    ("an id without a dot", "causal.yaml", "id: causal.no_lookahead", "id: NoLookahead",
+     "spec/causal.yaml:3: 'id' of a clause should look like causal.no_lookahead (lower case, a dot), not 'NoLookahead'."),
+    ("an id twice", "scale.yaml", "id: scale.inverse_root_width", "id: causal.no_lookahead",
+     "spec/scale.yaml:3: there are two clauses 'causal.no_lookahead'; the first is at spec/causal.yaml:3."),
+    ("no full stop", "scale.yaml", "halves each logit.", "halves each logit",
+     "spec/scale.yaml:6: 'says' of the clause 'scale.inverse_root_width' should end with a full stop."),
+    ("two sentences", "scale.yaml", "halves each logit.", "halves each logit. Always.",
+     "spec/scale.yaml:6: 'says' of the clause 'scale.inverse_root_width' should be one sentence; put the rest into 'note'."),
+    ("a sentence that is a list", "scale.yaml", "says: Widening", "says: [Widening] #",
+     "spec/scale.yaml:6: 'says' of the clause 'scale.inverse_root_width' should be text, not a list."),
+    ("an empty sentence", "scale.yaml", "says: Widening", "says: # Widening",
+     "spec/scale.yaml:6: 'says' of the clause 'scale.inverse_root_width' should be text, not nothing."),
+    ("a formula that is a number", "causal.yaml", "formula: '", "formula: 3 # '",
+     "spec/causal.yaml:7: 'formula' of the clause 'causal.no_lookahead' should be text, not a whole number (3). "
+     "Quote it if text is meant."),
+    ("an unknown keyword needed", "causal.yaml", "needs: [return_weights]", "needs: [return_weight]",
+     "spec/causal.yaml:11: 'return_weight' is not a known keyword of a subject. Did you mean 'return_weights'? Known: …"),
+    ("a keyword that is always there", "causal.yaml", "always: [causal]", "always: [casual]",
+     "spec/causal.yaml:12: 'casual' is not a known keyword of a subject. Did you mean 'causal'? Known: …"),
+    ("a must that nothing refutes", "causal.yaml", "    refuted_by: [causal_ignored]\n", "",
+     "spec/causal.yaml:3: the clause 'causal.no_lookahead' needs 'refuted_by': a must clause names a fault that violates it."),
+    ("a fault named twice", "causal.yaml", "[causal_ignored]", "[causal_ignored, causal_ignored]",
+     "spec/causal.yaml:18: 'refuted_by' of the clause 'causal.no_lookahead' names 'causal_ignored' twice."),
+    ("a misspelled fault", "causal.yaml", "[causal_ignored]", "[causal_ignord]",
+     "spec/causal.yaml:3: 'causal_ignord' is not a known fault. Did you mean 'causal_ignored'? Known: …"),
+    # --- sources
+    ("a misspelled source", "causal.yaml", "cite: vaswani2017", "cite: vaswani17",
+     "spec/causal.yaml:10: 'vaswani17' is not a known source of the bibliography. Did you mean 'vaswani2017'? "
+     "Known: aiayn_notes, vaswani2017."),
+    ("a source without its words", "causal.yaml", ", note: masked self-attention in the decoder", "",
+     "spec/causal.yaml:10: the citation of 'vaswani2017' needs a 'quote' or a 'note'."),
+    ("a long quote", "causal.yaml", "note: masked", f"quote: {'a' * 121} #",
+     "spec/causal.yaml:…"),
+    ("a misspelled key of a citation", "causal.yaml", "quote: ", "qoute: ",
+     "spec/causal.yaml:9: 'qoute' is not a known key of a citation. Did you mean 'quote'? Known: at, cite, note, quote."),
+    ("no source at all", "scale.yaml", "because:\n      - {cite: vaswani2017, note: the scale is 1/sqrt(d_k)}", "because: []",
+     "spec/scale.yaml:7: 'because' of the clause 'scale.inverse_root_width' is empty; every clause cites where its sentence "
+     "comes from."),
+    ("a source that is a text", "scale.yaml", "{cite: vaswani2017, note: the scale is 1/sqrt(d_k)}", "vaswani2017",
+     "spec/scale.yaml:8: 'because[0]' of the clause 'scale.inverse_root_width' should be a mapping, not text ('vaswani2017')."),
+    ("a kind of source", "bibliography.yaml", "kind: paper", "kind: papers",
+     "spec/bibliography.yaml:4: 'papers' is not a known kind of source. Did you mean 'paper'? Known: …"),
+    ("an address without a scheme", "bibliography.yaml", "url: https://", "url: ",
+     "spec/bibliography.yaml:6: 'url' of the source 'vaswani2017' should be an address that begins with https:// or http://, "
+     "not 'arxiv.org/abs/1706.03762'."),
+    ("a year of two digits", "bibliography.yaml", "year: 2017", "year: 17",
+     "spec/bibliography.yaml:5: 'year' of the source 'vaswani2017' should have four digits, not 17."),
+    ("a source without a title", "bibliography.yaml", "    title: Attention Is All You Need\n", "",
+     "spec/bibliography.yaml:2: the source 'vaswani2017' needs 'title'. It has: kind, year, url."),
+    ("a source's key", "bibliography.yaml", "  aiayn_notes:", "  aiayn-notes:",
+     "spec/bibliography.yaml:7: 'aiayn-notes' is no key of a source: lower-case letters, digits and _ only."),
+    # --- problems
+    ("a misspelled problem", "scale.yaml", "problem: any_attention", "problem: any_atention",
+     "spec/scale.yaml:9: 'any_atention' is not a known problem. Did you mean 'any_attention'? "
+     "Known: any_attention, self_attention."),
+    ("no problem", "scale.yaml", "given: {problem: any_attention}", "given: {}",
+     "spec/scale.yaml:9: `given` needs 'problem'."),
+    ("a problem that is a text", "scale.yaml", "given: {problem: any_attention}", "given: any_attention",
+     "spec/scale.yaml:9: 'given' of the clause 'scale.inverse_root_width' should be a mapping, not text ('any_attention')."),
+    ("an unknown argument of a problem", "problems.yaml", "lengths: self", "lenghts: self",
+     "spec/problems.yaml:3: 'lenghts' is not a known argument of the problem 'self_attention'. Did you mean 'lengths'? Known: …"),
+    ("a choice of a problem", "problems.yaml", "grouped: maybe", "grouped: perhaps",
+     "spec/problems.yaml:2: 'perhaps' is not a known choice for 'grouped' of the problem 'any_attention'. "
+     "Known: always, maybe, no."),
+    ("a size that is a text", "problems.yaml", "min_queries: 2", "min_queries: two",
+     "spec/problems.yaml:3: 'min_queries' of the problem 'self_attention' should be a whole number, not text ('two')."),
+    ("a problem without a kind", "problems.yaml", "{kind: attention, lengths", "{lengths",
+     "spec/problems.yaml:3: the problem 'self_attention' needs 'kind'. It has: lengths, min_queries."),
+    ("a kind that is none", "problems.yaml", "{kind: attention, lengths", "{kind: atention, lengths",
+     "spec/problems.yaml:3: 'atention' is not a known choice for 'kind' of the problem 'self_attention'. "
+     "Did you mean 'attention'? Known: …"),
+    ("a problem overridden wrongly", "scale.yaml", "{problem: any_attention}", "{problem: any_attention, groped: no}",
+     "spec/scale.yaml:9: 'groped' is not a known argument of the problem 'any_attention'. Did you mean 'grouped'? Known: …"),
+    # --- words
+    ("a misspelled draw", "causal.yaml", "cut: row_before_last", "cut: row_befor_last",
+     "spec/causal.yaml:3: 'row_befor_last' is not a known value to draw. Did you mean 'row_before_last'? Known: …"),
+    ("a misspelled transform", "causal.yaml", "replace_after:", "replace_aftr:",
+     "spec/causal.yaml:15: 'replace_aftr' is not a known transform. Did you mean 'replace_after'? Known: …"),
+    ("a misspelled relation", "causal.yaml", "agree:", "agre:",
+     "spec/causal.yaml:17: 'agre' is not a known relation. Did you mean 'agree'? Known: …"),
+    ("a misspelled argument", "causal.yaml", "rows_through: cut", "row_through: cut",
+     "spec/causal.yaml:17: 'row_through' is not a known argument of the relation 'agree'. Did you mean 'rows_through'? "
+     "Known: observe, rows_through, runs, within."),
+    ("an array that is none", "causal.yaml", "[key, value]", "[key, values]",
+     "spec/causal.yaml:15: 'values' is not a known choice for 'arrays[1]' of the transform 'replace_after'. "
+     "Did you mean 'value'? Known: key, query, value."),
+    ("one array for a list", "causal.yaml", "arrays: [key, value]", "arrays: key",
+     "spec/causal.yaml:15: 'arrays' of the transform 'replace_after' should be a list, each entry one of query, key, value, "
+     "not text ('key')."),
+    ("a value that is not drawn", "causal.yaml", "cut: cut}", "cut: cutt}",
+     "spec/causal.yaml:15: 'cutt' is not a known drawn value of the clause. Did you mean 'cut'? Known: cut."),
+    ("a number where a drawn value belongs", "causal.yaml", "cut: cut}", "cut: 3}",
+     "spec/causal.yaml:15: 'cut' of the transform 'replace_after' should be the name of a drawn value, not a whole number (3)."),
+    ("an argument left out", "scale.yaml", "{widen: {by: 4}}", "{widen: {}}",
+     "spec/scale.yaml:11: the transform 'widen' needs 'by': a whole number."),
+    ("a text for a number", "scale.yaml", "{by: 4}", "{by: four}",
+     "spec/scale.yaml:11: 'by' of the transform 'widen' should be a whole number, not text ('four')."),
+    ("a fraction for a whole number", "scale.yaml", "{by: 4}", "{by: 4.5}",
+     "spec/scale.yaml:11: 'by' of the transform 'widen' should be a whole number, not a number (4.5)."),
+    ("arguments that are a list", "scale.yaml", "{widen: {by: 4}}", "{widen: [4]}",
+     "spec/scale.yaml:11: the arguments of 'widen' should be a mapping, not a list."),
+    ("two words in one", "scale.yaml", "[{widen: {by: 4}}]", "[{widen: {by: 4}, repeat_keys: {}}]",
+     "spec/scale.yaml:11: one word with its arguments is expected; found 2 words: widen, repeat_keys."),
+    ("a number for a word", "scale.yaml", "[{widen: {by: 4}}]", "[4]",
+     "spec/scale.yaml:11: a word with its arguments is expected, not a whole number (4)."),
+    ("a run that is no list", "scale.yaml", "[{widen: {by: 4}}]", "{widen: {by: 4}}",
+     "spec/scale.yaml:11: 'widened' of `runs` should be a list of words, not a mapping."),
+    ("a run's name", "scale.yaml", "      widened:", "      Widened one:",
+     "spec/scale.yaml:11: 'Widened one' is no name: lower-case letters, digits and _ only."),
+    ("a misspelled run", "scale.yaml", "runs: [widened, halved]", "runs: [widened, halvd]",
+     "spec/scale.yaml:14: 'halvd' is not a known run of the clause. Did you mean 'halved'? Known: halved, widened."),
+    ("one run of two", "scale.yaml", "runs: [widened, halved]", "runs: [widened]",
+     "spec/scale.yaml:14: 'runs' of the relation 'agree' should be a list of 2: the name of a run, then the name of a run; "
+     "found a list of 1."),
+    ("a misspelled observable", "scale.yaml", "observe: weights", "observe: weight",
+     "spec/scale.yaml:14: 'weight' is not a known choice for 'observe' of the relation 'agree'. Did you mean 'weights'? Known: …"),
+    ("a tolerance by hand", "scale.yaml", "within: rounding", "within: 1e-5",
+     "spec/scale.yaml:14: 'within' of the relation 'agree' should be one of exact, rounding, not a number (1e-05)."),
+    ("a kind of tolerance", "scale.yaml", "within: rounding", "within: rounded",
+     "spec/scale.yaml:14: 'rounded' is not a known choice for 'within' of the relation 'agree'. Did you mean 'rounding'? "
+     "Known: exact, rounding."),
+    ("nothing claimed", "scale.yaml", "then:\n      - agree: {runs: [widened, halved], observe: weights, within: rounding}",
+     "then: []",
+     "spec/scale.yaml:13: 'then' of the clause 'scale.inverse_root_width' is empty; a clause claims something."),
+]
+
+# (what happened, what is done to the folder `spec`, the answer)
+FILES = [
+    ("no such folder", shutil.rmtree, "spec: there is no such folder; a spec is a folder of YAML files."),
+    ("a file instead of a folder", lambda spec: (shutil.rmtree(spec), spec.write_text("")),
+     "spec: is no folder; a spec is a folder of YAML files."),
+    ("no clauses", lambda spec: [path.rename(path.with_suffix(".txt")) for path in spec.glob("[cs]*al*.yaml")],
+     "spec: holds no clauses: there is no file of a theme, as causal.yaml."),
+    ("no problems", lambda spec: (spec / "problems.yaml").unlink(), "spec/problems.yaml: there is no such file."),
+    ("no bibliography", lambda spec: (spec / "bibliography.yaml").unlink(), "spec/bibliography.yaml: there is no such file."),
+    ("no version", lambda spec: (spec / "spec.yaml").unlink(), "spec/spec.yaml: there is no such file."),
+    ("an empty file", lambda spec: (spec / "heads.yaml").write_text("# nothing\n"),
+     "spec/heads.yaml: is empty; a mapping is expected."),
+    ("a list for a file", lambda spec: (spec / "heads.yaml").write_text("- 1\n"),
+     "spec/heads.yaml:1: holds a list; a mapping is expected."),
+    ("a folder for a file", lambda spec: (spec / "heads.yaml").mkdir(),
+     "spec/heads.yaml: is a folder; a YAML file is expected."),
+    ("bytes that are no text", lambda spec: (spec / "heads.yaml").write_bytes(b"theme: heads\nclauses: \xff\n"),
+     "spec/heads.yaml:2: is not UTF-8 text: byte 0xff cannot be read."),
+    ("a control character", lambda spec: (spec / "heads.yaml").write_bytes(b"theme: heads\nclauses: \x07\n"),
+     "spec/heads.yaml:2: is no YAML: a control character is not allowed."),
+    ("another ending", lambda spec: (spec / "heads.yml").write_text("theme: heads\n"),
+     "spec/heads.yml: the files of a spec end in .yaml; rename this one."),
+    ("endless nesting", lambda spec: (spec / "heads.yaml").write_text("theme: " + "[" * 5000),
+     "spec/heads.yaml:1: nests deeper than 24 levels."),
+    ("an endless number", lambda spec: (spec / "heads.yaml").write_text("theme: " + "9" * 5000),
+     "spec/heads.yaml:1: this number is too long. Quote it if text is meant."),
+]
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small sound spec in the working directory, to be spoilt."""
+    monkeypatch.chdir(tmp_path)
+    return Path(shutil.copytree(HERE / "small_spec", tmp_path / "spec"))
+
+
+def assert_says(caught: pytest.ExceptionInfo[AttnspecError], message: str) -> None:
+    said = str(caught.value)
+    assert said.startswith(message[:-1]) if message.endswith("…") else said == message
+
+
+def compiled(spec: Path) -> None:
+    compile_spec(load_spec(spec), faults=FAULTS)
+
+
+def test_the_small_spec_is_sound(spec: Path) -> None:
+    compiled(spec)
+
+
+@pytest.mark.parametrize(("file", "was", "now", "message"), [row[1:] for row in SPEC], ids=[row[0] for row in SPEC])
+def test_a_mistake_in_the_spec_is_named(spec: Path, file: str, was: str, now: str, message: str) -> None:
+    text = (spec / file).read_text(encoding="utf-8")
+    assert was in text
+    (spec / file).write_text(text.replace(was, now, 1), encoding="utf-8")
+    with pytest.raises(AttnspecError) as caught:
+        compiled(spec)
+    assert_says(caught, message)
+
+
+@pytest.mark.parametrize(("spoil", "message"), [row[1:] for row in FILES], ids=[row[0] for row in FILES])
+def test_a_damaged_folder_is_named(spec: Path, spoil: Callable[[Path], object], message: str) -> None:
+    spoil(spec)
+    with pytest.raises(AttnspecError) as caught:
+        compiled(spec)
+    assert_says(caught, message)
