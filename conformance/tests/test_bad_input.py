@@ -196,7 +196,7 @@ SPEC = [
 # (what happened, what is done to the folder `spec`, the answer)
 FILES = [
     ("no such folder", shutil.rmtree, "spec: there is no such folder; a spec is a folder of YAML files."),
-    ("a file instead of a folder", lambda spec: (shutil.rmtree(spec), spec.write_text("")),
+    ("a file instead of a folder", lambda spec: spec.rename(spec.parent / "moved") and spec.write_text(""),
      "spec: is no folder; a spec is a folder of YAML files."),
     ("no clauses", lambda spec: [path.rename(path.with_suffix(".txt")) for path in spec.glob("[cs]*al*.yaml")],
      "spec: holds no clauses: there is no file of a theme, as causal.yaml."),
