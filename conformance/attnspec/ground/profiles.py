@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 PROFILES: Mapping[str, str] = {
     "core": "attention without optional arguments, as its definition says, deterministic and at every size",
+    "scale": "an explicit scale instead of 1/sqrt(D)",
+    "weights": "the weights are returned beside the output",
     "masking": "a boolean mask hides keys, whatever stands in them",
     "bias": "an additive bias on the scaled logits",
     "causal": "a query attends to no later key",

@@ -1,0 +1,101 @@
+"""A subject on the bench: it is asked, the definition is asked, and both are remembered for a while."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from attnspec.ground.conventions import CONVENTIONS
+from attnspec.ground.nouns import DType
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.precision import Precision, precision_of
+from attnspec.numerics.units import unit
+from attnspec.problems.problem import Array, Problem
+from attnspec.subjects.probe import probe_conventions
+from attnspec.subjects.subject import Answer, Subject
+from attnspec.vocabulary.posed import AnyProblem
+
+REMEMBERED = 512
+"""How many answers and expectations a bench keeps: some clauses' worth of cases."""
+
+V = TypeVar("V")
+
+
+class Memory(OrderedDict[str, V]):
+    """The most recently used values by key; the key "" is never remembered."""
+
+    def recall(self, key: str, make: Callable[[], V]) -> V:
+        """The remembered value, or a new one."""
+        if key in self:
+            self.move_to_end(key)
+            return self[key]
+        value = make()
+        if key:
+            self[key] = value
+            if len(self) > REMEMBERED:
+                self.popitem(last=False)
+        return value
+
+
+class SubjectBench:
+    """One subject at one dtype, held to its declared and probed conventions."""
+
+    def __init__(self, subject: Subject, dtype: DType, conventions: Mapping[str, str] | None = None) -> None:
+        self.subject = subject
+        self.dtype = dtype
+        self.precision: Precision = precision_of(subject.declaration.precision.get(dtype), dtype)
+        self._given = conventions
+        self._answers: Memory[Answer] = Memory()
+        self._expectations: Memory[Expectation] = Memory()
+
+    @cached_property
+    def conventions(self) -> Mapping[str, str]:
+        """What the subject is held to: as declared, and where it says nothing, as a probe finds it."""
+        if self._given is not None:
+            return self._given
+        declared = self.subject.declaration.conventions
+        if all(name in declared for name in CONVENTIONS):
+            return declared
+        return {**probe_conventions(self.subject, self.dtype), **declared}
+
+    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
+        """The subject's answer; remembered under the key unless it must be fresh."""
+        return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
+
+    def _ask(self, problem: AnyProblem) -> Answer:
+        with np.errstate(all="ignore"):
+            return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
+
+    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
+        """What the definition says, with allowances, at the sampled rows."""
+        return self._expectations.recall(key and f"{key}@{part}{rows is None}", lambda: self._expect(problem, part, rows))
+
+    def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
+        if isinstance(problem, Problem):
+            return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({part}),
+                          scale_width=self.subject.scale_width(problem))
+        return expect_layer(problem, self.precision, conventions=self.conventions)
+
+    def unit(self) -> float:
+        """The unit roundoff of what the subject returns."""
+        return unit(self.precision.output).roundoff
+
+    def values_by_head(self, problem: Problem) -> Array:
+        """The values with one head for each query head, (B,H,S,Dv)."""
+        H, Hkv = problem.sizes.H, problem.sizes.Hkv
+        tiled = self.conventions.get("grouped_heads") == "tile"
+        heads = np.arange(H) % Hkv if tiled else np.arange(H) // (H // Hkv)
+        return np.take(problem.value, heads, axis=1)
+
+    @cached_property
+    def _variants(self) -> dict[str, SubjectBench]:
+        names = self.subject.declaration.variants
+        return {name: SubjectBench(self.subject.variant(name), self.dtype, self.conventions) for name in names}
+
+    def variants(self) -> Mapping[str, SubjectBench]:
+        """The same bench for each variant of the subject (a hidden switch flipped)."""
+        return self._variants

@@ -1,0 +1,107 @@
+"""Spec to checks: every word, argument, run and fault is looked up before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attnspec.ground.errors import SpecError
+from attnspec.law.clause import Clause, Spec, Word
+from attnspec.problems.domain import Domain, domain
+from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.posed import AnyProblem, NoClaim, Posed
+from attnspec.vocabulary.signature import Bound, Drawn, check_word
+from attnspec.vocabulary.tables import LAYER_TRANSFORMS, RELATIONS, TRANSFORMS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A word bound to its function."""
+
+    function: Callable[..., Any]
+    bound: Bound
+
+    def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:
+        """The function carried out with the drawn values put in."""
+        return self.function(subject, **self.bound.arguments(drawn))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A clause ready to be tried."""
+
+    clause: Clause
+    domain: Domain
+    runs: Mapping[str, tuple[Step, ...]]
+    then: tuple[Step, ...]
+
+    @property
+    def instrument(self) -> str:
+        """What the verdict rests on: equality, the worst-case bound, or a law of chance with its false-alarm rate."""
+        rates = [step.bound.values["false_alarm"] for step in self.then if "false_alarm" in step.bound.values]
+        if rates:
+            return f"chi-squared law, at most {rates[0]:g} false alarms a shape"
+        exact = all(step.bound.values.get("within") == "exact" for step in self.then)
+        return "equality" if exact else "worst-case rounding bound"
+
+    def drawn(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
+        """The drawn values: each recipe number picks from what the draw word offers for this problem."""
+        return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word) for name, word in self.clause.draw.items()}
+
+    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
+             conventions: Mapping[str, str]) -> dict[str, Posed[Any]]:
+        """The runs of this case. Raises NoClaim where a transform says nothing."""
+        start = Posed((problem,), conventions=conventions)
+        return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
+                for name, steps in self.runs.items()}
+
+
+def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
+    """Every clause by id. Raises SpecError at the first word that means nothing; `faults`: the names that exist."""
+    return {clause.id: _compile(clause, faults) for clause in spec.clauses}
+
+
+def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
+    _check_faults(clause, faults)
+    for word in clause.draw.values():
+        if word not in DRAWS:
+            raise SpecError.unknown("value to draw", word, DRAWS, where=clause.where)
+    made = domain(**check_word(clause.given, domain, "problem").values)  # type: ignore[arg-type]  # checked by the signature
+    table = LAYER_TRANSFORMS if made.is_layer else TRANSFORMS
+    runs = {name: tuple(_step(word, table, "transform", clause) for word in words) for name, words in clause.runs.items()}
+    return Check(clause, made, runs, tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then))
+
+
+def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> Step:
+    if word.name not in table:
+        raise SpecError.unknown(kind, word.name, table, where=word.where)
+    function = table[word.name]
+    return Step(function, check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
+
+
+def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:
+    for name in clause.refuted_by:
+        if faults is not None and name not in faults:
+            raise SpecError.unknown("fault", name, faults, where=clause.where)
+
+
+def _pick(choices: Any, number: int, word: str) -> int:
+    if not len(choices):
+        raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
+    return Drawn(choices[number % len(choices)])
+
+
+def _carried_out(steps: tuple[Step, ...], posed: Posed[Any], drawn: Mapping[str, int], key: str) -> Posed[Any]:
+    for step in steps:
+        posed = step(posed, drawn)
+    return posed.named(key)
+
+
+def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
+    """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
+    return ",".join(f"{word.name}({', '.join(f'{k}={_shown(v, drawn)}' for k, v in word.args.items())})" for word in words)
+
+
+def _shown(value: object, drawn: Mapping[str, int]) -> object:
+    return drawn.get(value, value) if isinstance(value, str) else value

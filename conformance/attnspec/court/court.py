@@ -1,0 +1,104 @@
+"""The court: a plan's items, and the verdict on each. Importing it is light; frameworks come with the first trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec.court.deviations import with_deviations
+from attnspec.ground.errors import AttnspecError, UsageError
+from attnspec.ground.nouns import DType
+from attnspec.ground.plan import Item, Plan
+from attnspec.ground.profiles import PROFILES
+from attnspec.law.clause import Clause, Spec
+from attnspec.law.load import load_spec
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.subjects.registry import Registered, registered
+
+if TYPE_CHECKING:
+    from attnspec.court.compile import Check
+    from attnspec.court.hearing import Hearing
+
+
+class Court:
+    """Tries the items of a plan. `breadcrumb` is told each recipe before the subject sees it."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self.spec: Spec = load_spec(Path(plan.spec) if plan.spec else None)
+        self._hearings: dict[str, Hearing] = {}
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The clauses that the plan asks for. Raises UsageError for an id or profile that does not exist."""
+        _known("clause", self.plan.clauses, [clause.id for clause in self.spec.clauses])
+        _known("profile", self.plan.profiles, PROFILES)
+        return tuple(clause for clause in self.spec.clauses
+                     if clause.id in (self.plan.clauses or (clause.id,))
+                     and clause.profile in (self.plan.profiles or (clause.profile,)))
+
+    @cached_property
+    def _registered(self) -> Mapping[str, Registered]:
+        return registered(self.plan.implementations)
+
+    def items(self) -> tuple[Item, ...]:
+        """What is on trial, in an order that depends on the plan alone: by target, dtype and clause."""
+        return tuple(self._items())
+
+    def _items(self) -> Iterator[Item]:
+        for target in self.plan.targets:
+            for dtype in self._dtypes(target):
+                yield from (Item(target, clause.id, dtype.value) for clause in self.clauses)
+
+    def _dtypes(self, target: str) -> tuple[DType, ...]:
+        known = self._registered.get(target)
+        supported = known.declaration.dtypes if known else tuple(DType)
+        return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
+
+    @cached_property
+    def checks(self) -> Mapping[str, Check]:
+        """Every clause compiled. Raises SpecError at the first word that means nothing."""
+        from attnspec.court.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
+        from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: numpy)
+
+        return compile_spec(self.spec, faults=CATALOGUE.keys())
+
+    def _hearing(self, target: str) -> Hearing:
+        from attnspec.court.hearing import Hearing, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        if target not in self._hearings:
+            subject = summon(target, self.plan)
+            self._hearings[target] = Hearing(subject, self.plan, self.breadcrumb)
+        return self._hearings[target]
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
+        return self._hearing(target).card()
+
+    def try_item(self, item: Item) -> Outcome:
+        """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
+        hearing = self._hearing(item.target)
+        outcome = hearing.try_clause(self._check(item.clause), DType(item.dtype))
+        return with_deviations(outcome, hearing.subject.declaration.deviations)
+
+    def replay(self, item: Item, recipe: str) -> Outcome:
+        """The verdict on one case of an item, from its recipe."""
+        return self._hearing(item.target).replay(self._check(item.clause), DType(item.dtype), recipe)
+
+    def _check(self, clause: str) -> Check:
+        _known("clause", (clause,), self.checks)
+        return self.checks[clause]
+
+
+def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError.unknown(kind, name, known)
+
+
+def is_usable(error: AttnspecError) -> bool:
+    """Whether a run may go on without the subject that raised this."""
+    return not isinstance(error, UsageError)

@@ -1,0 +1,141 @@
+"""One subject before the court: its benches by dtype, and the verdict on each clause."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check
+from attnspec.court.pictures import pictures
+from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.faults.subject import fault_subject, is_fault
+from attnspec.ground.nouns import DType, Kind, Level, Verdict
+from attnspec.ground.plan import Plan
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.subjects.registry import load
+from attnspec.subjects.subject import Subject, SubjectRaised
+
+
+def summon(target: str, plan: Plan) -> Subject:
+    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`."""
+    if is_fault(target):
+        return fault_subject(target)
+    return load(target, lift=plan.lift, folders=plan.implementations)
+
+
+class Hearing:
+    """The clauses against one subject."""
+
+    def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None]) -> None:
+        self.subject = subject
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self._benches: dict[DType, SubjectBench] = {}
+
+    def bench(self, dtype: DType) -> SubjectBench:
+        """The subject at one dtype; conventions are those found at the first."""
+        if dtype not in self._benches:
+            self._benches[dtype] = SubjectBench(self.subject, dtype, self._conventions if self._benches else None)
+        return self._benches[dtype]
+
+    @cached_property
+    def _conventions(self) -> Mapping[str, str]:
+        return next(iter(self._benches.values())).conventions
+
+    def card(self) -> SubjectCard:
+        """What a report says of the subject."""
+        declared = self.subject.declaration
+        found = self.bench(declared.dtypes[0]).conventions
+        probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
+        return self.subject.card(probed, {dtype.value: str(self.bench(dtype).precision) for dtype in declared.dtypes})
+
+    def try_clause(self, check: Check, dtype: DType) -> Outcome:
+        """The verdict on one clause at one dtype."""
+        clause = check.clause
+        if dtype not in self.subject.declaration.dtypes:
+            return self._inapplicable(check, dtype, f"the subject does not take {dtype.value}")
+        if reason := self._lacking(check):
+            claimed = self.claims(clause.profile) and clause.level is Level.MUST
+            if claimed and self._is_want_of_keyword(check):
+                return self._outcome(check, dtype, Verdict.VIOLATED, reason=f"the subject claims {clause.profile!r}, but {reason}")
+            return self._inapplicable(check, dtype, reason)
+        trial = self._trial(check, dtype)
+        return self._sentence(trial, trial.hold())
+
+    def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
+        """The verdict on one case."""
+        trial, tally = self._trial(check, dtype), Tally()
+        try:
+            trial.judge(Recipe.parse(recipe), tally)
+        except (Violated, SubjectRaised):
+            pass  # the tally keeps it
+        return self._sentence(trial, tally)
+
+    def claims(self, profile: str) -> bool:
+        """Whether the subject claims a profile; every subject claims core."""
+        return profile == "core" or profile in self.subject.declaration.claims
+
+    def _trial(self, check: Check, dtype: DType) -> Trial:
+        known = {deviation.clause for deviation in self.subject.declaration.deviations}
+        seed = zlib.crc32(f"{self.plan.seed}:{check.domain}".encode())
+        return Trial(check, self.bench(dtype), self.plan.effort, seed, self.breadcrumb, check.clause.id not in known)
+
+    def _lacking(self, check: Check) -> str:
+        """Why the clause cannot be put to the subject at all; empty if it can."""
+        if check.domain.is_layer and self.subject.declaration.kind is not Kind.LAYER:
+            return "it is no layer: it has no projections"
+        return self.subject.lacks(check.clause.needs)
+
+    def _is_want_of_keyword(self, check: Check) -> bool:
+        return bool(self.subject.lacks(check.clause.needs))
+
+    def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
+        return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
+
+    def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
+        check, dtype = trial.check, trial.bench.dtype
+        if isinstance(tally.failure, Violated):
+            return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
+                                 evidence=_evidence(trial, tally.failure))
+        if isinstance(tally.failure, SubjectRaised):
+            return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
+                                 evidence=_raised(trial, tally.failure, tally.last))
+        if tally.cases:
+            return self._outcome(check, dtype, Verdict.HELD, tally)
+        if tally.outside and not tally.no_claims:
+            return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
+        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=_why_no_claim(tally))
+
+    def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
+                 evidence: Evidence | None = None) -> Outcome:
+        tally = tally or Tally()
+        recipe = evidence.recipe if evidence else ""
+        repeat = f"attnspec replay '{self.subject.id} {check.clause.id} {dtype.value} {recipe}'" if recipe else ""
+        return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
+                       tally.no_claims, tally.worst, evidence, instrument=check.instrument, repeat=repeat)
+
+
+def _evidence(trial: Trial, failure: Violated) -> Evidence:
+    scene = trial.scene(failure.recipe)
+    return Evidence(failure.measured.sentence, _case(trial, failure.recipe), failure.recipe.text, failure.measured,
+                    pictures(scene, failure.measured))
+
+
+def _raised(trial: Trial, failure: SubjectRaised, recipe: Recipe | None) -> Evidence:
+    told = (_case(trial, recipe), recipe.text) if recipe else ("", "")
+    return Evidence(str(failure), *told, traceback=failure.traceback)
+
+
+def _case(trial: Trial, recipe: Recipe) -> str:
+    drawn = "".join(f", {name}={number}" for name, number in trial.scene(recipe).drawn.items())
+    used = "".join(f" {name}" for name in sorted(recipe.features))
+    mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
+    return f"{recipe.sizes} {trial.bench.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
+
+
+def _why_no_claim(tally: Tally) -> str:
+    outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
+    return f"no case lay in the domain of the bound ({tally.no_claims} tried){outside}"

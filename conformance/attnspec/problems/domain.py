@@ -1,0 +1,123 @@
+"""Which problems a clause speaks of. Importing this needs no NumPy: the spec's `given` is checked against `domain`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from attnspec.ground.errors import SpecError
+from attnspec.ground.keywords import KEYWORDS
+
+Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
+               "worked_example", "acceptance"]
+Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
+Grouped = Literal["no", "maybe", "always"]
+Inputs = Literal["any", "separate", "memory", "one"]
+FamilyName = Literal[
+    "integers", "normal", "uniform", "student_t", "constant", "near_ties", "huge_logits", "tiny_values", "one_hot",
+    "alternating_values", "duplicated_keys", "log_normal", "offset", "tiny_query_key", "one_hot_values",
+    "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
+    "gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example"]
+MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "banded", "left_padding",
+                   "causal_like", "with_empty_rows", "attack"]
+BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
+
+# Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
+SPECIAL_FAMILIES: frozenset[FamilyName] = frozenset(
+    {"gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example"})
+# Masks that a clause must ask for: rows that see nothing, and the attack's own mask.
+SPECIAL_MASKS: frozenset[MaskName] = frozenset({"with_empty_rows", "attack"})
+# A bias that holds -inf is a mask, and a clause must ask for it.
+SPECIAL_BIASES: frozenset[BiasName] = frozenset({"hiding"})
+
+ANY_FAMILY: tuple[FamilyName, ...] = tuple(name for name in get_args(FamilyName) if name not in SPECIAL_FAMILIES)
+ANY_MASK: tuple[MaskName, ...] = tuple(name for name in get_args(MaskName) if name not in SPECIAL_MASKS)
+ANY_BIAS: tuple[BiasName, ...] = tuple(name for name in get_args(BiasName) if name not in SPECIAL_BIASES)
+# A layer's entries must stay exact through its projections, which leaves two families.
+LAYER_FAMILIES: tuple[FamilyName, ...] = ("integers", "huge_logits")
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """The problems of a clause, with every name looked up. Made by `domain`, which documents the fields."""
+
+    kind: Kind
+    always: frozenset[str]
+    sometimes: frozenset[str]
+    lengths: Lengths
+    grouped: Grouped
+    families: tuple[FamilyName, ...]
+    masks: tuple[MaskName, ...]
+    biases: tuple[BiasName, ...]
+    scales: tuple[float, ...]
+    inputs: Inputs
+    min_batch: int
+    min_heads: int
+    min_queries: int
+    min_keys: int
+    min_width: int
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether problems are LayerProblems, made by `make_layer`."""
+        return self.kind in {"layer", "acceptance"}
+
+
+# What a kind fixes unless the clause says otherwise.
+_FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
+    "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
+    "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
+    "logit_read_out": ("integers",), "worked_example": ("worked_example",)}
+# One key hides nothing and makes no ladder.
+_LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
+_ALWAYS: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}), "acceptance": frozenset({"mask"})}
+
+
+def domain(
+    *,
+    kind: Kind = "attention",
+    always: Sequence[str] = (),
+    sometimes: Sequence[str] = (),
+    lengths: Lengths = "any",
+    grouped: Grouped = "no",
+    families: Literal["any"] | Sequence[FamilyName] = "any",
+    masks: Literal["any"] | Sequence[MaskName] = "any",
+    biases: Literal["any"] | Sequence[BiasName] = "any",
+    scales: Sequence[float] = (0.125, 1.0, -0.25, 0.0, 0.3),
+    inputs: Inputs = "any",
+    min_batch: int = 1,
+    min_heads: int = 1,
+    min_queries: int = 1,
+    min_keys: int = 1,
+    min_width: int = 1,
+) -> Domain:
+    """The problems that a clause speaks of.
+
+    kind: plain attention, a layer, or a problem built for one purpose.
+    always, sometimes: optional keywords in use in every case, or in about half (only if the subject takes them).
+    lengths: how T and S compare.  grouped: whether query heads share key/value heads.
+    families, masks, biases: how entries are made; `any` leaves out those built for one purpose.
+    scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
+    min_*: the least B, H, T, S and D.
+    Raises SpecError for a keyword that does not exist.
+    """
+    known = _FAMILIES.get(kind, ANY_FAMILY)
+    return Domain(
+        kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
+        known if families == "any" else tuple(families), _masks(kind, masks),
+        ANY_BIAS if biases == "any" else tuple(biases), tuple(float(scale) for scale in scales), inputs,
+        min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width)
+
+
+def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:
+    if kind in {"mask_attack", "acceptance"}:
+        return ("attack",) if kind == "mask_attack" else ("causal_like",)
+    return ANY_MASK if masks == "any" else tuple(masks)
+
+
+def _keywords(names: Sequence[str]) -> frozenset[str]:
+    for name in names:
+        if name not in KEYWORDS:
+            raise SpecError.unknown("keyword", name, KEYWORDS)
+    return frozenset(names)

@@ -1,0 +1,44 @@
+"""Words of `draw`: from what a value is drawn, simplest first. An empty range means that the case says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attnspec.vocabulary.posed import AnyProblem
+
+SEEDS = range(2**16)
+
+
+def row_before_last(problem: AnyProblem) -> Sequence[int]:
+    """A query row with at least one row after it."""
+    return range(problem.sizes.T - 1)
+
+
+def key_count(problem: AnyProblem) -> Sequence[int]:
+    """How many keys to keep: one to all of them."""
+    return range(1, problem.sizes.S + 1)
+
+
+def one_key(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """A single key or head."""
+    return (1,)
+
+
+def any_head(problem: AnyProblem) -> Sequence[int]:
+    """A query head."""
+    return range(problem.sizes.H)
+
+
+def shuffle(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """A seed from which a permutation or other content is made."""
+    return SEEDS
+
+
+def small_step(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """A small whole number that is not zero."""
+    return (1, -1, 2, -2, 3, -3, 4, -4)
+
+
+DRAWS: Mapping[str, Callable[[AnyProblem], Sequence[int]]] = {
+    word.__name__: word for word in (row_before_last, key_count, one_key, any_head, shuffle, small_step)
+}

@@ -1,0 +1,57 @@
+"""Words of `runs` for layer problems: a posed layer problem to another. Pure and exact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from attnspec.problems.problem import Array, LayerProblem
+from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.signature import Drawn
+
+Layer = Posed[LayerProblem]
+
+
+def permute_layer_heads(posed: Layer, *, by: Drawn) -> Layer:
+    """Reorder the heads: the columns of the input projections and, with them, the rows of the output projection."""
+    problem = posed.one
+    if problem.heads != problem.kv_heads:
+        raise NoClaim("heads are grouped")
+    order = np.random.RandomState(by).permutation(problem.heads)
+    per_head = {"mask": problem.mask, "bias": problem.bias}
+    moved = {name: None if array is None else np.ascontiguousarray(array[:, order]) for name, array in per_head.items()}
+    params = {name: _reordered(name, array, order) for name, array in problem.params.items()}
+    return posed.but(params=params, **moved).reading("H", np.argsort(order))
+
+
+def _reordered(name: str, array: Array, order: Array) -> Array:
+    if name == "b_out":
+        return array
+    axis = 0 if name == "w_out" else -1
+    columns = np.arange(array.shape[axis]).reshape(len(order), -1)[order].ravel()
+    return np.ascontiguousarray(np.take(array, columns, axis=axis))
+
+
+def one_head_at_a_time(posed: Layer) -> Layer:
+    """One call a head, all other heads' rows of the output projection zero; the outputs are summed, b_out counted once."""
+    problem = posed.one
+    parts = tuple(problem.but(params=_only(problem.params, head, problem.heads)) for head in range(problem.heads))
+    return replace(posed, parts=parts, join="sum")
+
+
+def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array]:
+    owner = np.arange(params["w_out"].shape[0]) * heads // params["w_out"].shape[0]
+    lone = {**params, "w_out": np.where((owner == head)[:, None], params["w_out"], np.zeros_like(params["w_out"]))}
+    if "b_out" in params and head:
+        lone["b_out"] = np.zeros_like(params["b_out"])
+    return lone
+
+
+def indivisible_heads(posed: Layer) -> Layer:
+    """Ask for one head more than the width can be divided by."""
+    problem = posed.one
+    width = problem.params["w_query"].shape[1]
+    heads = next(count for count in range(problem.heads + 1, width + 2) if width % count)
+    return posed.but(heads=heads, kv_heads=heads, mask=None, bias=None)

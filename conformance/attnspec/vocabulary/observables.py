@@ -1,0 +1,173 @@
+"""Words of `observe`: what is looked at when a subject answers, and what the definition says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from attnspec.numerics.expectation import Expectation
+from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import Observed, Scene, Seen, working
+
+Observable = Literal["output", "weights", "returned_weights", "logits"]
+MOST_BLOCKS = 32
+"""Reading weights takes S / Dv calls; a case that would take more says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An observable: how a part of a run is asked, how its answer reads, and which expectation belongs to it."""
+
+    name: str
+    meaning: str
+    observe: Callable[[Scene, Posed[Any]], tuple[list[Array], tuple[str, ...]]]
+    define: Callable[[Expectation, Scene], tuple[Array, Array, Array]]
+    part: str
+
+
+def _outputs(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    axes = ("B", "T", "M") if isinstance(posed.parts[0], LayerProblem) else ("B", "H", "T", "Dv")
+    return [answer.output for answer in scene.answers(posed)], axes
+
+
+def _returned(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    asked = Posed(tuple(part.but(return_weights=True) for part in posed.parts), posed.join, posed.back, posed.before,
+                  posed.fresh, f"{posed.key}+weights")
+    arrays = [answer.weights for answer in scene.answers(asked) if answer.weights is not None]
+    averaged = scene.subject.declaration.limits.weights == "averaged"
+    return arrays, ("B", "T", "S") if averaged else ("B", "H", "T", "S")
+
+
+def _weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    return [_read_weights(scene, posed, index) for index in range(len(posed.parts))], ("B", "H", "T", "S")
+
+
+def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
+    """W @ I = W, in blocks of the value width that the case drew: another width can send a library to another kernel."""
+    part = posed.parts[index]
+    S, width = part.sizes.S, part.sizes.Dv
+    if -(-S // width) > MOST_BLOCKS:
+        raise NoClaim("reading the weights would take too many calls")
+    blocks = []
+    for start in range(0, S, width):
+        value = np.broadcast_to(np.eye(S, width, -start, dtype=part.value.dtype), part.value.shape)
+        asked = Posed((part.but(value=np.ascontiguousarray(value)),), before=posed.before, fresh=posed.fresh,
+                      key=f"{posed.key}#{index}|I{start}")
+        blocks.append(scene.answers(asked)[0].output)
+    return np.concatenate(blocks, axis=-1)[..., :S]
+
+
+def _define_output(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    claimed = np.broadcast_to(expected.output_claimed[..., None], expected.output.shape)
+    return expected.output, expected.output_allowance, claimed
+
+
+def _define_weights(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    claimed = np.broadcast_to(expected.claimed[..., None], expected.weights.shape)
+    return expected.weights, expected.weights_allowance, claimed
+
+
+def _define_returned(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    parts = _define_weights(expected, scene)
+    if scene.subject.declaration.limits.weights != "averaged":
+        return parts
+    truth, allowance, claimed = parts
+    return truth.mean(axis=1), averaged_allowance(truth, allowance, scene), claimed.all(axis=1)
+
+
+def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
+    """Mean of H honest weights: their mean allowance, and H further roundings (sum and division) of the mean."""
+    mean, heads = truth.mean(axis=1), truth.shape[1]
+    slack = allowance.mean(axis=1)
+    return slack + (heads + 1) * scene.bench.unit() * (mean + slack)
+
+
+def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    claimed = expected.claimed[..., None] & np.isfinite(expected.logits_allowance) & expected.visible
+    return expected.logits, expected.logits_allowance, claimed
+
+
+LOOKS: Mapping[str, Look] = {
+    look.name: look
+    for look in (
+        Look("output", "what the subject returns", _outputs, _define_output, "output"),
+        Look("weights", "the weights in effect: the output when the values are the identity", _weights, _define_weights,
+             "weights"),
+        Look("returned_weights", "the weights that the subject returns", _returned, _define_returned, "weights"),
+        Look("logits", "the logarithm of the weights in effect, relative to the row's largest", _weights, _define_logits,
+             "logits"),
+    )
+}
+
+
+def observe(scene: Scene, run: str, name: str) -> Observed:
+    """What the subject shows of a run, in the order that relations compare; looked at once a case."""
+    if (run, name) not in scene.cache:
+        scene.cache[run, name] = _observe(scene, scene.runs[run], LOOKS[name])
+    observed: Observed = scene.cache[run, name]
+    return observed
+
+
+def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
+    arrays, axes = look.observe(scene, posed)
+    joined = _joined([working(array, scene.dtype) for array in arrays], posed, axes)
+    return Observed(_sampled(joined, axes, scene.rows), axes)
+
+
+def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
+    array = _join(arrays, posed, axes)
+    for back in posed.back:
+        array = back.read(array, axes)
+    return array
+
+
+def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
+    if posed.join == "sum":
+        return np.sum(arrays, axis=0)
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
+
+
+def _sampled(array: Array, axes: tuple[str, ...], rows: Array | None) -> Array:
+    return array if rows is None else np.take(array, rows, axis=axes.index("T"))
+
+
+def see(scene: Scene, run: str, name: str) -> Seen:
+    """What the subject shows of a run beside what the definition says of it."""
+    key = (run, f"{name} defined")
+    if key not in scene.cache:
+        scene.cache[key] = _see(scene, run, name)
+    seen: Seen = scene.cache[key]
+    return seen
+
+
+def _see(scene: Scene, run: str, name: str) -> Seen:
+    observed, posed = observe(scene, run, name), scene.runs[run]
+    parts = [LOOKS[name].define(expected, scene) for expected in expectations(scene, posed, LOOKS[name].part)]
+    truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
+    unclaimed = _joined([np.asarray(~claim, float) for claim in claims], posed, observed.axes)
+    truth, allowance = (_joined(column, posed, observed.axes) for column in (truths, allowances))
+    array = relative_logits(observed.array, truth) if name == "logits" else observed.array
+    return Seen(array, truth, allowance, unclaimed == 0)
+
+
+def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
+    """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
+    return [scene.bench.expect(problem, f"{posed.key}#{index}", part, scene.rows)
+            for index, problem in enumerate(posed.parts)]
+
+
+def relative_logits(weights: Array, truth: Array) -> Array:
+    """log w_j - log w_top, the top key being the definition's; hidden keys and weights of zero give -inf."""
+    top = np.argmax(truth, axis=-1)[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(weights)
+        return np.asarray(logs - np.take_along_axis(logs, top, axis=-1))
+
+
+def is_attention(problem: object) -> bool:
+    """Whether a problem is one of attention itself rather than of a layer."""
+    return isinstance(problem, Problem)

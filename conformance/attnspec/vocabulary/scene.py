@@ -1,0 +1,101 @@
+"""One case before the court: the runs put to the subject, what was seen of them, and what the definition says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnspec.ground.nouns import DType, Kind
+from attnspec.numerics.expectation import Expectation
+from attnspec.problems.problem import Array
+from attnspec.subjects.subject import Answer, Subject
+from attnspec.vocabulary.posed import AnyProblem, Posed
+
+
+class OutsideLimits(Exception):
+    """A run lies outside what the subject declares to take."""
+
+
+class Bench(Protocol):
+    """What puts problems to the subject and to the definition; it remembers both by key."""
+
+    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
+        """The subject's answer; remembered under the key unless it must be fresh."""
+
+    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
+        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
+
+    def unit(self) -> float:
+        """The unit roundoff of what the subject returns."""
+
+    def values_by_head(self, problem: Any) -> Array:
+        """The values with one head for each query head, (B,H,S,Dv)."""
+
+    def variants(self) -> Mapping[str, Bench]:
+        """The same bench for each variant of the subject (a hidden switch flipped)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seen:
+    """What was observed of a run: the array, what the definition says, how far honest ones may lie from it, and where.
+
+    All have the same shape; float64, or long double for a float64 subject.
+    """
+
+    array: Array
+    truth: Array
+    allowance: Array
+    claimed: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """An array as the subject showed it, with the names of its axes."""
+
+    array: Array
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scene:
+    """What a relation may look at. `rows`: the sampled query rows of a large problem, or None for all."""
+
+    subject: Subject
+    dtype: DType
+    conventions: Mapping[str, str]
+    runs: Mapping[str, Posed[Any]]
+    bench: Bench
+    drawn: Mapping[str, int] = field(default_factory=dict)
+    rows: Array | None = None
+    cache: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def problem(self, run: str = "original") -> Any:
+        """The problem of a run of one part."""
+        return self.runs[run].one
+
+    def answers(self, posed: Posed[Any]) -> tuple[Answer, ...]:
+        """The subject's answers to the parts of a run, after the calls that come before it. Raises OutsideLimits."""
+        for problem in (*posed.before, *posed.parts):
+            if reason := self.subject.refuses(problem):
+                raise OutsideLimits(reason)
+        for problem in posed.before:
+            self.bench.ask(problem, "", fresh=True)
+        return tuple(self.bench.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
+                     for index, part in enumerate(posed.parts))
+
+    def against(self, bench: Bench) -> Scene:
+        """The same case before another bench."""
+        return Scene(self.subject, self.dtype, self.conventions, self.runs, bench, self.drawn, self.rows)
+
+    @property
+    def is_layer(self) -> bool:
+        """Whether the subject is a layer."""
+        return self.subject.declaration.kind is Kind.LAYER
+
+
+def working(array: Array, dtype: DType) -> Array:
+    """An observed array in the format that gaps are computed in."""
+    return array.astype(np.longdouble if dtype is DType.FLOAT64 else np.float64)
