@@ -73,7 +73,7 @@ class Problem:
                    "scale": self.scale is not None, "return_weights": self.return_weights}
         return frozenset(name for name, is_used in present.items() if is_used)
 
-    def but(self, **changes: Any) -> Problem:
+    def but(self, **changes: Any) -> Problem:  # noqa: ANN401  (the fields have types of their own)
         """The same problem with some fields replaced."""
         return replace(self, **changes)
 
@@ -117,7 +117,7 @@ class LayerProblem:
                    "return_weights": self.return_weights}
         return frozenset(name for name, is_used in present.items() if is_used)
 
-    def but(self, **changes: Any) -> LayerProblem:
+    def but(self, **changes: Any) -> LayerProblem:  # noqa: ANN401  (the fields have types of their own)
         """The same problem with some fields replaced."""
         return replace(self, **changes)
 
@@ -131,5 +131,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype is DType.BFLOAT16:
         import ml_dtypes  # noqa: PLC0415  (weight: only bfloat16 needs it)
 
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(dtype.value)
+        half: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return half
+    named: np.dtype[Any] = np.dtype(dtype.value)
+    return named

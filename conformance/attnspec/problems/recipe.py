@@ -1,20 +1,33 @@
 """A recipe is all that Hypothesis draws: sizes, families, mask, features, a seed and a few integers.
 
 Its text is one line, and the arrays of the case can be made again from it anywhere:
-`B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=mask+causal;seed=91;cut=3`
+`B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=causal+mask;seed=91;cut=3`
+Fields that are not in use are left out; a name that is no field of a recipe is a drawn value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import get_args
 
+from attnspec.ground.errors import UsageError, hint
+from attnspec.ground.keywords import KEYWORDS
+from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
+
+_AXES = tuple(axis.name for axis in fields(Sizes))
+_FIELDS = ("mask", "families", "with", "bias", "scale", "M", "inputs", "seed")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values."""
+    """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values.
+
+    mask is `none` unless it is a feature; bias and scale count only where they are features. M (the model width) and
+    `inputs` (separate, memory: key = value, one: query = key = value) belong to layers; M is 0 elsewhere.
+    """
 
     sizes: Sizes
     families: tuple[str, ...]
@@ -22,3 +35,112 @@ class Recipe:
     features: frozenset[str]
     seed: int
     drawn: Mapping[str, int] = field(default_factory=dict)
+    bias: str = "normal"
+    scale: float = 1.0
+    M: int = 0
+    inputs: str = "separate"
+
+    @property
+    def text(self) -> str:
+        """The recipe on one line; `Recipe.parse` reads it back."""
+        return ";".join([self._sizes_text, *(f"{name}={value}" for name, value in self._items())])
+
+    @property
+    def _sizes_text(self) -> str:
+        return ",".join(f"{axis}{getattr(self.sizes, axis)}" for axis in _AXES)
+
+    def _items(self) -> Iterable[tuple[str, object]]:
+        yield "mask", self.mask
+        yield "families", "+".join(self.families)
+        if self.features:
+            yield "with", "+".join(sorted(self.features))
+        if "bias" in self.features:
+            yield "bias", self.bias
+        if "scale" in self.features:
+            yield "scale", repr(self.scale)
+        if self.M:
+            yield "M", self.M
+            yield "inputs", self.inputs
+        yield "seed", self.seed
+        yield from self.drawn.items()
+
+    @classmethod
+    def parse(cls, text: str) -> Recipe:
+        """Read a recipe back from its text.
+
+        Raises UsageError that says which part is wrong, and what could stand there.
+        """
+        first, *rest = text.strip().split(";")
+        given = _named(rest)
+        known = {name: given.pop(name) for name in _FIELDS if name in given}
+        for needed in ("mask", "families", "seed"):
+            if needed not in known:
+                raise _broken(f"{needed}=… is missing")
+        features = _names(known.get("with", ""), "keyword", KEYWORDS)
+        return cls(
+            _sizes(first),
+            _names(known["families"], "value family", get_args(FamilyName)),
+            _names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
+            frozenset(features),
+            _whole("seed", known["seed"]),
+            {name: _drawn(name, value) for name, value in given.items()},
+            _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
+            _number("scale", known.get("scale", "1.0")),
+            _whole("M", known.get("M", "0")),
+            _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0])
+
+
+def _broken(why: str) -> UsageError:
+    return UsageError(f"this is no recipe: {why}.")
+
+
+def _named(parts: Iterable[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if not equals or not name or not value:
+            raise _broken(f"{part!r} should read name=value")
+        if name in given:
+            raise _broken(f"{name} is given twice")
+        given[name] = value
+    return given
+
+
+def _sizes(text: str) -> Sizes:
+    pattern = ",".join(rf"{axis}([1-9]\d{{0,6}})" for axis in _AXES)
+    match = re.fullmatch(pattern, text, re.ASCII)
+    if match is None:
+        raise _broken(f"it should begin with sizes like {'2,'.join(_AXES)}2, and begins with {text!r}")
+    sizes = Sizes(*map(int, match.groups()))
+    if sizes.H % sizes.Hkv:
+        raise _broken(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
+    return sizes
+
+
+def _names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(text.split("+")) if text else ()
+    for name in names:
+        if name not in tuple(known):
+            raise _broken(f"{name!r} is not a known {kind}.{hint(name, known)}".rstrip("."))
+    return names
+
+
+def _whole(name: str, text: str) -> int:
+    if not re.fullmatch(r"\d{1,20}", text, re.ASCII):
+        raise _broken(f"{name} should be a whole number, not {text!r}")
+    return int(text)
+
+
+def _drawn(name: str, text: str) -> int:
+    # a mistyped field name lands here, so name the fields too
+    if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
+        raise _broken(f"{name}={text} is neither a field nor a drawn whole number.{hint(name, _FIELDS)}".rstrip("."))
+    return int(text)
+
+
+def _number(name: str, text: str) -> float:
+    read: Callable[[str], float] = float
+    try:
+        return read(text)
+    except ValueError as error:
+        raise _broken(f"{name} should be a number, not {text!r}") from error

@@ -1,0 +1,291 @@
+"""Value families: how the entries are made for one key/value head and the query heads it serves.
+
+A family turns random words into float64 entries, for n heads at once; `make` rounds them to the dtype under test.
+`generic` families have random mantissas and no structure, so that a statistical bound may be used on them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.problems.domain import FamilyName
+from attnspec.problems.entries import (
+    Floats,
+    gaussian,
+    integers,
+    log_normal,
+    normal,
+    one_hot,
+    signs,
+    student_t,
+    uniform,
+)
+from attnspec.problems.stream import Words
+
+
+@dataclass(frozen=True, slots=True)
+class HeadWords:
+    """Random words for n heads: query (n,G,T,D), G = H/Hkv; key (n,S,D); value (n,S,Dv). The dtype sets the range."""
+
+    query: Words
+    key: Words
+    value: Words
+    dtype: DType
+
+    @property
+    def width(self) -> int:
+        """D."""
+        return int(self.key.shape[-1])
+
+
+Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the words
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One way to make entries, and what it is for."""
+
+    name: FamilyName
+    make: Callable[[HeadWords], Entries]
+    generic: bool
+    meaning: str
+
+
+_SMALLEST_NORMAL = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14,
+                    DType.BFLOAT16: 2.0**-126}
+_UNIT = {DType.FLOAT64: 2.0**-53, DType.FLOAT32: 2.0**-24, DType.FLOAT16: 2.0**-11, DType.BFLOAT16: 2.0**-8}
+_EXTREME = {DType.FLOAT64: 2.0**498, DType.FLOAT32: 2.0**50, DType.FLOAT16: 2.0**7, DType.BFLOAT16: 2.0**50}
+_VANISHING = {DType.FLOAT64: 2.0**-300, DType.FLOAT32: 2.0**-60, DType.FLOAT16: 2.0**-12, DType.BFLOAT16: 2.0**-60}
+# the most negative scaled logit whose exponential is normal, nearly: ln of the smallest normal
+_SPAN = {DType.FLOAT64: 700.0, DType.FLOAT32: 85.0, DType.FLOAT16: 9.5, DType.BFLOAT16: 85.0}
+
+
+def _integers(words: HeadWords) -> Entries:
+    bound = 2 if words.width <= 64 else 1
+    return (integers(words.query, -bound, bound), integers(words.key, -bound, bound), integers(words.value, -2, 2))
+
+
+def _normal(words: HeadWords) -> Entries:
+    return normal(words.query), normal(words.key), normal(words.value)
+
+
+def _uniform(words: HeadWords) -> Entries:
+    return uniform(words.query), uniform(words.key), uniform(words.value)
+
+
+def _student_t(words: HeadWords) -> Entries:
+    return student_t(words.query), student_t(words.key), student_t(words.value)
+
+
+def _constant(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    return (np.broadcast_to(query[..., :1, :], query.shape), np.broadcast_to(key[:, :1], key.shape),
+            np.broadcast_to(value[:, :1], value.shape))
+
+
+def _near_ties(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    return query, key[:, :1] + (8 * _UNIT[words.dtype]) * key, value
+
+
+_PEAKS = np.array([10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0])
+
+
+def _huge_logits(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    return query * _PEAKS[words.query[..., :1] >> np.uint32(29)], key, value
+
+
+def _tiny_values(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    return query, key, value * _SMALLEST_NORMAL[words.dtype]
+
+
+def _one_hot(words: HeadWords) -> Entries:
+    return 4 * one_hot(words.query), 4 * one_hot(words.key), normal(words.value)
+
+
+def _alternating_values(words: HeadWords) -> Entries:
+    S, Dv = words.value.shape[1:]
+    checks = 1.0 - 2.0 * ((np.arange(S)[:, None] + np.arange(Dv)) % 2)
+    return normal(words.query), normal(words.key), np.broadcast_to(1e4 * checks, words.value.shape)
+
+
+def _duplicated_keys(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    n, S = key.shape[:2]
+    places = integers(words.key[:, :1, :1].repeat(3, axis=1) * np.array([[[1], [5], [25]]], np.uint32), 0, S - 1)
+    head, place = np.arange(n)[:, None], places[..., 0].astype(np.intp)
+    key[head, place] = key[head, place[:, :1]]
+    return query, key, value
+
+
+def _log_normal(words: HeadWords) -> Entries:
+    return log_normal(words.query, 1.5), log_normal(words.key, 1.5), log_normal(words.value, 3.0)
+
+
+def _offset(words: HeadWords) -> Entries:
+    return normal(words.query) + 4, normal(words.key) + 4, normal(words.value) + 4
+
+
+def _tiny_query_key(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    return query * _VANISHING[words.dtype], key * _VANISHING[words.dtype], value
+
+
+def _one_hot_values(words: HeadWords) -> Entries:
+    return normal(words.query), normal(words.key), one_hot(words.value)
+
+
+_DECADES = np.array([1e-3, 1e-2, 0.1, 1.0, 1.0, 10.0, 100.0, 1e3])
+
+
+def _mixed_magnitudes(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    return query, key, value * _DECADES[words.value[..., :1] & np.uint32(7)]
+
+
+def _extreme(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    extreme = _EXTREME[words.dtype]
+    return query * extreme, key / extreme, value * np.where(words.value[:, :1, :1] & np.uint32(1), extreme, 1 / extreme)
+
+
+def _shifted(words: HeadWords, logit: float) -> Entries:
+    """Normal entries whose first coordinate adds this much to every scaled logit."""
+    query, key, value = _normal(words)
+    share = float(np.sqrt(abs(logit) * np.sqrt(words.width)))
+    query[..., 0], key[..., 0] = share, np.copysign(share, logit)
+    return query, key, value
+
+
+def _far_below_zero(words: HeadWords) -> Entries:
+    return _shifted(words, -200.0)
+
+
+def _above_88(words: HeadWords) -> Entries:
+    return _shifted(words, 200.0)
+
+
+def _cancellation(words: HeadWords) -> Entries:
+    query, key, value = _normal(words)
+    pairs = words.width // 2 * 2
+    big_query, big_key = query[..., :pairs:2] * 32, key[..., :pairs:2] * 32
+    query[..., :pairs:2] += big_query
+    query[..., 1:pairs:2] += big_query
+    key[..., :pairs:2] += big_key
+    key[..., 1:pairs:2] -= big_key
+    return query / 32, key, value
+
+
+def _signed_zeros(words: HeadWords) -> Entries:
+    query, key, value = (integers(array, -1, 1) * signs(array) for array in (words.query, words.key, words.value))
+    return query, key, value
+
+
+def _gaussian(words: HeadWords) -> Entries:
+    return gaussian(words.query), gaussian(words.key), normal(words.value)
+
+
+def _first_coordinate(words: HeadWords, query: float, key: Floats) -> tuple[Floats, Floats]:
+    """Rows that are zero but for their first entry: `query` in every query, key (S,) in the keys."""
+    queries, keys = np.zeros(words.query.shape), np.zeros(words.key.shape)
+    queries[..., 0], keys[..., 0] = query, key
+    return queries, keys
+
+
+def _cycled_one_hot(words: HeadWords) -> Floats:
+    S, Dv = words.value.shape[1:]
+    rows: Floats = np.asarray(np.arange(S)[:, None] % Dv == np.arange(Dv), np.float64)
+    return np.broadcast_to(rows, words.value.shape)
+
+
+def _scale_ladder(words: HeadWords) -> Entries:
+    S, D = words.key.shape[1:]
+    lowest = _SPAN[words.dtype] * np.sqrt(D) / 16
+    rungs = -np.rint(lowest * 64 * np.arange(S) / max(S - 1, 1)) / 64
+    return *_first_coordinate(words, 16.0, rungs), _cycled_one_hot(words)
+
+
+def attacked(S: int) -> int:
+    """How many leading keys the mask-constant attack leaves visible: the rest are hidden, at logit 0."""
+    return (S + 1) // 2
+
+
+def _attack(words: HeadWords, depth: float) -> Entries:
+    S, D = words.key.shape[1:]
+    raw = depth * np.sqrt(D)
+    raw = min(raw, 2.5e4) if words.dtype is DType.FLOAT16 else raw
+    share = 2.0 ** (np.frexp(raw)[1] // 2)
+    is_visible = np.arange(S) < attacked(S)
+    value = normal(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]
+    return *_first_coordinate(words, share, np.where(is_visible, -raw / share, 0.0)), value
+
+
+def _mask_attack(words: HeadWords) -> Entries:
+    return _attack(words, 2e4)
+
+
+def _mask_attack_far(words: HeadWords) -> Entries:
+    return _attack(words, 2e9)
+
+
+def _zero_query(words: HeadWords) -> Entries:
+    return np.zeros(words.query.shape), normal(words.key), _cycled_one_hot(words)
+
+
+# self_attention_note, matrix (1): 中和 and 永和路 share their weight evenly, 有 and 一個 keep to themselves
+WORKED_TOKENS = ("中和", "有", "一個", "永和路")
+WORKED_WEIGHTS = ((0.5, 0.0, 0.0, 0.5), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.5, 0.0, 0.0, 0.5))
+_WORKED_DIRECTIONS = np.array([0, 1, 2, 0])
+
+
+def _worked_example(words: HeadWords) -> Entries:
+    def rows(count: int) -> Floats:
+        return np.asarray(64.0 * np.eye(words.width)[_WORKED_DIRECTIONS[np.arange(count) % 4] % words.width])
+
+    query, key = rows(words.query.shape[-2]), rows(words.key.shape[-2])
+    return (np.broadcast_to(query, words.query.shape), np.broadcast_to(key, words.key.shape),
+            integers(words.value, -8, 8))
+
+
+FAMILIES: Mapping[str, Family] = {
+    family.name: family
+    for family in (
+        Family("integers", _integers, False, "small whole numbers: every dot product is exact"),
+        Family("normal", _normal, True, "independent N(0,1)"),
+        Family("uniform", _uniform, True, "uniform on [0,1): nearly equal weights"),
+        Family("student_t", _student_t, True, "heavy tails: Student's t with 2 degrees of freedom"),
+        Family("constant", _constant, False, "all rows equal: every logit of a row ties"),
+        Family("near_ties", _near_ties, False, "keys that differ by a few roundings"),
+        Family("huge_logits", _huge_logits, True, "scaled logits of size 10 to 2000"),
+        Family("tiny_values", _tiny_values, False, "values around the smallest normal number, many subnormal"),
+        Family("one_hot", _one_hot, False, "queries and keys with a single entry 4: logits tie in two levels"),
+        Family("alternating_values", _alternating_values, False, "values +1e4 and -1e4 in turn: the average cancels"),
+        Family("duplicated_keys", _duplicated_keys, False, "up to three keys are the same, their values differ"),
+        Family("log_normal", _log_normal, True, "magnitudes over many octaves, either sign"),
+        Family("offset", _offset, True, "N(4,1): large logits, all positive"),
+        Family("tiny_query_key", _tiny_query_key, False, "dot products that vanish beside 1 or underflow"),
+        Family("one_hot_values", _one_hot_values, False, "values with a single 1: the output is sums of weights"),
+        Family("mixed_magnitudes", _mixed_magnitudes, False, "value rows from 1e-3 to 1e3"),
+        Family("extreme", _extreme, True, "queries near the top of the range, keys near the bottom, values at either"),
+        Family("far_below_zero", _far_below_zero, False, "every scaled logit near -200"),
+        Family("above_88", _above_88, False, "every scaled logit near +200: exp overflows float32 without a shift"),
+        Family("cancellation", _cancellation, False, "dot products of large terms that cancel"),
+        Family("signed_zeros", _signed_zeros, False, "-1, -0, +0, 1"),
+        Family("gaussian", _gaussian, True, "N(0,1) exact enough for a stated false-alarm rate"),
+        Family("scale_ladder", _scale_ladder, False,
+               "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
+        Family("mask_attack", _mask_attack, False,
+               "visible logits -2e4, hidden keys at logit 0 with values out of reach"),
+        Family("mask_attack_far", _mask_attack_far, False, "the same at -2e9 (float16: as deep as raw dots reach)"),
+        Family("zero_query", _zero_query, False,
+               "query 0: weights are uniform on the visible keys, and read the mask off"),
+        Family("worked_example", _worked_example, False,
+               "the four tokens of self_attention_note, logits 0 or far above"),
+    )
+}

@@ -1,0 +1,93 @@
+"""From a recipe to the arrays of a problem: pure functions of the recipe and the dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.problems.biases import BIASES
+from attnspec.problems.entries import Floats
+from attnspec.problems.families import FAMILIES, Entries, HeadWords
+from attnspec.problems.masks import MASKS, Bools
+from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.stream import words
+
+# The bound on raw dot products and on entries in float16, whose largest number is 65504: sums of two must fit too.
+_HALF_LIMIT = 3e4
+
+# What entries are kept in until they are rounded for good: bfloat16 goes by way of float32, so that its rounding is
+# NumPy's and does not depend on ml_dtypes; float16 is scaled first.
+_STAGE = {DType.FLOAT64: np.float64, DType.FLOAT32: np.float32, DType.FLOAT16: np.float64, DType.BFLOAT16: np.float32}
+
+
+def make_problem(recipe: Recipe, dtype: DType) -> Problem:
+    """The problem of a recipe, bit for bit the same everywhere, its arrays private to the caller.
+
+    Key/value head i of the B·Hkv ones is filled by family i mod n of the recipe's n.
+    """
+    sizes = recipe.sizes
+    query, key, value = fill(recipe.seed, sizes, recipe.families, dtype)
+    return Problem(
+        dtype,
+        as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
+        as_dtype(key, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.D),
+        as_dtype(value, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.Dv),
+        mask=make_mask(recipe),
+        bias=make_bias(recipe, dtype),
+        causal="causal" in recipe.features,
+        scale=recipe.scale if "scale" in recipe.features else None,
+        return_weights="return_weights" in recipe.features)
+
+
+def make_mask(recipe: Recipe) -> Bools | None:
+    """The mask (B,H,T,S) of a recipe, or None if it uses none."""
+    if "mask" not in recipe.features or recipe.mask == "none":
+        return None
+    return MASKS[recipe.mask].make(recipe.seed, recipe.sizes)
+
+
+def make_bias(recipe: Recipe, dtype: DType) -> Array | None:
+    """The bias (B,H,T,S) of a recipe in the dtype, or None if it uses none."""
+    if "bias" not in recipe.features:
+        return None
+    sizes = recipe.sizes
+    bias: Array = np.empty((sizes.B, sizes.H, sizes.T, sizes.S), numpy_dtype(dtype))
+    bias[...] = as_dtype(BIASES[recipe.bias].make(recipe.seed, sizes), dtype)
+    return bias
+
+
+def fill(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
+    """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv), each head by its own family."""
+    n, G = sizes.B * sizes.Hkv, sizes.H // sizes.Hkv
+    all_words = (words(seed, "query", (n, G, sizes.T, sizes.D)), words(seed, "key", (n, sizes.S, sizes.D)),
+                 words(seed, "value", (n, sizes.S, sizes.Dv)))
+    query, key, value = (np.empty(array.shape, _STAGE[dtype]) for array in all_words)
+    for first, family in enumerate(families[:n]):
+        heads = slice(first, None, len(families))
+        of_query, of_key, of_value = (array[heads] for array in all_words)
+        made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
+        query[heads], key[heads], value[heads] = made
+    return _within_half(query, key, value) if dtype is DType.FLOAT16 else (query, key, value)
+
+
+def _within_half(query: Floats, key: Floats, value: Floats) -> Entries:
+    """Keep float16 finite: clip entries, and shrink q, k by powers of two until no raw dot product can exceed 3e4."""
+    tops = [max(array.max(), -array.min()) for array in (query, key, value)]
+    if max(*tops, tops[0] * tops[1] * query.shape[-1]) <= _HALF_LIMIT:
+        return query, key, value  # the common case, told cheaply
+    query, key, value = (np.clip(array, -_HALF_LIMIT, _HALF_LIMIT) for array in (query, key, value))
+    longest = np.sqrt(np.einsum("ngtd,ngtd->ngt", query, query).max(axis=(1, 2))
+                      * np.einsum("nsd,nsd->ns", key, key).max(axis=1))  # Cauchy and Schwarz
+    excess = longest / _HALF_LIMIT
+    halvings = np.where(excess > 1, np.frexp(excess)[1], 0)
+    of_query = (halvings + 1) // 2
+    return (np.ldexp(query, -of_query[:, None, None, None]), np.ldexp(key, (of_query - halvings)[:, None, None]), value)
+
+
+def as_dtype(entries: Floats, dtype: DType) -> Array:
+    """Rounded to the nearest number of the dtype."""
+    rounded: Array = entries.astype(_STAGE[dtype], copy=False).astype(numpy_dtype(dtype), copy=False)
+    return rounded

@@ -1,0 +1,130 @@
+"""Mask recipes: bool arrays (B,H,T,S), True = may attend. Every row sees a key, except in `with_empty_rows`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnspec.problems.domain import MaskName
+from attnspec.problems.entries import integers, uniform
+from attnspec.problems.families import attacked
+from attnspec.problems.problem import Sizes
+from attnspec.problems.stream import words
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRecipe:
+    """One way to hide keys. `pattern` may leave out axes that it does not vary along; `make` fills them in."""
+
+    name: MaskName
+    pattern: Callable[[int, Sizes], Bools]
+    meaning: str
+
+    def make(self, seed: int, sizes: Sizes) -> Bools:
+        """The mask at full shape (B,H,T,S), private to the caller."""
+        full = np.empty((sizes.B, sizes.H, sizes.T, sizes.S), np.bool_)
+        full[...] = self.pattern(seed, sizes)
+        return full
+
+
+def _choose(seed: int, label: str, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.intp]:
+    return integers(words(seed, f"mask {label}", shape), low, high).astype(np.intp)
+
+
+def _all_true(_seed: int, _sizes: Sizes) -> Bools:
+    return np.array(True)
+
+
+def _lengths(seed: int, sizes: Sizes) -> NDArray[np.intp]:
+    return _choose(seed, "length", (sizes.B, 1, 1, 1), 1, sizes.S)
+
+
+def _padding(seed: int, sizes: Sizes) -> Bools:
+    return np.asarray(np.arange(sizes.S) < _lengths(seed, sizes))
+
+
+def _left_padding(seed: int, sizes: Sizes) -> Bools:
+    return np.asarray(np.arange(sizes.S) >= sizes.S - _lengths(seed, sizes))
+
+
+def _scattered(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
+    """Independent entries, each row with a density of its own from 1/8 to 1."""
+    count = (*shape, (sizes.S + 3) // 4)
+    bytes_ = words(seed, "mask entries", count).view(np.uint8)[..., :sizes.S]
+    density = words(seed, "mask density", (*shape, 1))
+    return np.asarray(bytes_ <= 31 + 32 * (density >> np.uint32(29)))
+
+
+def _random(seed: int, sizes: Sizes) -> Bools:
+    shape = sizes.B, sizes.H, sizes.T
+    mask = _scattered(seed, sizes, shape)
+    # the key that is surely visible is one that a causal rule of either alignment leaves visible, where it leaves any
+    rows = np.arange(sizes.T)
+    last = np.clip(np.minimum(rows, rows + sizes.S - sizes.T), 0, sizes.S - 1)
+    sure = (uniform(words(seed, "mask sure", shape)) * (last + 1)).astype(np.intp)
+    np.put_along_axis(mask, sure[..., None], True, axis=-1)
+    return mask
+
+
+def _per_head(seed: int, sizes: Sizes) -> Bools:
+    mask = _scattered(seed, sizes, (sizes.B, sizes.H, 1))
+    # key 0 is the one that every causal row of the usual alignment sees
+    mask[..., 0] = True
+    return mask
+
+
+def _single_key(seed: int, sizes: Sizes) -> Bools:
+    chosen = _choose(seed, "key", (sizes.B, sizes.H, sizes.T, 1), 0, sizes.S - 1)
+    return np.asarray(np.arange(sizes.S) == chosen)
+
+
+def _block(seed: int, sizes: Sizes) -> Bools:
+    """Packed sequences: queries and keys are cut into as many parts, and each query sees its own part."""
+    parts = _choose(seed, "parts", (sizes.B, 1, 1, 1), 1, min(4, sizes.S))
+    queries = np.arange(sizes.T)[:, None] * parts // sizes.T
+    return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
+
+
+def _banded(seed: int, sizes: Sizes) -> Bools:
+    reach = _choose(seed, "reach", (sizes.B, 1, 1, 1), 0, max(1, sizes.S // 4))
+    centre = np.arange(sizes.T)[:, None] * sizes.S // sizes.T
+    return np.asarray(np.abs(np.arange(sizes.S) - centre) <= reach)
+
+
+def _causal_like(seed: int, sizes: Sizes) -> Bools:
+    ahead = _choose(seed, "ahead", (sizes.B, 1, 1, 1), 0, sizes.S - 1)
+    return np.asarray(np.arange(sizes.S) <= np.arange(sizes.T)[:, None] + ahead)
+
+
+def _with_empty_rows(seed: int, sizes: Sizes) -> Bools:
+    mask = _random(seed, sizes)
+    is_empty = words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
+    is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1), is_empty.shape)] = True
+    return mask & ~is_empty[..., None]
+
+
+def _attack(_seed: int, sizes: Sizes) -> Bools:
+    return np.asarray(np.arange(sizes.S) < attacked(sizes.S))
+
+
+MASKS: Mapping[str, MaskRecipe] = {
+    mask.name: mask
+    for mask in (
+        MaskRecipe("all_true", _all_true, "hides nothing"),
+        MaskRecipe("padding", _padding, "each batch element has its own number of leading keys"),
+        MaskRecipe("random", _random, "independent entries, every row with a density of its own"),
+        MaskRecipe("per_head", _per_head, "each head hides keys of its own, the same for all queries"),
+        MaskRecipe("single_key", _single_key, "each query sees one key"),
+        MaskRecipe("block", _block, "block diagonal: packed sequences"),
+        MaskRecipe("banded", _banded, "a band around the diagonal, as wide as the batch element wants"),
+        MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
+        MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),
+        MaskRecipe("with_empty_rows", _with_empty_rows, "random, and a quarter of the rows see no key"),
+        MaskRecipe("attack", _attack, "the trailing half of the keys is hidden: for the families mask_attack…"),
+    )
+}

@@ -1,0 +1,106 @@
+"""One pool of sizes for the whole project, since a compiling library pays for every new one.
+
+The pool holds 1, 2, odd lengths, both sides of 16, 32, 64 and 128 (where blocks end), S one past 512, T above and below
+S, widths that no power of two divides, batches, and groups of 1 to 4 query heads. Clauses filter it; what a subject
+cannot take by design is adapted, in the same way for every clause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import Effort
+from attnspec.problems.domain import Domain, Kind
+from attnspec.problems.problem import Sizes
+
+#                 B  H Hkv  T    S   D   Dv      in the order in which they are worth having
+POOL: tuple[Sizes, ...] = (
+    Sizes(1, 1, 1, 1, 1, 1, 1),
+    Sizes(2, 2, 2, 128, 128, 64, 64),
+    Sizes(2, 2, 2, 2, 5, 7, 3),
+    Sizes(2, 6, 2, 15, 17, 16, 16),
+    Sizes(2, 3, 3, 17, 15, 8, 16),
+    Sizes(2, 4, 4, 16, 16, 16, 8),
+    Sizes(1, 2, 2, 7, 513, 16, 16),
+    Sizes(2, 2, 1, 32, 32, 8, 32),
+    Sizes(2, 2, 2, 31, 65, 33, 24),
+    Sizes(2, 2, 2, 3, 2, 3, 2),
+    Sizes(1, 4, 1, 64, 63, 80, 64),
+    Sizes(2, 4, 2, 2, 3, 2, 3),
+    Sizes(2, 2, 2, 33, 33, 24, 24),
+    Sizes(2, 2, 2, 3, 3, 2, 2),
+    Sizes(1, 2, 2, 129, 127, 16, 7),
+)
+
+# Kinds of problem whose sizes are part of what they are.
+_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
+    "gaussian": (Sizes(16, 4, 4, 1, 64, 4, 4), Sizes(16, 4, 4, 1, 64, 16, 16), Sizes(16, 4, 4, 1, 64, 64, 64)),
+    "worked_example": (Sizes(1, 1, 1, 4, 4, 4, 4),),
+    "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
+}
+
+# At most so many shapes, none with more than so many logits (B·H·T·S).
+_BUDGET = {Effort.QUICK: (5, 5_000), Effort.DEFAULT: (9, 80_000), Effort.THOROUGH: (len(POOL), 80_000)}
+
+
+def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
+    """The sizes that a clause tries on a subject with these limits, smallest first; none if they rule each other out.
+
+    The smallest and the largest that fit are always among them.
+    """
+    if domain.kind in _OF_KIND:
+        fixed = (sizes for sizes in _OF_KIND[domain.kind] if _inputs_fit(sizes, domain, limits))
+        return _distinct(_adapted(sizes, limits) for sizes in fixed)
+    count, most = _BUDGET[effort]
+    fitting = sorted((sizes for sizes in POOL if _fits(sizes, domain, limits) and logits(sizes) <= most), key=logits)
+    if not fitting:
+        return ()
+    chosen = dict.fromkeys([fitting[0], fitting[-1], *(sizes for sizes in POOL if sizes in fitting)])
+    return _distinct(sorted((_adapted(sizes, limits) for sizes in list(chosen)[:count]), key=logits))
+
+
+def logits(sizes: Sizes) -> int:
+    """How many dot products a problem of these sizes has: B·H·T·S."""
+    return sizes.B * sizes.H * sizes.T * sizes.S
+
+
+def _distinct(sizes: Iterable[Sizes]) -> tuple[Sizes, ...]:
+    return tuple(dict.fromkeys(sizes))
+
+
+def _fits(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
+    return (_inputs_fit(sizes, domain, limits) and _lengths_fit(sizes, domain) and _heads_fit(sizes, domain, limits)
+            and domain.min_batch <= sizes.B and domain.min_queries <= sizes.T and domain.min_keys <= sizes.S
+            and domain.min_width <= sizes.D)
+
+
+def _inputs_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
+    """One input that serves as query and key alike has T = S."""
+    return not (limits.self_attention_only or domain.inputs == "one") or sizes.T == sizes.S
+
+
+def _lengths_fit(sizes: Sizes, domain: Domain) -> bool:
+    T, S = sizes.T, sizes.S
+    return {"any": True, "self": T == S, "cross": T != S, "more_queries": T > S, "more_keys": T < S}[domain.lengths]
+
+
+def _heads_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
+    if limits.single_head:
+        return domain.min_heads == 1 and domain.grouped != "always"
+    if limits.grouped is False and domain.grouped == "always":
+        return False
+    is_grouped = sizes.Hkv < sizes.H
+    return domain.min_heads <= sizes.H and {"no": not is_grouped, "maybe": True, "always": is_grouped}[domain.grouped]
+
+
+def _adapted(sizes: Sizes, limits: Limits) -> Sizes:
+    """These sizes within what the subject can take: one head, no groups, wide enough heads, values as wide as keys."""
+    if limits.single_head:
+        sizes = replace(sizes, H=1, Hkv=1)
+    if limits.grouped is False:
+        sizes = replace(sizes, Hkv=sizes.H)
+    least = limits.min_head_width
+    sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
+    return replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
