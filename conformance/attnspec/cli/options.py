@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -32,11 +33,20 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest
 
     def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
         """The member of this name."""
-        if not isinstance(value, str):
+        if not isinstance(value, str) or not value:  # converted already, or a default that means none
             return value
         if value not in self._members:
             self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members)}", param, ctx)
         return self._members[value]
+
+
+MOST_WORKERS = 8  # unless asked for: each holds a framework in memory
+
+
+def available_cpus() -> int:
+    """How many CPUs this process may use, within reason."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cpus, MOST_WORKERS)
 
 
 IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
@@ -58,8 +68,8 @@ _SELECTION = (
     LIFT, IMPLEMENTATIONS, SPEC, DEADLINE,
 )
 _RUNNING = (
-    click.option("-n", "--workers", default=0, type=click.IntRange(0), metavar="N",
-                 help="Processes that judge. [default: the number of CPUs, at most 8]"),
+    click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+                 help=f"Processes that judge. [default: one a CPU, at most {MOST_WORKERS}]"),
     click.option("--record", metavar="PATH", help="Where the record goes. [default: reports/run/<time>.jsonl]"),
     click.option("--no-record", is_flag=True, help="Keep no record."),
     click.option("--html", metavar="PATH", type=click.Path(dir_okay=False), help="Write a page, too."),

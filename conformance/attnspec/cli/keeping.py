@@ -1,0 +1,110 @@
+"""`lint` and `schema`: what keeps the law, the manifests and the generated files in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from attnspec.cli.options import IMPLEMENTATIONS, SPEC
+from attnspec.ground.errors import AttnspecError, ManifestError, Place, RecordError, hint
+from attnspec.ground.profiles import PROFILES
+from attnspec.home import folder
+from attnspec.law.clause import Spec
+from attnspec.law.load import load_spec
+from attnspec.record import schema as record
+from attnspec.runner.tally import CANNOT_RUN, CONFORMS
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import registered
+
+T = TypeVar("T")
+
+
+@click.command()
+@IMPLEMENTATIONS
+@SPEC
+def lint(implementations: tuple[str, ...], spec: str) -> int:
+    """Check the spec, every word in it, the manifests and the generated schemas."""
+    home = Path(spec) if spec else folder("spec")
+    problems = list(_problems(home, implementations, own=not spec))
+    for problem in problems:
+        click.echo(str(problem))
+    click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
+    return CANNOT_RUN if problems else CONFORMS
+
+
+def _problems(home: Path, implementations: Sequence[str], *, own: bool) -> Iterator[AttnspecError]:
+    law, found = _tried(lambda: load_spec(home))
+    yield from found
+    if law:
+        yield from _tried(lambda: _compile(law))[1]
+    subjects, found = _tried(lambda: tuple(registered(implementations).values()))
+    yield from found
+    if law and subjects:
+        yield from (problem for subject in subjects for problem in _strangers(subject, law))
+    if own:
+        yield from _tried(check_schemas)[1]
+
+
+def _tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
+    try:
+        return look(), []
+    except AttnspecError as problem:
+        return None, [problem]
+
+
+def _compile(law: Spec) -> None:
+    from attnspec.court.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+
+    compile_spec(law, faults=CATALOGUE.keys())
+
+
+def _strangers(subject: Registered, law: Spec) -> Iterator[ManifestError]:
+    """Profiles that are claimed and clauses that are deviated from, but do not exist."""
+    clauses = [clause.id for clause in law.clauses]
+    named = [("profile", name, list(PROFILES)) for name in subject.declaration.claims]
+    named += [("clause", deviation.clause, clauses) for deviation in subject.declaration.deviations]
+    for noun, name, known in named:
+        if name not in known:
+            yield ManifestError(f"{name!r} is not a known {noun}.{hint(name, known)}", where=subject.where)
+
+
+@click.command()
+@click.option("--write", "task", flag_value="write", help="Write the generated files anew.")
+@click.option("--check", "task", flag_value="check", help="Fail if a generated file is stale.")
+@click.option("--record", "task", flag_value="record", help="Print the schema of a record, not of the spec.")
+def schema(task: str | None) -> None:
+    """Print the JSON Schema of the spec; or write or check the generated schemas (spec and record)."""
+    if task == "write":
+        for path, text in _generated():
+            path.write_text(text, encoding="utf-8")
+            click.echo(f"wrote {path}")
+    elif task == "check":
+        check_schemas()
+        click.echo("The schemas are those of the code.")
+    else:
+        click.echo(record.schema_text() if task == "record" else _spec_schema(), nl=False)
+
+
+def check_schemas() -> None:
+    """Raise RecordError for a generated file that is not what the code makes."""
+    for path, text in _generated():
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            where = Place(str(path))
+            raise RecordError("is not what the code makes. Write it anew: attnspec schema --write.", where=where)
+
+
+def _generated() -> Iterator[tuple[Path, str]]:
+    yield folder("spec") / "schema.json", _spec_schema()
+    yield folder("reports") / "page" / "record.schema.json", record.schema_text()
+
+
+def _spec_schema() -> str:
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.vocabulary.schema import schema_text  # noqa: PLC0415  (weight: see below)
+    from attnspec.vocabulary.tables import WORDS  # noqa: PLC0415  (weight: NumPy)
+
+    return schema_text(WORDS, CATALOGUE)

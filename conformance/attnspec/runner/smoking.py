@@ -1,0 +1,72 @@
+"""Smoke in a process of its own: a subject that crashes or hangs must not take the command with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+from attnspec.ground.errors import AttnspecError
+from attnspec.ground.plan import Plan
+from attnspec.record.codec import decode, encode
+from attnspec.runner.plans import plan_text
+from attnspec.runner.surroundings import prepared
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One input: what should happen, whether it did, and what happened instead."""
+
+    sentence: str
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Smoked:
+    """The lines, or why there are none."""
+
+    lines: tuple[Line, ...] = ()
+    death: str = ""
+
+
+def smoke_apart(target: str, plan: Plan) -> Smoked:
+    """The five fixed inputs, in a child process that has the plan's deadline."""
+    command = [sys.executable, "-m", __name__, plan_text(replace(plan, targets=(target,)))]
+    try:
+        with prepared():
+            child = subprocess.run(command, capture_output=True, text=True, timeout=plan.deadline, check=False)
+    except subprocess.TimeoutExpired:
+        return Smoked(death=f"it had not returned after {plan.deadline:g} s")
+    if child.returncode:
+        last = (child.stderr.strip().splitlines() or [""])[-1]
+        return Smoked(death=f"the process died ({_cause(child.returncode)}): {last}")
+    # the last line: a subject may print whatever it likes before
+    return decode(Smoked, json.loads(child.stdout.splitlines()[-1]))
+
+
+def _cause(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _smoke(plan: Plan) -> Smoked:
+    from attnspec.court.hearing import summon  # noqa: PLC0415  (weight: only the child needs the subject)
+    from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
+
+    try:
+        subject = summon(plan.targets[0], plan)
+    except AttnspecError as problem:
+        return Smoked(death=str(problem))
+    return Smoked(tuple(Line(line.sentence, line.passed, line.detail) for line in smoke(subject)))
+
+
+def main() -> None:
+    """The child."""
+    smoked = _smoke(decode(Plan, json.loads(sys.argv[1])))
+    sys.stdout.write("\n" + json.dumps(encode(smoked)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
