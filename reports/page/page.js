@@ -45,8 +45,8 @@
 
   function filterSubjects(subject) {
     const columns = all(".matrix thead tr + tr th").map((head) => !subject || head.dataset.s === subject);
-    for (const head of all(".matrix thead [data-s], .rows tr[data-s], #conventions tbody tr")) {
-      toggle(head, !subject || (head.dataset.s ?? head.id.replace("subject-", "")) === subject);
+    for (const head of all(".matrix thead [data-s], .rows tr[id], #conventions tbody tr")) {
+      toggle(head, !subject || (head.dataset.s ?? head.id.split(/[.-]/)[1]) === subject);
     }
     for (const row of all(".matrix tr[data-c]")) {
       Array.from(row.cells).slice(1).forEach((cell, place) => toggle(cell, columns[place]));

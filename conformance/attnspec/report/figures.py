@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
@@ -17,13 +18,22 @@ def figure(number: float | str, digits: int = 3) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value == 0 or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{max(digits, _whole(value))}g}".replace("-", "−")
+        return _plain(value, digits).replace("-", "−")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}".replace("-", "−")
 
 
-def _whole(value: float) -> int:
-    return len(str(int(abs(value))))
+def _plain(value: float, digits: int) -> str:
+    """Without an exponent, and never fewer digits than stand before the point."""
+    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def moment(stamp: str) -> str:
+    """An ISO time as people write it; what is none stays as it is."""
+    try:
+        return f"{datetime.fromisoformat(stamp):%Y-%m-%d %H:%M %Z}".rstrip()
+    except ValueError:
+        return stamp
 
 
 def duration(seconds: float) -> str:
@@ -46,8 +56,7 @@ def gauge(margin: float) -> int:
 
 def counted(number: int, noun: str) -> str:
     """`1 clause`, `3 clauses`."""
-    ending = "y" if noun.endswith("y") else ""
-    plural = f"{noun[:-1]}ies" if ending else f"{noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from attnspec.ground.nouns import Level, Verdict, gates
+from attnspec.ground.nouns import gates
 from attnspec.record.outcome import Outcome
 from attnspec.report.joined import Joined, Judged
-from attnspec.report.ledger import finding_anchor
-from attnspec.report.pictures import Grid, grids
+from attnspec.report.ledger import finding_anchor, shade
+from attnspec.report.pictures import Grid, drawn_cells, grids
 from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 from attnspec.report.texts import ClauseText
 
@@ -50,15 +50,12 @@ def _finding(
     failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
     if not failed:
         return None
+    worst = failed[0]
     return Finding(
-        anchor=finding_anchor(number, subject), clause=clause, subject=subject, sign=SIGNS[failed[0].verdict],
-        css=_css(failed[0]), dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed), outcomes=tuple(failed),
+        anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
+        sign=SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
+        dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=any(gates(o.verdict, o.level, strict=strict) for o in failed))
-
-
-def _css(outcome: Outcome) -> str:
-    is_advice = outcome.level is not Level.MUST and outcome.verdict is not Verdict.UNEXPECTED
-    return f"{SIGNS[outcome.verdict].css} soft" if is_advice else SIGNS[outcome.verdict].css
 
 
 def measured_margin(outcome: Outcome) -> float:
@@ -79,20 +76,15 @@ def _gravity(finding: Finding) -> tuple[float, ...]:
 
 
 def _pictured(found: list[Finding]) -> tuple[Finding, ...]:
-    """The findings with their pictures, as long as the page has room for them."""
+    """The findings with their pictures, as long as the page has room for them; the first few stand open."""
     room = PICTURED_CELLS
     pictured = []
     for place, finding in enumerate(found):
         evidence = finding.outcomes[0].evidence
-        drawn = grids(evidence.pictures) if evidence else ()
-        cells = sum(len(picture.cells) for picture in drawn)
+        pictures = evidence.pictures if evidence else ()
+        cells = sum(map(drawn_cells, pictures))
+        opened = replace(finding, is_open=place < OPEN)
         fits = cells <= room
         room -= cells if fits else 0
-        pictured.append(_with(finding, drawn if fits else (), 0 if fits else len(drawn), is_open=place < OPEN))
+        pictured.append(replace(opened, pictures=grids(pictures)) if fits else replace(opened, omitted=len(pictures)))
     return tuple(pictured)
-
-
-def _with(finding: Finding, pictures: tuple[Grid, ...], omitted: int, *, is_open: bool) -> Finding:
-    return Finding(
-        finding.anchor, finding.clause, finding.subject, finding.sign, finding.css, finding.dtypes, finding.outcomes,
-        finding.does_gate, is_open, pictures, omitted)

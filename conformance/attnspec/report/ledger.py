@@ -29,24 +29,26 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """A cell of the matrix. `target` is the anchor that it leads to."""
+    """A cell of the matrix. `target` is the anchor that it leads to; without a sign nothing was tried."""
 
-    sign: str
-    css: str
-    title: str
-    target: str
+    is_first: bool
+    sign: str = ""
+    css: str = ""
+    title: str = ""
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A clause with all that is shown of it. `squares` has one place a subject and dtype, None where nothing was tried."""
+    """A clause with all that is shown of it. `squares` has one place a subject and dtype."""
 
     number: int
     clause: ClauseText
     rows: tuple[Row, ...]
-    squares: tuple[Square | None, ...]
+    squares: tuple[Square, ...]
     tally: tuple[tuple[Sign, int], ...]
     worst: Sign | None
+    css: str
     is_changed: bool
 
 
@@ -78,10 +80,12 @@ def shade(verdict: Verdict, level: Level) -> str:
 def _entry(joined: Joined, number: int, clause: ClauseText) -> Entry:
     rows = tuple(row for subject in joined.subjects for row in _rows(joined, number, subject))
     verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.of(subject, clause.id)]
+    worst = gravest(verdicts) if verdicts else None
     return Entry(
         number=number, clause=clause, rows=rows, tally=tally(verdicts),
         squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),
-        worst=SIGNS[gravest(verdicts)] if verdicts else None, is_changed=clause.id in joined.changed)
+        worst=SIGNS[worst] if worst else None, css=shade(worst, clause.level) if worst else "idle",
+        is_changed=clause.id in joined.changed)
 
 
 def tally(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
@@ -118,18 +122,20 @@ def _anchor(number: int, subject: Judged, dtype: DType) -> str:
     return f"r{number}.{subject.number}.{SHORT[dtype]}"
 
 
-def _squares(joined: Joined, number: int, subject: Judged) -> list[Square | None]:
+def _squares(joined: Joined, number: int, subject: Judged) -> list[Square]:
     groups = _groups(joined.of(subject, joined.clauses[number].id))
     made: Mapping[DType, Square] = {
-        outcome.dtype: _square(number, subject, outcome, group[0]) for group in groups for outcome in group
+        outcome.dtype: _square(number, subject, outcome, group[0].dtype) for group in groups for outcome in group
     }
-    return [made.get(dtype) for dtype in subject.dtypes]
+    first = subject.dtypes[:1]
+    return [made.get(dtype) or Square(is_first=dtype in first) for dtype in subject.dtypes] or [Square(is_first=True)]
 
 
-def _square(number: int, subject: Judged, outcome: Outcome, first: Outcome) -> Square:
+def _square(number: int, subject: Judged, outcome: Outcome, row: DType) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
-    said = f", {figure(outcome.worst.margin)} of the allowance" if outcome.worst and not is_finding else ""
+    said = f", margin {figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
     return Square(
-        sign.sign, shade(outcome.verdict, outcome.level), f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
-        finding_anchor(number, subject) if is_finding else _anchor(number, subject, first.dtype))
+        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade(outcome.verdict, outcome.level),
+        title=f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
+        target=finding_anchor(number, subject) if is_finding else _anchor(number, subject, row))

@@ -10,16 +10,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.nouns import DType
 from attnspec.home import folder
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted, duration, figure, gauge
+from attnspec.report.figures import counted, duration, figure, gauge, moment
 from attnspec.report.findings import findings
 from attnspec.report.formula import mathml
 from attnspec.report.joined import Joined, join
 from attnspec.report.ledger import themes
 from attnspec.report.pictures import LEVELS
-from attnspec.report.signs import SHORT
+from attnspec.report.signs import SHORT, SIGNS
 from attnspec.report.summary import LEGEND, exit_words, summarise
 from attnspec.report.texts import web_address
 from attnspec.report.trust import trust
@@ -49,7 +48,8 @@ def _view(joined: Joined) -> Mapping[str, object]:
         "joined": joined, "strict": strict, "summary": summarise(joined, strict=strict),
         "findings": findings(joined, strict=strict), "themes": themes(joined), "trust": trust(joined),
         "silences": silences(joined), "never": never_decided(joined), "environment": _environments(joined),
-        "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "dtypes": tuple(DType), "levels": LEVELS,
+        "present": {SIGNS[outcome.verdict].word for outcome in joined.outcomes.values()},
+        "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
 
 
@@ -68,11 +68,11 @@ def _environment() -> Environment:
         loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": figure, "duration": duration, "gauge": gauge, "mathml": mathml, "exit": exit_words,
+        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "mathml": mathml, "exit": exit_words,
         "web": web_address, "counted": counted, "short": SHORT.__getitem__, "breakable": _breakable}
     # our own files, inlined as they are
     environment.globals |= {
-        name: Markup((source / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}  # noqa: S704
+        name: Markup((source / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
     return environment
 
 

@@ -90,6 +90,12 @@ def grids(pictures: Sequence[Picture]) -> tuple[Grid, ...]:
     return tuple(grid(picture, _around(picture, differences)) for picture in pictures if picture.entries)
 
 
+def drawn_cells(picture: Picture) -> int:
+    """How many entries of a picture are drawn, which is what it costs."""
+    rows, columns = _shape(picture)
+    return min(rows, _SIDE) * min(columns, _SIDE)
+
+
 def _around(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
     alike = [other for other in differences if _shape(other) == _shape(picture)]
     return _worst(alike[0]) if alike else (0, 0)
@@ -97,8 +103,10 @@ def _around(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]
 
 def _worst(picture: Picture) -> tuple[int, int]:
     """Row and column of the largest entry; one that is not finite is larger than any other."""
-    sizes = ((_size(entry), (row, column)) for row, line in enumerate(picture.entries) for column, entry in enumerate(line))
-    return max(sizes, key=lambda pair: pair[0], default=(0.0, (0, 0)))[1]
+    sizes = {
+        (row, column): _size(entry) for row, line in enumerate(picture.entries) for column, entry in enumerate(line)
+    }
+    return max(sizes, key=sizes.__getitem__, default=(0, 0))
 
 
 def _size(entry: float | str) -> float:

@@ -87,6 +87,8 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     """`3 of 78 clauses violated by torch/mha (2 must, 1 should)`."""
     failed = {outcome.clause: outcome.level for outcome in outcomes if outcome.verdict in FAILURES}
     total = counted(len(worst), "clause")
+    if Verdict.UNEXPECTED in worst and not failed:
+        return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     if not failed:
         return f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
     levels = list(failed.values())

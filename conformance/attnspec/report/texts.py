@@ -45,7 +45,8 @@ class ClauseText:
 
 def clause_text(clause: Mapping[str, object]) -> ClauseText:
     """Read one of `RunStarted.clauses`."""
-    text = {name: str(clause.get(name) or "") for name in ("id", "theme", "profile", "says", "formula", "where", "note")}
+    names = ("id", "theme", "profile", "says", "formula", "where", "note")
+    text = {name: str(clause.get(name) or "") for name in names}
     text["theme"] = text["theme"] or text["id"].partition(".")[0]
     return ClauseText(
         **text, anchor=f"clause-{ascii_name(text['id'])}",
@@ -67,5 +68,5 @@ def _quoted(source: Mapping[str, object]) -> Quoted:
 
 
 def web_address(url: str) -> str:
-    """The address if it leads to the web, else nothing: a record is foreign input, and `javascript:` is an address too."""
+    """The address if it leads to the web, else nothing: records are foreign input, and `javascript:` is an address."""
     return url if url.startswith(("https://", "http://")) else ""

@@ -17,7 +17,7 @@ class Meeting:
 
     css: str
     sign: str
-    title: str
+    story: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def trust(joined: Joined) -> Trust | None:
     """The matrix of the faults in the record, or None without any."""
     if not joined.faults:
         return None
-    tried = {outcome.clause for fault in joined.faults for group in joined.of_subject(fault).values() for outcome in group}
+    tried = {clause for fault in joined.faults for clause in joined.of_subject(fault)}
     clauses = tuple(clause for clause in joined.clauses if clause.id in tried or clause.refuted_by)
     rows = tuple(_row(joined, fault, clauses) for fault in joined.faults)
     return Trust(
@@ -66,7 +66,8 @@ def _row(joined: Joined, fault: Judged, clauses: tuple[ClauseText, ...]) -> Faul
         fault=fault, name=name, meetings=meetings,
         by=tuple(_refutation(clause, outcomes) for clause, outcomes in met if _refuting(outcomes)),
         missed=tuple(
-            (clause, meeting.title) for (clause, _), meeting in zip(met, meetings, strict=True) if meeting.css == "missed"))
+            (clause, meeting.story)
+            for clause, meeting in zip(clauses, meetings, strict=True) if meeting.css == "missed"))
 
 
 def _refuting(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
@@ -83,13 +84,13 @@ def _refutation(clause: ClauseText, outcomes: tuple[Outcome, ...]) -> tuple[Clau
 def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Meeting:
     refuting = _refuting(outcomes)
     is_promised = name in clause.refuted_by
-    title = f"{name} × {clause.id}: {_story(outcomes, refuting)}"
+    story = _story(outcomes, refuting)
     if is_promised and len(refuting) == len(outcomes) and outcomes:
-        return Meeting("kept", "●", title)
+        return Meeting("kept", "●", story)
     if is_promised:
-        return Meeting("missed", "◐" if refuting else "✗", f"{title} (named in refuted_by)")
+        return Meeting("missed", "◐" if refuting else "✗", story)
     if refuting:
-        return Meeting("extra", "○", f"{title} (not named in refuted_by)")
+        return Meeting("extra", "○", story)
     return Meeting("held" if outcomes else "", "", "")
 
 
