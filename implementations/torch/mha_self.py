@@ -1,0 +1,29 @@
+"""`torch.nn.MultiheadAttention` given one and the same tensor three times: self-attention, which has a fast path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attnspec.adapters.torch import mha as modes
+
+Tensor = Any
+
+
+def train(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, mask: Tensor = None,  # noqa: ARG001  (key and value are the query)
+          bias: Tensor = None, causal: bool = False) -> Tensor:
+    """Training mode with gradient: never the fast path."""
+    return modes.mha_no_weights(query, query, query, params=params, heads=heads, mask=mask, bias=bias, causal=causal)
+
+
+def inference(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
+              mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
+    """Evaluation mode without gradient: the fast path."""
+    return modes.mha_no_weights_eval(query, query, query, params=params, heads=heads, mask=mask, bias=bias,
+                                     causal=causal)
+
+
+def inference_with_weights(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
+                           mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
+    """The fast path, asked for weights too."""
+    return modes.mha_eval(query, query, query, params=params, heads=heads, mask=mask, bias=bias, causal=causal)

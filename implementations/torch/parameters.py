@@ -1,0 +1,15 @@
+"""Puts parameters of the convention x @ W + b into modules, which keep W transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+
+def copy_into(linear: Any, params: Mapping[str, Any], name: str) -> None:  # noqa: ANN401  (an nn.Linear)
+    """`w_<name>` (in,out) and `b_<name>` (out) into an nn.Linear, whose weight is (out,in)."""
+    with torch.no_grad():
+        linear.weight.copy_(params[f"w_{name}"].T)
+        linear.bias.copy_(params[f"b_{name}"])
