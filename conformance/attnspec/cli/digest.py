@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnspec.ground.nouns import FAILURES, Verdict
+from attnspec.ground.nouns import FAILURES, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
 
@@ -51,6 +51,10 @@ class Digest:
     def done(self, subject: str) -> int:
         """How many of them are finished."""
         return self.counts[subject].total()
+
+    def gates(self, outcome: Outcome) -> bool:
+        """Whether the outcome makes the exit code 1 in this run."""
+        return gates(outcome.verdict, outcome.level, strict=bool(self.header and self.header.strict))
 
     def clause(self, name: str) -> Mapping[str, object]:
         """What the header says of a clause."""

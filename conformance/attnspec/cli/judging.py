@@ -10,7 +10,7 @@ import click
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets
-from attnspec.cli.wording import DEFECT
+from attnspec.cli.wording import DEFECT, plural
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.judge import read_replay
@@ -62,11 +62,20 @@ def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:
     result = session.run(handlers)
-    for defect in result.defects:
-        click.echo(f"\n{defect}", err=True)
     if result.defects:
-        click.echo(DEFECT, err=True)
+        _own_up(result.defects)
     return CANNOT_RUN if result.defects else result.exit_code
+
+
+def _own_up(defects: Sequence[str]) -> None:
+    """Each kind of failure of our own once: they tend to come in dozens that end in the same line."""
+    kinds: dict[str, list[str]] = {}
+    for defect in defects:
+        kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
+    for alike in kinds.values():
+        more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
+        click.echo(f"\n{alike[0]}{more}", err=True)
+    click.echo(DEFECT, err=True)
 
 
 def _command() -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from attnspec.ground.profiles import PROFILES
 from attnspec.home import folder
 from attnspec.law.clause import Spec
 from attnspec.law.load import load_spec
+from attnspec.law.yaml_lines import shown
 from attnspec.record import schema as record
 from attnspec.runner.tally import CANNOT_RUN, CONFORMS
 from attnspec.subjects.manifest import Registered
@@ -93,7 +94,7 @@ def check_schemas() -> None:
     """Raise RecordError for a generated file that is not what the code makes."""
     for path, text in _generated():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            where = Place(str(path))
+            where = Place(shown(path))
             raise RecordError("is not what the code makes. Write it anew: attnspec schema --write.", where=where)
 
 

@@ -11,7 +11,7 @@ import click
 
 from attnspec.cli.digest import ALARMING, Digest
 from attnspec.cli.wording import counted, plural, verdict_words
-from attnspec.ground.nouns import Verdict, gates
+from attnspec.ground.nouns import Level, Verdict
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome
 from attnspec.runner.tally import CONFORMS, VIOLATED, idle
@@ -45,9 +45,10 @@ class Verdicts:
 
 def summary(digest: Digest, places: Sequence[str]) -> Iterator[str]:
     """The lines."""
-    yield ""
-    for subject, counts in digest.counts.items():
-        yield f"{subject}: {counted(counts)}"
+    if len(digest.counts) > 1:
+        yield ""
+        width = max(map(len, digest.counts))
+        yield from (f"{subject:<{width}}  {counted(counts)}" for subject, counts in digest.counts.items())
     yield from _violations(digest)
     yield from _unjudged(digest.outcomes)
     yield ""
@@ -56,9 +57,8 @@ def summary(digest: Digest, places: Sequence[str]) -> Iterator[str]:
 
 
 def _violations(digest: Digest) -> Iterator[str]:
-    strict = bool(digest.header and digest.header.strict)
     alarming = sorted((outcome for outcome in digest.outcomes if outcome.verdict in ALARMING),
-                      key=lambda each: (not gates(each.verdict, each.level, strict=strict), each.subject, each.clause))
+                      key=lambda each: (not digest.gates(each), *_key(each)[:2]))
     groups = [list(group) for _, group in groupby(alarming, key=_key)]
     for group in groups[:FULL]:
         yield from _told(digest, group)
@@ -78,9 +78,9 @@ def _told(digest: Digest, group: list[Outcome]) -> Iterator[str]:
     clause = digest.clause(first.clause)
     text = violation(first, says=str(clause.get("says", "")), where=str(clause.get("where", "")))
     head, _, rest = text.partition("\n")
-    level = "" if first.level.value == "must" else f" [{first.level.value}]"
+    level = "" if first.level is Level.MUST else f" [{first.level.value}]"
     yield ""
-    yield click.style(head + level, fg="red", bold=True)
+    yield click.style(head + level, fg="red" if digest.gates(first) else "yellow", bold=True)
     yield rest
     if others:
         yield f"  also: {', '.join(outcome.dtype.value for outcome in others)}"
@@ -107,10 +107,10 @@ def _few(names: list[str]) -> str:
 
 def conclusion(digest: Digest) -> str:
     """What the run comes to, with the exit code."""
-    footer, strict = digest.footer, bool(digest.header and digest.header.strict)
+    footer = digest.footer
     if footer is None or footer.interrupted:
         return "Interrupted: what is missing was not run. (exit code 2)"
-    gating = {(each.subject, each.clause) for each in digest.outcomes if gates(each.verdict, each.level, strict=strict)}
+    gating = {(each.subject, each.clause) for each in digest.outcomes if digest.gates(each)}
     if footer.exit_code == VIOLATED:
         subjects = dict.fromkeys(subject for subject, _ in gating)
         return f"Does not conform: {plural(len(gating), 'clause')} violated by {_few(list(subjects))}. (exit code 1)"

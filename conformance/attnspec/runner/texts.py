@@ -27,9 +27,10 @@ def violation(outcome: Outcome, *, says: str, where: str) -> str:
     """A failure as the command line and pytest print it: the claim, the case, what was seen, how to see it again."""
     head = f"{outcome.clause} ({where}) {HAPPENED[outcome.verdict]}"
     by = f"{outcome.subject}, {outcome.dtype.value}"
-    rows = [("says", says), ("by", by), *_evidence(outcome.evidence), ("note", outcome.reason),
-            ("again", outcome.repeat)]
-    return "\n".join([head, *(f"  {name + ':':<6}{_indented(text)}" for name, text in rows if text)])
+    seen = outcome.evidence.sentence if outcome.evidence else ""
+    note = outcome.reason if outcome.reason != seen else ""
+    rows = [("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
+    return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
 
 
 def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
