@@ -19,6 +19,10 @@ from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
 
 
+CASES_OF_THE_KNOWN = 10
+"""How many cases a clause is tried on that the subject is known to violate."""
+
+
 def summon(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`."""
     if is_fault(target):
@@ -81,7 +85,9 @@ class Hearing:
     def _trial(self, check: Check, dtype: DType) -> Trial:
         known = {deviation.clause for deviation in self.subject.declaration.deviations}
         seed = zlib.crc32(f"{self.plan.seed}:{check.domain}".encode())
-        return Trial(check, self.bench(dtype), self.plan.effort, seed, self.breadcrumb, check.clause.id not in known)
+        is_known = check.clause.id in known  # the listed failure is not shrunk anew in every run
+        return Trial(check, self.bench(dtype), self.plan.effort, seed, self.breadcrumb,
+                     cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known)
 
     def _lacking(self, check: Check) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""

@@ -65,13 +65,17 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A clause, a subject on its bench, and how hard to look. `breadcrumb` is told each recipe before it is tried."""
+    """A clause, a subject on its bench, and how hard to look: the effort's number of cases, unless `cases` says another.
+
+    `breadcrumb` is told each recipe before it is tried.
+    """
 
     check: Check
     bench: SubjectBench
     effort: Effort
     seed: int
     breadcrumb: Callable[[str], None]
+    cases: int = 0
     shrinks: bool = True
 
     def hold(self) -> Tally:
@@ -91,7 +95,7 @@ class Trial:
 
     def _search(self, tally: Tally) -> None:
         phases = (Phase.generate, Phase.shrink) if self.shrinks else (Phase.generate,)
-        decide = settings(max_examples=CASES[self.effort] if self.shrinks else 10, database=None, deadline=None,
+        decide = settings(max_examples=self.cases or CASES[self.effort], database=None, deadline=None,
                           phases=phases, suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
                           print_blob=False)
 

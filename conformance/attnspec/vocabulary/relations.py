@@ -11,7 +11,7 @@ from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.measure import equal, measure, nothing, verdict
 from attnspec.vocabulary.observables import Observable, expectations, observe, see
-from attnspec.vocabulary.scene import Scene, Seen
+from attnspec.vocabulary.scene import OutsideLimits, Scene, Seen
 from attnspec.vocabulary.signature import Drawn, RunName
 
 
@@ -162,8 +162,11 @@ def shares_no_memory(scene: Scene) -> Measured:
 
 def variants_agree(scene: Scene, *, observe: Observable) -> Measured:
     """Every hidden switch that the subject declares, flipped on the same inputs, gives the same within both roundings."""
-    base, worst = see(scene, "original", observe), nothing("variants_agree", "the subject declares no hidden switch")
-    for name, bench in scene.bench.variants().items():
+    variants = scene.bench.variants()
+    if not variants:
+        raise OutsideLimits("it declares no hidden switch")
+    base, worst = see(scene, "original", observe), nothing("variants_agree", "no variant was claimed on")
+    for name, bench in variants.items():
         other = see(scene.against(bench), "original", observe)
         found = measure("variants_agree", other.array, base.array, base.allowance + other.allowance, base.claimed & other.claimed,
                         what=f"{observe} with {name} should be that without")
