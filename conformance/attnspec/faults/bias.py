@@ -60,15 +60,15 @@ def _as_mask(call: Call) -> Work:
     return sound.take(call.but(bias=None, mask=allowed if call.mask is None else allowed & call.mask))
 
 
-def _bounded(call: Call) -> Work:
-    """-inf becomes -100, `to keep gradients finite`."""
-    bias = None if call.bias is None else np.maximum(call.bias, np.asarray(-100, call.bias.dtype))
+def _clipped(call: Call) -> Work:
+    """Between -30 and 30, `to keep gradients finite`; -inf too."""
+    bias = None if call.bias is None else np.clip(np.asarray(call.bias, np.float64), -30, 30).astype(call.bias.dtype)
     return sound.take(call.but(bias=bias))
 
 
 FAULTS = (
     Fault("bias_ignored", Stage.BIAS, "The fused path has no slot for a bias.", "a bias",
-          staged(take=_dropped_if(lambda call: True)), link="https://github.com/lucidrains/x-transformers/issues/298"),
+          staged(take=_dropped_if(lambda _: True)), link="https://github.com/lucidrains/x-transformers/issues/298"),
     Fault("bias_before_scale", Stage.BIAS, "The bias is added to the raw dot products and scaled with them.",
           "a bias and a scale other than 1", staged(add_bias=_before_scale)),
     Fault("bias_doubled", Stage.BIAS, "The caller adds the bias, and so does the kernel.", "a bias",
@@ -99,8 +99,8 @@ FAULTS = (
           staged(add_bias=_changed(lambda bias, _: np.roll(bias, 1, axis=-1)))),
     Fault("bias_as_mask", Stage.BIAS, "A float mask is turned boolean: all that is not 0 is allowed.", "a bias",
           staged(take=_as_mask), link="https://github.com/pytorch/pytorch/issues/147209"),
-    Fault("bias_infinity_bounded", Stage.BIAS, "-inf is replaced by -100 in the bias.",
-          "a bias with -inf, visible logits far below zero", staged(take=_bounded)),
+    Fault("bias_clipped_30", Stage.BIAS, "The bias is clipped to ±30; -inf becomes -30.",
+          "a bias beyond ±30, or -inf", staged(take=_clipped)),
     Fault("bias_dropped_with_mask", Stage.BIAS, "Mask and bias share one slot, and the mask wins.",
           "a bias together with a mask", staged(take=_dropped_if(lambda call: call.mask is not None))),
     Fault("bias_dropped_with_causal", Stage.BIAS, "The causal kernel takes no bias.", "a bias together with causal",

@@ -33,7 +33,11 @@ _MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, 
 
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for module in _MODULES for fault in module.FAULTS}
 
-_PROFILES = ("core", "masking", "bias", "causal", "grouped", "purity")
+ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
+# The contract of a layer has no scale.
+LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
+
+RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for convention in CONVENTIONS.values()}
 
 
 def fault_named(name: str) -> Fault:
@@ -51,6 +55,6 @@ def declaration_of(fault: Fault) -> Declaration:
         keywords=frozenset(word.name for word in KEYWORDS.values()
                            if fault.kind in word.kinds and not (is_layer and word.name == "scale")),
         limits=fault.limits,
-        conventions={convention.name: convention.recommended for convention in CONVENTIONS.values()},
+        conventions=RECOMMENDED,
         precision={dtype: {"grade": "G0"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*_PROFILES, "layers") if is_layer else _PROFILES)
+        claims=LAYER_PROFILES if is_layer else ATTENTION_PROFILES)

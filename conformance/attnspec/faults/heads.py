@@ -19,6 +19,7 @@ def _grouped(group: Callable[[Array, int], Array]) -> dict[str, Callable[[Array,
 
 
 def tiled(array: Array, H: int) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·): query head h uses h % Hkv."""
     return np.tile(array, (1, H // array.shape[1], 1, 1))
 
 

@@ -34,7 +34,7 @@ class LayerCall:
     causal: bool = False
     return_weights: bool = False
 
-    def but(self, **changes: Any) -> LayerCall:
+    def but(self, **changes: Any) -> LayerCall:  # noqa: ANN401  (as dataclasses.replace)
         """The same call with some arguments replaced."""
         return replace(self, **changes)
 
@@ -144,13 +144,13 @@ def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
     return layer
 
 
-def staged_layer(**changes: Any) -> Callable[[], Layer]:
+def staged_layer(**changes: Any) -> Callable[[], Layer]:  # noqa: ANN401  (as dataclasses.replace)
     """A maker of layer functions with some stages replaced; names and order are those of `LayerStages`."""
     stages = replace(SOUND_LAYER, **changes)
     return lambda: as_layer(lambda call: run_layer(call, stages))
 
 
-def attending(**changes: Any) -> Callable[[Call, LayerCall], tuple[Array, Array]]:
+def attending(**changes: Any) -> Callable[[Call, LayerCall], tuple[Array, Array]]:  # noqa: ANN401  (as dataclasses.replace)
     """The attention of a layer with some of *its* stages replaced."""
     stages = replace(Stages(), **changes)
     return lambda call, _: both(attention(call.but(return_weights=True), stages))

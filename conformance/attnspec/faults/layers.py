@@ -23,7 +23,7 @@ from attnspec.problems.problem import Array
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")
 
 
-def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], Layer], link: str = "",
+def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], Layer], *, link: str = "",
            limits: Limits = Limits(grouped=True, broadcasts=True)) -> Fault:  # noqa: B008  (frozen)
     return Fault(name, stage, story, reach, make, link, Kind.LAYER, limits)
 
@@ -218,7 +218,7 @@ FAULTS = (
            staged_layer(attend=attending(softmax=_over_queries)),
            link="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146"),
     _fault("layer_mask_ignored", Stage.MASK, "The mask is accepted and never used.", "a mask",
-           staged_layer(take=_dropped("mask", None, lambda call: True)),
+           staged_layer(take=_dropped("mask", None, lambda _: True)),
            link="https://github.com/google/praxis/issues/30"),
     _fault("layer_mask_head_major", Stage.MASK, "The mask is tiled over heads, the inputs are folded (H·B).",
            "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=masks.HEAD_MAJOR)),
@@ -230,9 +230,9 @@ FAULTS = (
            "a mask together with causal", staged_layer(take=_dropped("mask", None, lambda call: call.causal)),
            link=_FAST),
     _fault("layer_bias_ignored", Stage.BIAS, "The bias reaches the layer and no further.", "a bias",
-           staged_layer(take=_dropped("bias", None, lambda call: True))),
+           staged_layer(take=_dropped("bias", None, lambda _: True))),
     _fault("layer_causal_ignored", Stage.CAUSAL, "The flag reaches the layer and no further.", "causal, S > 1",
-           staged_layer(take=_dropped("causal", False, lambda call: True)),
+           staged_layer(take=_dropped("causal", False, lambda _: True)),
            link="https://github.com/iCog-Labs-Dev/PC-Transformers/issues/97"),
     _fault("layer_causal_dropped_with_weights", Stage.CAUSAL, "Asking for the weights takes a path without the flag.",
            "causal together with return_weights",
@@ -247,8 +247,8 @@ FAULTS = (
            "a value that differs from the key", staged_layer(take=_changed(_key_as_value))),
     _fault("layer_residual_added", Stage.MERGE, "The residual connection moved into the layer.", "Dv = D",
            staged_layer(attend=_with_residual)),
-    _fault("layer_averaged_weights_summed", Stage.WEIGHTS, "Declared as the mean over heads: the sum.", f"{_ASKED}, H > 1",
-           staged_layer(report=_sum_of_heads), limits=_AVERAGED),
+    _fault("layer_averaged_weights_summed", Stage.WEIGHTS, "Declared as the mean over heads: the sum.",
+           f"{_ASKED}, H > 1", staged_layer(report=_sum_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_of_first", Stage.WEIGHTS, "Declared as the mean over heads: those of head 0.",
            f"{_ASKED}, H > 1", staged_layer(report=_first_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_largest", Stage.WEIGHTS, "Declared as the mean over heads: the largest.",

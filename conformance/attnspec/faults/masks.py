@@ -100,8 +100,8 @@ def _shared_in_group(mask: Array, work: Work) -> Array:
 
 
 def _all_true_shortcut(mask: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
-    """The first row alone decides whether there is anything to hide."""
-    return np.ones_like(mask) if mask[:, :, :1].all() else mask
+    """The very last row alone decides whether there is anything to hide."""
+    return np.ones_like(mask) if mask[-1, -1, -1].all() else mask
 
 
 def _nothing_hidden_if_row_0_sees_all(mask: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
@@ -152,8 +152,8 @@ FAULTS = (
           staged(masked=_with_mask(lambda mask, _: np.broadcast_to(mask.any(0, keepdims=True), mask.shape)))),
     Fault("mask_all_rows", Stage.MASK, "A key is kept only if all queries see it.", "T > 1 with rows that differ",
           staged(masked=_with_mask(lambda mask, _: np.broadcast_to(mask.all(2, keepdims=True), mask.shape)))),
-    Fault("mask_all_true_shortcut", Stage.MASK, "The mask is skipped if its first row hides nothing.",
-          "a mask whose first row in every head hides nothing and a later one does",
+    Fault("mask_all_true_shortcut", Stage.MASK, "The mask is skipped if its last row hides nothing.",
+          "a mask whose last row hides nothing and an earlier one does",
           staged(masked=_with_mask(_all_true_shortcut))),
     Fault("mask_first_batch_decides", Stage.MASK, "The mask is skipped if the first sequence has no padding.",
           "B > 1, the first sequence unmasked, a later one not",

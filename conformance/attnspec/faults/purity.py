@@ -46,7 +46,7 @@ def _hidden_zeroed(call: Call) -> Array:
     if call.mask is None or call.value.shape[1] != call.query.shape[1]:
         return call.value
     shape = (*call.query.shape[:3], call.key.shape[2])
-    seen = np.broadcast_to(call.mask, shape).any(axis=2)
+    seen: Array = np.broadcast_to(call.mask, shape).any(axis=2)
     return np.where(seen[..., None], call.value, 0)
 
 
@@ -60,7 +60,8 @@ def _lowered(call: Call) -> Array:
 def _narrowed(call: Call) -> Array:
     """The causal triangle is written into the caller's mask."""
     assert call.mask is not None
-    return call.mask & sound.triangle(*call.mask.shape[-2:])
+    T, S = call.mask.shape[-2:]
+    return call.mask & sound.triangle(T, S)
 
 
 def _value_returned(call: Call) -> Answer:

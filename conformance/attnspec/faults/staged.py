@@ -33,7 +33,7 @@ class Call:
     scale: float | None = None
     return_weights: bool = False
 
-    def but(self, **changes: Any) -> Call:
+    def but(self, **changes: Any) -> Call:  # noqa: ANN401  (as dataclasses.replace)
         """The same call with some arguments replaced."""
         return replace(self, **changes)
 
@@ -55,7 +55,7 @@ class Work:
     return_weights: bool
     visible: Array
 
-    def but(self, **changes: Any) -> Work:
+    def but(self, **changes: Any) -> Work:  # noqa: ANN401  (as dataclasses.replace)
         """The same work with some fields replaced."""
         return replace(self, **changes)
 
@@ -230,7 +230,7 @@ def as_attend(answer: Callable[[Call], Answer]) -> Attend:
     return attend
 
 
-def staged(**changes: Any) -> Callable[[], Attend]:
+def staged(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as dataclasses.replace)
     """A maker of attention functions with some stages replaced; names and order are those of `Stages`."""
     stages = replace(SOUND, **changes)
     return lambda: as_attend(lambda call: attention(call, stages))

@@ -20,8 +20,8 @@ from attnspec.problems.problem import Array
 def _signature(call: Call) -> Hashable:
     """What a compiled graph is keyed by: shapes and dtypes, not contents."""
     arrays = (call.query, call.key, call.value, call.mask, call.bias)
-    return tuple(None if array is None else (array.shape, str(array.dtype)) for array in arrays) + (
-        call.causal, call.return_weights)
+    shapes = (None if array is None else (array.shape, str(array.dtype)) for array in arrays)
+    return (*shapes, call.causal, call.return_weights)
 
 
 @dataclass(slots=True)
@@ -99,20 +99,20 @@ class Accumulating:
 
 @dataclass(slots=True)
 class TriangleCache:
-    """The causal mask is made once for each T, with the S of that day."""
+    """The causal mask is made once for each T, with the S of that day; later the last S columns are taken."""
 
     kept: dict[int, Array] = field(default_factory=dict)
 
     def __call__(self, call: Call) -> Answer:
-        """The answer with a triangle from the cache, cut or filled up to S."""
+        """The answer with a triangle from the cache, cut or filled up on the left."""
         return attention(call, Stages(past=self._past))
 
     def _past(self, work: Work) -> Array:
         _, _, T, S = work.shape
         if not work.causal:
             return sound.past(work)
-        kept = self.kept.setdefault(T, sound.triangle(T, S))[:, :S]
-        return np.pad(kept, [(0, 0), (0, S - kept.shape[1])])
+        kept = self.kept.setdefault(T, sound.triangle(T, S))[:, -S:]
+        return np.pad(kept, [(0, 0), (S - kept.shape[1], 0)], constant_values=True)
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ FAULTS = (
     Fault("stale_scale", Stage.STATE, "The graph's cache key leaves out the scale.",
           "two calls with equal shapes and different scales", _remembering(lambda: Remembered("scale")), link=_GRAPH),
     Fault("stale_triangle", Stage.STATE, "The causal mask is cached by T alone.",
-          "two causal calls with equal T, the second with larger S", _remembering(TriangleCache)),
+          "two causal calls with equal T and different S", _remembering(TriangleCache)),
     Fault("stale_last_row", Stage.STATE, "The last row is written after the answer has been handed out.", _TWICE,
           _remembering(LastShape)),
     Fault("every_seventh_call_wrong", Stage.STATE, "A race that is lost now and then.", "seven calls",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from attnspec.faults.catalogue import declaration_of, fault_named
+from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.ground.errors import Place
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
 FAULTS = "fault/"
+SOUND = "sound/"
 _LIBRARY = Library("attnspec's own faults", distribution="attnspec", homepage="")
 
 
@@ -16,7 +18,25 @@ def is_fault(target: str) -> bool:
     return target.startswith(FAULTS)
 
 
+def is_own(target: str) -> bool:
+    """Whether a target names a fault or a sound formulation."""
+    return target.startswith((FAULTS, SOUND))
+
+
+def own_subject(target: str) -> Subject:
+    """The fault or the sound formulation that `fault/NAME` or `sound/NAME` names. Raises TargetError."""
+    return fault_subject(target) if is_fault(target) else sound_subject(target)
+
+
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULTS))
-    return Subject(target, fault.story, fault.function, declaration_of(fault), Place(f"faults/{fault.stage.value}"), _LIBRARY)
+    place = Place(f"faults/{fault.stage.value}")
+    return Subject(target, fault.story, fault.function, declaration_of(fault), place, _LIBRARY)
+
+
+def sound_subject(target: str) -> Subject:
+    """The sound formulation as a subject. Raises TargetError, with the nearest name, where there is none."""
+    sound = sound_named(target.removeprefix(SOUND))
+    declaration = declaration_of_sound(sound)
+    return Subject(target, sound.meaning, sound.function, declaration, Place("faults/sound.py"), _LIBRARY)

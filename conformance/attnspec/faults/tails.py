@@ -96,9 +96,6 @@ def _noise(output: Array, work: Work) -> Array:
     return output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
 
 
-_HALF = {DType.FLOAT16: "a gain of 1e-5 is below the rounding of the output",
-         DType.BFLOAT16: "a gain of 1e-5 is below the rounding of the output"}
-
 FAULTS = (
     Fault("key_last_dropped", Stage.TAILS, "range(S - 1).", "S > 1", staged(**_without_key(-1))),
     Fault("key_first_dropped", Stage.TAILS, "The loop starts at 1: the first cache slot is never written.", "S > 1",
@@ -123,7 +120,8 @@ FAULTS = (
     Fault("row_first_lost", Stage.TAILS, "The first row is left at zero.", "any input", staged(finish=_first_row_lost)),
     Fault("batch_first_only", Stage.TAILS, "The grid has one entry for the batch.", "B > 1",
           staged(finish=_first_batch_only), link="https://github.com/pytorch/pytorch/issues/139462"),
-    Fault("output_zeros", Stage.OUTPUT, "The kernel never writes; the output is zero-initialised.", "values other than 0",
+    Fault("output_zeros", Stage.OUTPUT, "The kernel never writes; the output is zero-initialised.",
+          "values other than 0",
           staged(finish=lambda output, _: np.zeros_like(output)),
           link="https://github.com/ScalingIntelligence/KernelBench/issues/165"),
     Fault("output_mean_of_values", Stage.OUTPUT, "The mean of all values passes loose tests on long rows.", "S > 1",
@@ -131,12 +129,12 @@ FAULTS = (
     Fault("weights_uniform", Stage.WEIGHTS, "Visible keys all weigh the same.", "logits that differ",
           staged(weigh=_uniform)),
     Fault("output_gain_1e3", Stage.OUTPUT, "A dequantisation factor is 1e-3 off.", "values other than 0",
-          staged(finish=lambda output, _: output * output.dtype.type(1.001)),
-          equivalents={DType.BFLOAT16: "a gain of 1e-3 is below the rounding of the output"}),
+          staged(finish=lambda output, _: output * output.dtype.type(1.001))),
     Fault("output_gain_1e5", Stage.OUTPUT, "A dequantisation factor is 1e-5 off.", "float32, values other than 0",
-          staged(finish=lambda output, _: output * output.dtype.type(1.00001)), equivalents=_HALF),
-    Fault("output_noise", Stage.OUTPUT, "A watermark, or a lossy cache, of relative size 1e-3.", "float32",
-          staged(finish=_noise), equivalents={DType.BFLOAT16: "noise of 1e-3 is below the rounding of the output"}),
+          staged(finish=lambda output, _: output * output.dtype.type(1.00001)),
+          equivalents={DType.BFLOAT16: "an output moves only if it lies within 1e-5 of a tie just above a power of two"}),
+    Fault("output_noise", Stage.OUTPUT, "A watermark, or a lossy cache, of relative size 1e-3.", "values other than 0",
+          staged(finish=_noise)),
     Fault("output_with_residual", Stage.OUTPUT, "The residual connection moved into the attention.",
           "Dv = D, T = S and Hkv = H", staged(take=_residual)),
 )

@@ -1,0 +1,181 @@
+"""Correct attentions that compute in different ways. No clause may ever accuse them: they are what false alarms are counted on.
+
+Each declares where it rounds; those that compute in float32 (or wider) for half dtypes and round once are of grade G0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.faults import staged as stage
+from attnspec.faults.catalogue import ATTENTION_PROFILES, RECOMMENDED
+from attnspec.faults.staged import Answer, Attend, Call, Work, around, staged, wide_dtype
+from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.errors import TargetError
+from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.nouns import DType, Kind
+from attnspec.problems.problem import Array
+
+BLOCK = 16
+
+
+def _visible(call: Call, T: int, S: int) -> Array:
+    """(B,H,T,S), or what broadcasts to it: mask and causal flag together."""
+    allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
+    return allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
+
+
+def _textbook(call: Call, wide: np.dtype[np.generic]) -> Answer:
+    """The formula, line by line, in `wide`."""
+    query, key, value = (array.astype(wide) for array in (call.query, call.key, call.value))
+    H, D = query.shape[1], query.shape[3]
+    key, value = (np.repeat(array, H // array.shape[1], axis=1) for array in (key, value))
+    factor = wide.type(1 / np.sqrt(D) if call.scale is None else call.scale)
+    logits = query @ np.swapaxes(key, -1, -2) * factor
+    if call.bias is not None:
+        logits = logits + call.bias.astype(wide)
+    logits = np.where(_visible(call, *logits.shape[-2:]), logits, -np.inf)
+    top = logits.max(axis=-1, keepdims=True)
+    grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
+    total = grown.sum(axis=-1, keepdims=True)
+    weights = grown / np.where(total == 0, 1, total)
+    return _rounded(call, weights @ value, weights)
+
+
+def _rounded(call: Call, output: Array, weights: Array) -> Answer:
+    io = call.query.dtype
+    return (output.astype(io), weights.astype(io)) if call.return_weights else output.astype(io)
+
+
+def _naive(call: Call) -> Answer:
+    return _textbook(call, wide_dtype(call.query.dtype))
+
+
+def _float64_inside(call: Call) -> Answer:
+    return _textbook(call, np.dtype(np.float64))
+
+
+def _eager(call: Call) -> Answer:
+    """softmax(q @ k.T * scale + bias) @ v with every intermediate result stored in the dtype of the inputs."""
+    io = call.query.dtype
+    work = stage.take(call)
+    H = work.query.shape[1]
+    key, value = stage.group(work.key, H), stage.group(work.value, H)
+    factor = np.asarray(stage.scale(work)).astype(io)
+    logits = ((work.query @ key.swapaxes(-1, -2)).astype(io) * factor).astype(io)
+    if work.bias is not None:
+        logits = (logits + work.bias.astype(io)).astype(io)
+    hidden = np.where(_visible(call, *logits.shape[-2:]), logits.astype(work.query.dtype), -np.inf)
+    weights = stage.normalise(stage.exponentials(hidden.astype(work.query.dtype))).astype(io)
+    return _rounded(call, weights.astype(work.query.dtype) @ value, weights)
+
+
+def _online(call: Call) -> Answer:
+    """One pass over blocks of 16 keys with a running maximum, sum and output."""
+    work = stage.take(call)
+    B, H, T, S = work.shape
+    work = work.but(key=stage.group(work.key, H), value=stage.group(work.value, H))
+    logits = stage.add_bias(stage.logits(work, stage.scale(work)), work)
+    logits = np.where(_visible(call, T, S), logits, -np.inf).astype(work.query.dtype)
+    top = np.full((B, H, T, 1), -np.inf, logits.dtype)
+    total, output = np.zeros_like(top), np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
+    for first in range(0, S, BLOCK):
+        block = logits[..., first:first + BLOCK]
+        higher = np.maximum(top, block.max(axis=-1, keepdims=True))
+        shift = np.where(np.isneginf(higher), 0, higher)
+        grown, factor = np.exp(block - shift), np.exp(top - shift)
+        total = total * factor + grown.sum(axis=-1, keepdims=True)
+        output = output * factor + grown @ work.value[:, :, first:first + BLOCK]
+        top = higher
+    total = np.where(total == 0, 1, total)
+    return _rounded(call, output / total, np.exp(logits - np.where(np.isneginf(top), 0, top)) / total)
+
+
+def _reversed(call: Call) -> Answer:
+    """The keys are taken from last to first; the causal flag is turned into a mask before."""
+    B, H, T, _ = call.query.shape
+    S = call.key.shape[2]
+    visible = np.broadcast_to(_visible(call, T, S), (B, H, T, S))
+    bias = None if call.bias is None else np.broadcast_to(call.bias, (B, H, T, S))[..., ::-1]
+    answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
+                                      bias=bias, causal=False))
+    return (answer[0], answer[1][..., ::-1].copy()) if isinstance(answer, tuple) else answer
+
+
+def _prescaled(work: Work, factor: float) -> Array:
+    """The query is multiplied by the scale before the product."""
+    dots: Array = (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
+    return dots
+
+
+def _einsum_logits(work: Work, factor: float) -> Array:
+    dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key)
+    return dots * dots.dtype.type(factor)
+
+
+def _einsum_mix(weights: Array, work: Work) -> Array:
+    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, work.value)
+    return mixed
+
+
+def _lowest_in_place(logits: Array, work: Work) -> Array:
+    """Hidden logits are replaced by the lowest finite number."""
+    return np.where(work.visible, logits, np.finfo(logits.dtype).min)
+
+
+def _lowest_added(logits: Array, work: Work) -> Array:
+    """The lowest finite number is added to hidden logits, and no sum falls below it."""
+    lowest = np.finfo(logits.dtype).min
+    return np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """A correct attention: how it computes, its function, its grade in half dtypes, and what it does with hidden rows."""
+
+    name: str
+    meaning: str
+    make: Callable[[], Attend]
+    grade: str = "G0"
+    hidden_row: str = "zeros"
+
+    @property
+    def function(self) -> Attend:
+        """A freshly made function."""
+        return self.make()
+
+
+SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
+    Sound("naive", "the formula, line by line", around(_naive)),
+    Sound("float64_inside", "the formula in float64, rounded once", around(_float64_inside)),
+    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises", around(_online)),
+    Sound("prescaled_query", "the query is multiplied by the scale before the product", staged(logits=_prescaled)),
+    Sound("reversed_keys", "the keys are summed from last to first", around(_reversed)),
+    Sound("einsum", "both products by einsum, which sums in another order",
+          staged(logits=_einsum_logits, mix=_einsum_mix)),
+    Sound("finite_minimum_mask", "hidden logits are replaced by the lowest finite number",
+          staged(hide=_lowest_in_place), hidden_row="uniform"),
+    Sound("finite_minimum_bias", "the lowest finite number is added to hidden logits",
+          staged(hide=_lowest_added), hidden_row="uniform"),
+    Sound("eager", "every intermediate result is stored in the dtype of the inputs", around(_eager), grade="G3"),
+)}
+
+
+def sound_named(name: str) -> Sound:
+    """The sound formulation of this name. Raises TargetError, with the nearest name, where there is none."""
+    if name not in SOUND:
+        raise TargetError.unknown("sound formulation", name, SOUND)
+    return SOUND[name]
+
+
+def declaration_of_sound(sound: Sound) -> Declaration:
+    """All profiles of attention claimed, the recommended conventions but for hidden rows, and the grade."""
+    keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    return Declaration(
+        keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
+        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row},
+        precision={dtype: {"grade": sound.grade} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
+        claims=ATTENTION_PROFILES)
