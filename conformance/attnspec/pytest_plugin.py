@@ -13,6 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attnspec", "attnspec (internal: used by the attnspec command)")
     group.addoption("--attnspec-plan", metavar="JSON", help="what the workers of `attnspec check` judge")
     group.addoption("--attnspec-traces", metavar="DIR", help="where they leave what explains a crash")
+    group.addoption("--attnspec-path", metavar="JSON", help="from where they import targets")
     group.addoption("--attnspec-court", metavar="MODULE:NAME", help="what judges an item")
     group.addoption("--attnspec-recipe", metavar="RECIPE", help="judge this one case")
 

@@ -7,8 +7,10 @@ when the process died) and `.stderr` (what libraries printed during the item). T
 from __future__ import annotations
 
 import faulthandler
+import json
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
@@ -36,7 +38,11 @@ class Guard:
 
     @classmethod
     def of(cls, config: pytest.Config) -> Guard:
-        """The guard of this worker."""
+        """The guard of this worker, which from now on imports from where the controller does.
+
+        (xdist hands workers the path as it was when xdist was imported.)
+        """
+        sys.path[:] = json.loads(str(config.getoption("attnspec_path")))
         folder = Path(str(config.getoption("attnspec_traces")))
         worker: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist adds it
         return cls(folder, worker, plan_of(config).deadline)

@@ -6,6 +6,7 @@ the user's configuration, conftest files, plugins and PYTEST_ variables.
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import tempfile
@@ -103,6 +104,7 @@ class Session:
             # unlike loadscope and loadfile it goes on after a crash. Every item may cost a worker its life.
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self.plan), "--attnspec-traces", str(folder),
+            "--attnspec-path", json.dumps(sys.path),
             "--attnspec-court", self.court, "--attnspec-recipe", self.recipe,
         ]
 
@@ -128,7 +130,7 @@ def started(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
 
 @contextmanager
 def _importing_from_here() -> Iterator[None]:
-    """Targets are imported from the working directory, as `python -m` would; workers inherit the path."""
+    """Targets are imported from the working directory, as `python -m` would."""
     before, here = list(sys.path), str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -1,4 +1,4 @@
-"""A court without attention: the name of a clause says what befalls the item. It lets the runner be tested in seconds."""
+"""A court without attention: the name of a clause says what befalls its item. It tests the runner in seconds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Court:
     def card(self, target: str) -> SubjectCard:
         if target == "none":
             raise TargetError("there is no 'none'.")
-        return SubjectCard(target, target.upper(), "attention", "stub", "1", "", {"hidden_row": "zeros"}, {}, {}, ("core",))
+        return SubjectCard(target, target.upper(), "attention", "stub", "1", "", {"hidden_row": "zeros"}, {}, {}, ())
 
     def try_item(self, item: Item) -> Outcome:
         return self._judge(item, RECIPE)
@@ -65,7 +65,7 @@ class Court:
         return _outcome(item, clause.level, VERDICTS.get(name, Verdict.HELD), recipe)
 
     def _crash(self) -> None:
-        print("last words of a library", file=sys.stderr, flush=True)
+        sys.stderr.write("last words of a library\n")
         os.abort()
 
     def _segfault(self) -> None:
@@ -78,8 +78,8 @@ class Court:
         time.sleep(30)
 
     def _noise(self) -> None:
-        print("a library talks", file=sys.stderr, flush=True)
-        print("to both streams", flush=True)
+        sys.stderr.write("a library talks\n")
+        sys.stdout.write("to both streams\n")
 
     def _broken(self) -> None:
         raise TargetError("stub: its import fails.")

@@ -1,0 +1,175 @@
+"""From a plan to events, an exit code and a record, before a court that knows no attention (stubs/stub_court.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attnspec.ground.errors import UsageError
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.plan import Item, Plan
+from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.outcome import Outcome
+from attnspec.record.read import read_record
+from attnspec.record.write import RecordWriter
+from attnspec.runner.judge import read_replay, replay_command
+from attnspec.runner.session import Result, Session
+from attnspec.runner.tally import exit_code
+
+Run = Callable[..., tuple[Result, list[Event]]]
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.is_shut_down = False
+
+    def start(self) -> None:
+        pass
+
+    def handle(self, event: Event) -> None:
+        self.events.append(event)
+
+    def shutdown(self) -> None:
+        self.is_shut_down = True
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+
+    def run_clauses(*clauses: str, targets: tuple[str, ...] = ("stub",), workers: int = 1, recipe: str = "",
+                    strict: bool = False) -> tuple[Result, list[Event]]:
+        plan = Plan(targets, clauses=tuple(f"stub.{name}" for name in clauses), strict=strict, deadline=20)
+        listener = Listener()
+        result = Session(plan, workers, court="stub_court:Court", recipe=recipe).run([listener])
+        assert listener.is_shut_down
+        return result, listener.events
+
+    return run_clauses
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    return {outcome.clause.removeprefix("stub."): outcome.verdict.value for outcome in result.outcomes}
+
+
+def test_events_come_in_their_order(run: Run) -> None:
+    _, events = run("held")
+    assert [type(event) for event in events] == [RunStarted, ItemStarted, SubjectKnown, ItemFinished, RunFinished]
+
+
+def test_the_header_says_what_is_planned_and_keeps_the_clauses(run: Run) -> None:
+    _, events = run("held", "violated", targets=("a", "b"))
+    header = events[0]
+    assert isinstance(header, RunStarted)
+    assert (header.items, dict(header.planned)) == (4, {"a": 2, "b": 2})
+    assert [clause["id"] for clause in header.clauses] == ["stub.held", "stub.violated"]
+    assert header.clauses[0]["because"] == [{"cite": "paper", "at": "3.2", "quote": "so it is", "note": "",
+                                             "title": "A paper", "url": "https://example.org"}]
+    assert header.environment["threads"] == "1 a worker"
+
+
+def test_the_footer_counts_every_verdict(run: Run) -> None:
+    result, events = run("held", "violated", "lacking", "vague", "raised", "listed", "mended")
+    footer = events[-1]
+    assert isinstance(footer, RunFinished)
+    assert dict(footer.counts) == {
+        "held": 1, "violated": 1, "inapplicable": 1, "no_claim": 1, "errored": 1, "expected": 1, "unexpected": 1}
+    assert (footer.exit_code, result.exit_code, footer.interrupted) == (1, 1, False)
+
+
+def test_a_counterexample_can_be_repeated(run: Run) -> None:
+    [outcome] = run("violated")[0].outcomes
+    assert outcome.evidence is not None
+    assert outcome.repeat == f"attnspec replay 'stub stub.violated float32 {outcome.evidence.recipe}'"
+
+
+def test_a_replay_judges_the_one_case(run: Run) -> None:
+    [outcome] = run("violated", recipe="B1;seed=9")[0].outcomes
+    assert outcome.reason == "replayed B1;seed=9"
+
+
+def test_a_subject_is_introduced_once_by_all_workers(run: Run) -> None:
+    _, events = run("held", "violated", "lacking", "vague", workers=2)
+    assert [event.card.id for event in events if isinstance(event, SubjectKnown)] == ["stub"]
+
+
+def test_whoever_names_a_target_or_clause_twice_means_it_once(run: Run) -> None:
+    result, _ = run("held", "held", targets=("a", "a"))
+    assert len(result.outcomes) == 1
+
+
+def test_a_subject_that_cannot_be_had_is_not_run_and_says_why(run: Run) -> None:
+    result, events = run("held", "broken", targets=("none",))
+    assert verdicts(result)["broken"] == "not_run"
+    broken = [event.broken for event in events if isinstance(event, SubjectKnown)]
+    assert broken == ["stub: its import fails."]
+    assert result.exit_code == 2
+
+
+def test_a_failure_of_our_own_is_a_defect_and_the_rest_goes_on(run: Run) -> None:
+    result, _ = run("defect", "held")
+    assert verdicts(result) == {"defect": "not_run", "held": "held"}
+    assert "ZeroDivisionError: a defect of attnspec itself" in result.defects[0]
+    assert result.exit_code == 2
+
+
+def test_a_target_of_any_letters_is_found_again(run: Run) -> None:
+    result, _ = run("held", targets=("pfad/größe [x].py:f::g",))
+    assert verdicts(result) == {"held": "held"}
+
+
+def test_nothing_to_run_is_exit_code_2(run: Run) -> None:
+    result, events = run()
+    assert result.exit_code == 2
+    assert [type(event) for event in events] == [RunStarted, RunFinished]
+
+
+def test_a_run_becomes_a_record_that_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+    session = Session(Plan(("stub",), clauses=("stub.violated",)), court="stub_court:Court")
+    session.run([RecordWriter(tmp_path / "run.jsonl")])
+    record = read_record(tmp_path / "run.jsonl")
+    assert [outcome.verdict for outcome in record.outcomes] == [Verdict.VIOLATED]
+    assert not record.interrupted
+
+
+CODES = [
+    ({Verdict.HELD}, False, 0), ({Verdict.HELD, Verdict.INAPPLICABLE, Verdict.NO_CLAIM}, False, 0),
+    ({Verdict.EXPECTED}, False, 0), ({Verdict.HELD, Verdict.VIOLATED}, False, 1), ({Verdict.ERRORED}, False, 1),
+    ({Verdict.CRASHED}, False, 1), ({Verdict.TIMED_OUT}, False, 1), ({Verdict.HELD, Verdict.UNEXPECTED}, False, 1),
+    ({Verdict.INAPPLICABLE, Verdict.NO_CLAIM}, False, 2), ({Verdict.HELD, Verdict.NOT_RUN}, False, 2),
+    ({Verdict.VIOLATED, Verdict.NOT_RUN}, False, 1), ({Verdict.VIOLATED}, True, 2), (set(), False, 2),
+]
+
+
+def of_verdict(verdict: Verdict, level: Level = Level.MUST) -> Outcome:
+    return Outcome("a", "b", DType.FLOAT32, level, verdict)
+
+
+@pytest.mark.parametrize(("met", "interrupted", "code"), CODES)
+def test_the_exit_code_follows_from_the_verdicts(met: set[Verdict], *, interrupted: bool, code: int) -> None:
+    outcomes = [of_verdict(verdict) for verdict in met]
+    assert exit_code(outcomes, strict=False, interrupted=interrupted) == code
+
+
+@pytest.mark.parametrize(("level", "strict", "code"), [
+    (Level.SHOULD, False, 0), (Level.SHOULD, True, 1), (Level.MAY, False, 0), (Level.MAY, True, 0)])
+def test_advice_gates_only_where_asked(level: Level, *, strict: bool, code: int) -> None:
+    assert exit_code([of_verdict(Verdict.VIOLATED, level)], strict=strict, interrupted=False) == code
+
+
+def test_a_replay_line_leads_back_to_its_item() -> None:
+    item = Item("my folder/it's mine.py:attend", "core.shape", "float16")
+    command = replay_command(item, "B1;seed=3", Plan((item.target,), lift="torch", implementations=("x y",)))
+    assert command.startswith("attnspec replay --implementations 'x y' --lift torch ")
+    assert read_replay(f"{item.target} core.shape float16 B1;seed=3") == (item, "B1;seed=3")
+
+
+@pytest.mark.parametrize(("line", "text"), [
+    ("a b", "a line to replay has four parts"),
+    ("a b float31 c", "'float31' is not a known dtype. Did you mean 'float32'?")])
+def test_a_line_that_is_none_is_explained(line: str, text: str) -> None:
+    with pytest.raises(UsageError, match=text.replace("?", "[?]")):
+        read_replay(line)
