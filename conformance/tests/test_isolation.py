@@ -18,7 +18,7 @@ from attnspec.runner.session import Session
 from attnspec.runner.surroundings import ONE_THREAD, prepared
 
 STUBS = Path(__file__).parent / "stubs"
-RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;with=;seed=3"
+RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_jaxlib_that_aborts_is_a_crash_of_its_item() -> None:
     jaxlib = pytest.importorskip("jaxlib")
     if jaxlib.__version__ != "0.10.2":
         pytest.skip("another jaxlib, which may have mended it")
-    recipe = "B4,H4,Hkv4,T47,S8,D1,Dv1;mask=none;families=normal;with=;seed=0"
+    recipe = "B4,H4,Hkv4,T47,S8,D1,Dv1;mask=none;families=normal;seed=0"
     target, clause = "jax/dot_product_attention_jit", "attention.shape"
     plan = Plan((target,), clauses=(clause,), dtypes=(DType.BFLOAT16,), deadline=120)
     [outcome] = Session(plan, recipe=recipe).run([]).outcomes

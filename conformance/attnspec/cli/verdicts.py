@@ -113,7 +113,7 @@ def conclusion(digest: Digest) -> str:
     gating = {(each.subject, each.clause) for each in digest.outcomes if digest.gates(each)}
     if footer.exit_code == VIOLATED:
         subjects = dict.fromkeys(subject for subject, _ in gating)
-        return f"Does not conform: {plural(len(gating), 'clause')} violated by {_few(list(subjects))}. (exit code 1)"
+        return f"Does not conform: {plural(len(gating), 'clause')} not met by {_few(list(subjects))}. (exit code 1)"
     if footer.exit_code == CONFORMS:
         return "Conforms. (exit code 0)"
     what = "Nothing was executed" if idle(digest.outcomes) else "Not everything was run"

@@ -14,9 +14,9 @@ HAPPENED: Mapping[Verdict, str] = {
     Verdict.VIOLATED: "is violated",
     Verdict.INAPPLICABLE: "does not apply",
     Verdict.NO_CLAIM: "makes no claim on any case",
-    Verdict.ERRORED: "cannot be judged: the implementation raised",
-    Verdict.CRASHED: "cannot be judged: the implementation ended the process",
-    Verdict.TIMED_OUT: "cannot be judged: the implementation did not return in time",
+    Verdict.ERRORED: "ended in an exception of the implementation",
+    Verdict.CRASHED: "ended in a crash",
+    Verdict.TIMED_OUT: "ended at the deadline",
     Verdict.NOT_RUN: "was not run",
     Verdict.EXPECTED: "is violated, as listed among the known deviations",
     Verdict.UNEXPECTED: "does not fare as listed among the known deviations",
@@ -37,12 +37,13 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
     if evidence is None:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
-            ("trace", _tail(evidence.traceback, 12)), ("noise", _tail(evidence.stderr, 4))]
+            ("trace", _shortened(evidence.traceback, 8, 6)), ("printed", _shortened(evidence.stderr, 3, 2))]
 
 
-def _tail(text: str, lines: int) -> str:
-    kept = text.rstrip().splitlines()
-    return "\n".join((["…"] if len(kept) > lines else []) + kept[-lines:])
+def _shortened(text: str, first: int, last: int) -> str:
+    """What matters of a stack or of a library's output stands at one of its ends."""
+    lines = text.rstrip().splitlines()
+    return "\n".join([*lines[:first], "…", *lines[-last:]] if len(lines) > first + last + 1 else lines)
 
 
 def _indented(text: str) -> str:

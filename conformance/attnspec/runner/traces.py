@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from pathlib import Path
 
 from attnspec.ground.nouns import Verdict
 
-STDERR_TAIL = 4000  # characters kept of what libraries printed: the last ones tell
+STDERR_END = 2000  # characters kept at either end of what libraries printed
+_OURS = re.compile(r"^Extension modules:|File \"(<string>|.*/(_pytest|pluggy|xdist|execnet|attnspec/(runner|court|vocabulary))/)")
 _TIMEOUT = "Timeout ("  # how faulthandler begins when a deadline passes
 
 
@@ -28,8 +30,12 @@ def last_words(folder: Path, worker: str) -> LastWords:
     """Of a worker that died while an item was on trial."""
     trace = _read(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
-    stderr = _read(folder / f"{worker}.stderr")[-STDERR_TAIL:]
-    return LastWords(verdict, _read(folder / f"{worker}.crumb"), trace, stderr)
+    stack = "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
+    return LastWords(verdict, _read(folder / f"{worker}.crumb"), stack, _ends(_read(folder / f"{worker}.stderr")))
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * STDERR_END else f"{text[:STDERR_END]}\n…\n{text[-STDERR_END:]}"
 
 
 def _read(path: Path) -> str:

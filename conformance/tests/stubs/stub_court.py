@@ -14,7 +14,7 @@ from attnspec.ground.plan import Item, Plan
 from attnspec.law.clause import Citation, Clause, Source, Spec, Word
 from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
 
-RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;with=;seed=3"
+RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 
 
 def _clause(number: int, name: str, level: Level = Level.MUST) -> Clause:
