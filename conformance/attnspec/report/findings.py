@@ -13,7 +13,7 @@ from attnspec.report.pictures import Grid, drawn_cells, grids
 from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 from attnspec.report.texts import ClauseText
 
-PICTURED_CELLS = 12_000  # how many picture cells a page draws before it refers to the record instead
+PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings stand open; the rest can be opened one by one
 
 

@@ -1,0 +1,398 @@
+"""The page as text: what it says of made-up runs, and that nothing a record holds can break out of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.read import RunRecord
+from attnspec.report import render, write_page
+from attnspec.report.figures import counted, duration, figure, gauge, moment
+from attnspec.report.formula import mathml
+from attnspec.report.pictures import grid, grids
+
+HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+MEASURED = Measured("agree", "should agree", 59500.0, 0.119, 2e-6, -0.8808, -1.0, (0, 0, 1, 3), 35, 34, 3)
+PICTURES = (
+    Picture("weights", "T", "S", ((0.25, 0.75), (1.0, 0.0))),
+    Picture("difference", "T", "S", ((0.0, "nan"), ("inf", -0.5))),
+)
+EVIDENCE = Evidence("3 of 35 entries differ", "B=1 H=1 T=2 S=2 D=1 Dv=1 float32", "B1,H1;seed=9", MEASURED, PICTURES)
+VOID = {"meta", "link", "img", "input", "br", "hr", "wbr"}
+OPTIONAL = {"tr", "td", "th", "li", "option", "p", "tbody", "thead"}  # HTML lets these end by themselves
+
+
+Changes: TypeAlias = Any  # fields of a dataclass, by name
+
+
+def clause(name: str, **changes: Changes) -> dict[str, object]:
+    source = {"cite": "vaswani2017", "at": "3.2.1", "quote": "divide each by the root", "note": "",
+              "title": "Attention Is All You Need", "url": "https://example.org/paper"}
+    return {"id": name, "theme": name.partition(".")[0], "level": "must", "profile": "core", "says": f"{name} holds.",
+            "formula": r"\frac{a}{b}", "because": [source], "needs": ["mask"], "refuted_by": [], "note": "",
+            "where": "spec/x.yaml:7", **changes}
+
+
+def outcome(
+    subject: str, name: str, verdict: Verdict = Verdict.HELD, dtype: DType = DType.FLOAT32, **changes: Changes,
+) -> Outcome:
+    plain = Outcome(subject, name, dtype, Level.MUST, verdict, "", 12, 1, seconds=0.5, repeat="attnspec replay Xt9Kp2")
+    return replace(plain, **changes)
+
+
+def card(subject: str, **changes: Changes) -> SubjectKnown:
+    zeros = {"hidden_row": "zeros"}
+    plain = SubjectCard(subject, "a title", "attention", "numpy", "2.4", "https://example.org/home", zeros, zeros,
+                        {"float32": "G0"}, ("core",))
+    return SubjectKnown(replace(plain, **changes))
+
+
+def run(*outcomes: Outcome, clauses: tuple[dict[str, object], ...] = (), **changes: Changes) -> RunRecord:
+    names = dict.fromkeys(each.clause for each in outcomes)
+    header = RunStarted(
+        "2026-01-02T03:04:05+00:00", ("attnspec", "check"), "0.1", "aaaabbbbccccdddd", 7, "quick", False, len(outcomes),
+        ("float32",), {"python": "3.11"}, clauses or tuple(clause(name) for name in names))
+    cards = tuple(card(subject) for subject in dict.fromkeys(each.subject for each in outcomes))
+    footer = RunFinished("2026-01-02T03:05:05+00:00", 60.0, {}, 0)
+    return RunRecord(replace(header, **changes), cards, outcomes, footer)
+
+
+def violated(subject: str = "lib/attend", name: str = "core.agrees", **changes: Changes) -> Outcome:
+    return outcome(subject, name, Verdict.VIOLATED, **{"evidence": EVIDENCE, "worst": MEASURED, **changes})
+
+
+def section(page: str, name: str) -> str:
+    """The source of one section of the page."""
+    start = page.index(f'<section id="{name}"')
+    end = page.find("\n<section id=", start + 1)
+    return page[start:end]
+
+
+def words(html: str) -> str:
+    """What a reader sees: no tags, single spaces."""
+    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", bare)).strip()
+
+
+class Tags(HTMLParser):
+    """Collects elements, their ids and addresses, and complains about an end without a start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.addresses += [value for name, value in attrs if name in {"href", "src"} and value]
+        if tag not in VOID | OPTIONAL:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID | OPTIONAL:
+            assert self.open, f"</{tag}> ends nothing"
+            assert self.open.pop() == tag
+
+
+def parsed(page: str) -> Tags:
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    return tags
+
+
+def test_the_summary_says_in_words_who_violates_how_much() -> None:
+    page = render([run(violated(), outcome("lib/attend", "core.rows"), outcome("lib/attend", "core.dtype"))])
+    assert "lib/attend does not conform" in words(page)
+    assert "1 of 3 clauses violated by lib/attend (1 must)" in words(page)
+
+
+def test_whoever_fails_only_what_is_advised_conforms() -> None:
+    advised = violated(level=Level.SHOULD)
+    assert "lib/attend conforms" in words(render([run(advised)]))
+    assert "lib/attend does not conform" in words(render([run(advised, strict=True)]))
+
+
+def test_a_subject_about_which_nothing_was_decided_does_not_conform() -> None:
+    page = render([run(outcome("lib/attend", "core.agrees", Verdict.INAPPLICABLE, reason="no keyword mask", cases=0))])
+    assert "lib/attend was not judged" in words(page)
+
+
+def test_several_subjects_are_counted() -> None:
+    page = render([run(violated("lib/bad"), outcome("lib/good", "core.agrees"))])
+    assert "1 of 2 implementations conform" in words(page)
+
+
+def test_a_run_without_footer_is_called_interrupted() -> None:
+    record = replace(
+        run(outcome("lib/attend", "core.agrees"), items=5), footer=None,
+        unfinished=(ItemStarted("lib/attend", "core.rows", "float16"),))
+    page = words(render([record]))
+    assert "The run was interrupted" in page
+    assert "4 of 5 items have no verdict, 1 of them on trial when the record ends" in page
+    assert "lib/attend core.rows float16" in page
+
+
+def test_a_run_that_executed_nothing_says_so() -> None:
+    page = words(render([run(clauses=(clause("core.agrees"),))]))
+    assert "Nothing was judged" in page
+    assert "Nothing was executed. That is not a pass." in page
+    assert "core.agrees core.agrees holds." in page[page.index("Clauses that decided nothing"):]
+
+
+def test_findings_come_worst_first() -> None:
+    page = render([run(
+        violated(name="core.slightly", evidence=replace(EVIDENCE, measured=replace(MEASURED, margin=2.0))),
+        violated(name="core.advice", level=Level.SHOULD),
+        violated(name="core.badly"),
+        outcome("lib/attend", "core.dead", Verdict.CRASHED, reason="signal 6"))])
+    found = re.findall(r'<details class="finding[^>]*data-text="(\S+)', page)
+    assert found == ["core.dead", "core.badly", "core.slightly", "core.advice"]
+
+
+def test_one_finding_holds_all_dtypes_that_fail() -> None:
+    held = outcome("lib/attend", "core.agrees", dtype=DType.FLOAT64)
+    page = render([run(violated(), violated(dtype=DType.FLOAT16), held)])
+    findings = section(page, "findings")
+    assert findings.count('<details class="finding') == 1
+    assert "f32 f16 · must" in words(findings)
+    assert "also at float16" in words(findings)
+
+
+def test_the_evidence_shows_case_numbers_and_the_command_that_repeats_it() -> None:
+    findings = words(section(render([run(violated())]), "findings"))
+    for piece in ("B=1 H=1 T=2 S=2 D=1 Dv=1 float32", "59500", "2.00×10⁻⁶", "−0.8808", "(0, 0, 1, 3)", "3 / 34 / 35",
+                  "attnspec replay Xt9Kp2", "B1,H1;seed=9"):
+        assert piece in findings
+
+
+def test_every_cell_of_the_matrix_leads_somewhere() -> None:
+    page = render([run(
+        violated(), violated(dtype=DType.FLOAT16),
+        outcome("lib/attend", "core.rows"), outcome("lib/other", "core.rows"),
+        outcome("lib/other", "core.agrees", Verdict.INAPPLICABLE, cases=0, reason="no"),
+        outcome("lib/other", "core.agrees", Verdict.INAPPLICABLE, DType.FLOAT16, cases=0, reason="no"))])
+    tags = parsed(page)
+    targets = [address[1:] for address in tags.addresses if address.startswith("#")]
+    assert len(targets) > 10
+    assert set(targets) <= set(tags.ids)
+    assert len(tags.ids) == len(set(tags.ids))
+
+
+def test_identical_reasons_are_told_once() -> None:
+    items = [outcome(f"lib/{n}", name, Verdict.INAPPLICABLE, cases=0, reason="takes no keyword 'mask'")
+             for n in range(3) for name in ("core.agrees", "core.rows")]
+    silence = section(render([run(*items)]), "silence")
+    assert silence.count("takes no keyword") == 1
+    assert "lib/0, lib/1, lib/2: core.agrees, core.rows" in words(silence)
+
+
+def test_hostile_text_stays_text() -> None:
+    evil = clause(f"core.{HOSTILE}", says=HOSTILE, note=HOSTILE, where=HOSTILE, formula=HOSTILE, refuted_by=[HOSTILE],
+                  because=[{"title": HOSTILE, "quote": HOSTILE, "at": HOSTILE, "url": "javascript:alert(3)"}])
+    evidence = Evidence(HOSTILE, HOSTILE, HOSTILE, replace(MEASURED, sentence=HOSTILE),
+                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE)
+    items = [violated(f"{prefix}{HOSTILE}", f"core.{HOSTILE}", evidence=evidence, reason=HOSTILE, repeat=HOSTILE,
+                      instrument=HOSTILE) for prefix in ("lib/", "fault/")]
+    record = run(*items, clauses=(evil,), environment={HOSTILE: HOSTILE}, command=(HOSTILE,), started=HOSTILE)
+    cards = [card(each.subject, claims=(HOSTILE,), limits={HOSTILE: HOSTILE}) for each in items]
+    tags = parsed(render([replace(record, subjects=tuple(replace(each, broken=HOSTILE) for each in cards))]))
+    assert tags.names.isdisjoint({"img", "iframe", "object"})
+    assert tags.handlers == []
+    assert not [address for address in tags.addresses if address.startswith("javascript:")]
+
+
+def test_the_page_asks_the_network_for_nothing() -> None:
+    page = render([run(violated())])
+    assert parsed(page).names.isdisjoint({"img", "iframe", "object", "embed", "audio", "video"})
+    assert "default-src 'none'" in page
+    assert re.findall(r"url\(([^)]*)\)|@import", page.split("</style>")[0].split("<style>")[1]) == ["#hatch"]
+    assert set(re.findall(r'<(?:script|link)\b[^>]*?(?:src|href)="([^"]*)', page)) == {"data:,"}
+
+
+@pytest.mark.parametrize("broken", [
+    r"\frac{a}{b", r"\frac{a}", r"\unheard_of{a}", "x^", r"\left( a", r"\href{javascript:a}{x}"])
+def test_a_formula_becomes_mathml_and_a_broken_one_stays_latex(broken: str) -> None:
+    page = render([run(outcome("lib/attend", "core.a"), outcome("lib/attend", "core.b"),
+                       clauses=(clause("core.a"), clause("core.b", formula=broken)))])
+    assert page.count("<math") == 1
+    assert f"<code>{broken}</code>" in page
+
+
+@pytest.mark.parametrize("latex", [
+    HOSTILE, "<script>", r"\text{<img src=x onerror=alert(1)>}", r"\text{<img/>}", r"\text{<b onclick='a()'>b</b>}",
+    "a < b"])
+def test_mathml_lets_no_markup_through(latex: str) -> None:
+    tags = Tags()
+    tags.feed(str(mathml(latex) or ""))
+    assert tags.names <= {"math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mstyle", "msup"}
+
+
+def test_a_chinese_quote_says_its_language() -> None:
+    source = {"title": "notes", "quote": "每一行之和为 1"}
+    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=[source]),))])
+    assert '<blockquote lang="zh">每一行之和为 1</blockquote>' in page
+
+
+def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
+    page = render([run(outcome("lib/attend", "core.a"), environment={"numpy": "1.26"}),
+                   run(violated(name="core.a"), environment={"numpy": "2.4"})])
+    assert "1 of 2 implementations conform" in words(page)
+    assert "lib/attend (A)" in words(page)
+    assert "lib/attend (B)" in words(page)
+    assert re.search(r"numpy ≠ ?1\.26 ?2\.4", words(section(page, "environment")))
+
+
+def test_shards_of_one_run_are_one_subject() -> None:
+    page = words(render([run(outcome("lib/attend", "core.a")), run(outcome("lib/attend", "core.b"))]))
+    assert "lib/attend conforms" in page
+    assert "2 of 2 clauses held by lib/attend" in page
+
+
+def test_outcomes_told_twice_are_pointed_out() -> None:
+    page = words(render([run(outcome("lib/attend", "core.a"))] * 2))
+    assert "Told twice. 1 outcome occurred in several records of the same environment" in page
+
+
+def test_different_laws_are_flagged_loudly() -> None:
+    page = words(render([
+        run(outcome("lib/attend", "core.a")),
+        run(outcome("lib/attend", "core.a"), spec_digest="eeee", clauses=(clause("core.a", says="Otherwise."),))]))
+    assert "Different laws." in page
+    assert "1 clause changed in wording or sources" in page
+    assert "The runs joined here word this clause differently" in page
+
+
+def test_a_declared_convention_that_the_probe_contradicts_stands_out() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    probed = {"hidden_row": "nan", "grouped_heads": "tile"}
+    told = card("lib/attend", conventions={"hidden_row": "zeros"}, probed=probed)
+    conventions = words(section(render([replace(record, subjects=(told,))]), "conventions"))
+    assert "zeros✗ probed: nan" in conventions
+    assert "not declared→ probed: tile" in conventions
+
+
+def test_a_broken_adapter_is_named_at_the_top() -> None:
+    record = run(outcome("lib/attend", "core.a", Verdict.NOT_RUN, reason="adapter broken", cases=0))
+    page = words(render([replace(record, subjects=(replace(card("lib/attend"), broken="cannot import lib"),))]))
+    assert "adapter broken: cannot import lib" in page
+    assert "lib/attend was not judged" in page
+
+
+def test_a_deviation_that_is_not_as_listed_is_a_finding() -> None:
+    passing = outcome("lib/attend", "core.a", Verdict.UNEXPECTED, level=Level.MAY, reason="it passes now")
+    page = words(render([run(passing)]))
+    assert "lib/attend does not conform" in page
+    assert "1 listed deviation of lib/attend not as listed" in page
+
+
+def test_the_trust_matrix_flags_a_missing_refutation_and_an_escaped_fault() -> None:
+    laws = (clause("core.a", refuted_by=["unscaled", "uniform"]), clause("core.b", refuted_by=["absent_one"]))
+    page = render([run(
+        outcome("lib/attend", "core.a"), violated("fault/unscaled", "core.a"), violated("fault/unscaled", "core.b"),
+        outcome("fault/uniform", "core.a"), outcome("fault/uniform", "core.b"), clauses=laws)])
+    trust = words(section(page, "trust"))
+    assert "1 promised refutation missing, 1 fault refuted by nobody." in trust
+    assert "core.a names uniform: held at f32" in trust
+    assert "uniform escaped every clause" in trust
+    assert "not on trial here: absent_one." in trust
+    assert "lib/attend conforms" in words(page)
+    assert "1 of 2 known faults refuted; 1 of 2 promised refutations missing" in words(page)
+
+
+def test_a_refutation_at_some_dtypes_only_breaks_the_promise() -> None:
+    page = render([run(
+        violated("fault/unscaled", "core.a"), outcome("fault/unscaled", "core.a", dtype=DType.BFLOAT16),
+        clauses=(clause("core.a", refuted_by=["unscaled"]),))])
+    assert "core.a names unscaled: refuted at f32, held at bf16" in words(section(page, "trust"))
+    assert "1 known fault on trial" in words(page)
+
+
+def test_faults_that_are_all_refuted_earn_a_quiet_sentence() -> None:
+    page = render([run(violated("fault/unscaled", "core.a"), clauses=(clause("core.a", refuted_by=["unscaled"]),))])
+    assert "Every one of 1 fault is refuted, and all 1 promises are kept." in words(section(page, "trust"))
+
+
+def test_a_page_without_faults_has_no_trust_section() -> None:
+    assert 'id="trust"' not in render([run(outcome("lib/attend", "core.a"))])
+
+
+def test_an_outcome_of_an_unknown_clause_is_shown_all_the_same() -> None:
+    page = render([run(outcome("lib/attend", "core.a"), outcome("lib/attend", "new.b"), clauses=(clause("core.a"),))])
+    assert "2 of 2 clauses held" in words(page)
+
+
+def test_a_page_writes_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "page.html"
+    write_page([run(outcome("lib/attend", "core.a"))], path)
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_large_audit_stays_small() -> None:
+    items = [outcome(f"lib/subject_{n}", f"theme{c % 8}.clause_{c}", dtype=dtype, worst=replace(MEASURED, margin=0.3))
+             for n in range(6) for c in range(80) for dtype in DType]
+    assert len(render([run(*items)]).encode()) < 5_000_000 / (30 / 6)
+
+
+def test_pictures_beyond_the_room_of_the_page_are_left_to_the_record() -> None:
+    large = Picture("weights", "T", "S", ((0.5,) * 40,) * 40)
+    evidence = replace(EVIDENCE, pictures=(large,) * 4)
+    page = render([run(*(violated(name=f"core.c{n}", evidence=evidence) for n in range(3)))])
+    assert page.count("<figure") == 4
+    assert words(page).count("4 pictures left out to keep the page small") == 2
+
+
+def test_a_large_array_is_cropped_around_the_worst_difference() -> None:
+    far = [[0.0] * 100 for _ in range(50)]
+    far[45][90] = 3.0
+    weights = Picture("weights", "T", "S", ((0.5,) * 100,) * 50)
+    drawn, difference = grids((weights, Picture("difference", "T", "S", tuple(map(tuple, far)))))
+    assert drawn.cropped == "32 × 32 of 50 × 100 entries"
+    assert any(cell.title == "(45, 90) = 3" for cell in difference.cells)
+    assert any(cell.title == "(45, 90) = 0.5" for cell in drawn.cells)
+
+
+def test_entries_that_are_no_numbers_are_hatched_and_named() -> None:
+    cells = grid(PICTURES[1]).cells
+    assert [(cell.css, cell.text) for cell in cells] == [("z", "0"), ("nan", "NaN"), ("inf", "∞"), ("n8", "−0.5")]
+
+
+def test_weights_are_drawn_on_one_arm_and_differences_on_two() -> None:
+    assert [cell.css for cell in grid(PICTURES[0]).cells] == ["s2", "s6", "s8", "z"]
+    assert not grid(PICTURES[0]).is_diverging
+    assert grid(PICTURES[1]).is_diverging
+
+
+@pytest.mark.parametrize(("number", "text"), [
+    (0.0, "0"), (0.119, "0.119"), (2e-6, "2.00×10⁻⁶"), (-0.8808, "−0.881"), (59500.0, "59500"), (99999.9, "100000"),
+    (1234.5, "1234"), (3.1e9, "3.10×10⁹"), (math.inf, "∞"), ("-inf", "−∞"), ("nan", "NaN"),
+])
+def test_figures_read_well(number: float | str, text: str) -> None:
+    assert figure(number) == text
+
+
+def test_durations_times_and_counts_read_well() -> None:
+    assert [duration(s) for s in (0.012, 1.25, 240.0)] == ["12 ms", "1.2 s", "4.0 min"]
+    assert [moment(t) for t in ("2026-01-02T03:04:05+00:00", "long ago")] == ["2026-01-02 03:04 UTC", "long ago"]
+    assert [counted(n, "entry") for n in (0, 1, 2)] == ["0 entries", "1 entry", "2 entries"]
+
+
+def test_a_gauge_is_linear_to_the_allowance_and_logarithmic_beyond() -> None:
+    assert [gauge(m) for m in (0.0, 0.5, 1.0, 1e3, 1e6, 1e9, math.inf, math.nan)] == [0, 30, 60, 80, 100, 100, 100, 100]

@@ -1,0 +1,252 @@
+"""The page in a real browser, opened from disk: headless Chromium, without network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
+from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.read import RunRecord
+from attnspec.report import write_page
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not both on PATH: the page is not opened")
+
+OPTIONS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
+    "--disable-sync --no-first-run --window-size=1280,900")
+CLAUSES = {
+    "causal.no_lookahead": "Moving later keys leaves every earlier row where it was.",
+    "masking.hidden_weight_is_zero": "A hidden key gets weight exactly zero.",
+    "masking.a_name_that_is_a_good_deal_longer_than_any_phone_is_wide": "A clause with a very long name.",
+}
+SUBJECTS = ("torch/sdpa", "jax/a_function_with_quite_a_long_name", "numpy/msa", "mine/broken", "fault/mask_ignored")
+Open: TypeAlias = "Callable[..., Chrome]"
+
+
+def clause(name: str, says: str) -> dict[str, object]:
+    return {"id": name, "theme": name.partition(".")[0], "level": "must", "profile": "core", "says": says,
+            "formula": r"A_{ij} = 0 \quad (j > i)", "refuted_by": ["mask_ignored"], "where": "spec/x.yaml:1",
+            "because": [{"title": "notes", "quote": "每一行之和为 1", "url": "https://example.org"}]}
+
+
+def outcome(subject: str, name: str, dtype: DType) -> Outcome:
+    measured = Measured("agree", "agree", 0.3, 1e-7, 3e-7, 1.0, 1.0, (0, 0, 1, 2), 35, 35)
+    if subject not in {"mine/broken", "fault/mask_ignored"} or "causal" in name:
+        return Outcome(subject, name, dtype, Level.MUST, Verdict.HELD, cases=40, worst=measured, seconds=0.2)
+    row = tuple(0.05 * place for place in range(24))
+    pictures = (Picture("weights", "T", "S", (row,) * 20), Picture("difference", "T", "S", ((0.5, "nan"), (-1.0, 0.0))))
+    evidence = Evidence("differs", "B=1 " * 40, "B1;" + "very_long_recipe_" * 20, measured, pictures, "Traceback " * 30)
+    return Outcome(subject, name, dtype, Level.MUST, Verdict.VIOLATED, cases=3, evidence=evidence, worst=measured,
+                   repeat="attnspec replay Xt9Kp2")
+
+
+def made_up_run() -> RunRecord:
+    items = tuple(outcome(subject, name, dtype) for subject in SUBJECTS for name in CLAUSES for dtype in DType)
+    header = RunStarted(
+        "2026-01-02T03:04:05+00:00", ("attnspec", "audit", "--html", "x" * 200), "0.1", "f" * 64, 0, "quick", False,
+        len(items), ("float32",), {"platform": "Linux " * 30}, tuple(clause(*each) for each in CLAUSES.items()))
+    cards = tuple(
+        SubjectKnown(SubjectCard(subject, "a title", "attention", "", "", "", {}, {"hidden_row": "zeros"}, {}, ()))
+        for subject in SUBJECTS)
+    return RunRecord(header, cards, items, RunFinished("", 1.0, {}, 1))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    write_page([made_up_run()], path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for option in (*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(option)
+    chrome = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield chrome
+    chrome.quit()
+
+
+@pytest.fixture
+def opened(browser: Chrome, page: Path) -> Open:
+    """Opens the page afresh at a width, in a theme, with or without script."""
+
+    def open_page(*, width: int = 1280, theme: str = "light", script: bool = True, fragment: str = "") -> Chrome:
+        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": theme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
+        browser.get("about:blank")
+        browser.get(page.as_uri() + fragment)
+        return browser
+
+    return open_page
+
+
+def asked(browser: Chrome, expression: str) -> Any:  # noqa: ANN401  (whatever the page answers)
+    """The value of an expression in the page; also works where the page itself may run no script."""
+    answer = browser.execute_cdp_cmd("Runtime.evaluate", {"expression": expression, "returnByValue": True})
+    return answer["result"].get("value")
+
+
+def visible(browser: Chrome, selector: str) -> int:
+    """How many elements are laid out, closed details aside."""
+    found = f"[...document.querySelectorAll({json.dumps(selector)})]"
+    return int(asked(browser, f"{found}.filter((each) => each.checkVisibility()).length"))
+
+
+def typed(browser: Chrome, field: str, text: str) -> None:
+    browser.execute_script(
+        "const field = document.getElementById(arguments[0]); field.value = arguments[1];"
+        "field.dispatchEvent(new Event('input', {bubbles: true}))", field, text)
+
+
+def test_the_page_opens_from_disk_without_a_complaint(opened: Open) -> None:
+    browser = opened()
+    assert "attnspec" in browser.title
+    assert browser.get_log("browser") == []
+    assert asked(browser, "performance.getEntriesByType('resource').length") == 0
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_nothing_overflows_a_phone(opened: Open, script: bool) -> None:
+    browser = opened(width=390, script=script)
+    asked(browser, "document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert asked(browser, "document.scrollingElement.scrollWidth") <= 390
+
+
+def test_search_leaves_only_what_matches(opened: Open) -> None:
+    browser = opened()
+    assert [visible(browser, each) for each in (".matrix tr[data-c]", ".clause", ".finding")] == [3, 3, 2]
+    typed(browser, "search", "later EARLIER")
+    assert [visible(browser, each) for each in (".matrix tr[data-c]", ".clause", ".finding")] == [1, 1, 0]
+    assert asked(browser, "document.getElementById('shown').textContent") == "1 of 3 clauses"
+
+
+@pytest.mark.parametrize(("field", "value", "left"), [
+    ("theme", "masking", 2), ("level", "may", 0), ("verdict", "violated", 2), ("verdict", "held", 3),
+    ("subject", "2", 3)])
+def test_filters_choose_clauses(opened: Open, field: str, value: str, left: int) -> None:
+    browser = opened()
+    typed(browser, field, value)
+    assert visible(browser, ".matrix tr[data-c]") == visible(browser, ".clause") == left
+
+
+def test_the_subject_filter_leaves_one_column(opened: Open) -> None:
+    browser = opened()
+    assert visible(browser, ".matrix tr[data-c='0'] td") == 16
+    typed(browser, "subject", "2")
+    assert visible(browser, ".matrix tr[data-c='0'] td") == visible(browser, ".matrix .dtype") == 4
+    left = asked(browser, "document.querySelector('.who:not([data-hidden])').textContent")
+    assert left == "numpy/msa"
+
+
+def test_clear_brings_everything_back(opened: Open) -> None:
+    browser = opened()
+    typed(browser, "search", "no such clause")
+    assert visible(browser, ".clause") == 0
+    browser.execute_async_script(
+        "document.querySelector('#tools [type=reset]').click(); setTimeout(arguments[0], 50)")
+    assert visible(browser, ".clause") == 3
+
+
+def test_a_cell_leads_to_its_row_and_opens_the_clause(opened: Open) -> None:
+    browser = opened()
+    target = asked(browser, "document.querySelector('.matrix a.good').getAttribute('href')")
+    browser = opened(fragment=target)
+    assert asked(browser, f"document.getElementById('{target[1:]}').closest('details').open") is True
+    assert visible(browser, f"[id=\"{target[1:]}\"]") == 1
+
+
+def test_the_page_reads_without_script(opened: Open) -> None:
+    browser = opened(script=False)
+    assert visible(browser, "#tools") == visible(browser, ".command button") == 0
+    assert visible(browser, ".finding[open] .measured") == 2
+    assert visible(browser, ".matrix td a") == 48
+    assert visible(browser, ".clause summary") == 3
+
+
+def test_formulas_are_drawn_as_mathematics(opened: Open) -> None:
+    browser = opened()
+    asked(browser, "document.querySelector('.clause').open = true")
+    assert asked(browser, "document.querySelector('.formula math').getBoundingClientRect().width") > 50
+
+
+def test_light_and_dark_differ_and_both_have_contrast(opened: Open) -> None:
+    seen = {theme: contrasts(opened(theme=theme)) for theme in ("light", "dark")}
+    assert seen["light"]["paper"] != seen["dark"]["paper"]
+    for theme, found in seen.items():
+        assert {name: ratio for name, ratio in found["ratios"].items() if ratio < 4.5} == {}, theme
+
+
+def contrasts(browser: Chrome) -> Any:  # noqa: ANN401  (a JSON object)
+    """The ground of the page and the WCAG contrast of every pair of colours that text is set in."""
+    pairs = {name: (name, f"{name}-tint") for name in ("good", "bad", "soft", "known", "open", "odd", "idle")}
+    pairs |= {f"{name} on {ground}": (name, ground) for name in (*pairs, "ink", "muted", "accent")
+              for ground in ("paper", "card")}
+    pairs |= {"ink on code": ("ink", "code"), "on-bad": ("on-bad", "bad-solid"), "ink on bad": ("ink", "bad-tint"),
+              "accent on bad": ("accent", "bad-tint"), "muted on hover": ("muted", "idle-tint")}
+    return browser.execute_script("""
+      const probe = document.body.appendChild(document.createElement("i"));
+      const shade = (name) => {
+        probe.style.color = `var(--${name})`;
+        return getComputedStyle(probe).color.match(/[0-9.]+/g).slice(0, 3).map(Number);
+      };
+      const linear = (c) => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4;
+      const light = (rgb) => rgb.map((c) => linear(c / 255))
+        .reduce((sum, c, place) => sum + c * [.2126, .7152, .0722][place], 0);
+      const ratio = (a, b) => (Math.max(light(a), light(b)) + .05) / (Math.min(light(a), light(b)) + .05);
+      const ratios = Object.entries(arguments[0]);
+      return {
+        paper: getComputedStyle(document.body).backgroundColor,
+        ratios: Object.fromEntries(ratios.map(([name, [ink, ground]]) => [name, ratio(shade(ink), shade(ground))])),
+      };
+    """, pairs)
+
+
+def test_numbers_in_pictures_have_contrast(opened: Open) -> None:
+    for theme in ("light", "dark"):
+        ratios = asked(opened(theme=theme), """(() => {
+          const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+          const rgb = (colour) => { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+                                    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3); };
+          const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+          const light = (c) => c.map((v) => linear(v / 255))
+            .reduce((sum, v, place) => sum + v * [.2126, .7152, .0722][place], 0);
+          const svg = document.querySelector(".picture svg");
+          return ["s", "n", "p"].flatMap((arm) => [1, 2, 3, 4, 5, 6, 7, 8].map((step) => {
+            svg.insertAdjacentHTML("beforeend", `<g class="${arm}${step}"><rect/><text>1</text></g>`);
+            const [ground, ink] = [...svg.lastElementChild.children].map((e) => light(rgb(getComputedStyle(e).fill)));
+            return [arm + step, (Math.max(ground, ink) + .05) / (Math.min(ground, ink) + .05)];
+          }));
+        })()""")
+        assert len(ratios) == 24
+        assert [pair for pair in ratios if pair[1] < 4.5] == [], theme
+
+
+def test_paper_is_light_and_shows_no_tools(opened: Open) -> None:
+    browser = opened(theme="dark")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+        "media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
+    assert asked(browser, "getComputedStyle(document.body).color") == "rgb(28, 31, 36)"
+    assert visible(browser, "#tools") == 0
+    assert asked(browser, "getComputedStyle(document.querySelector('.grid')).maxHeight") == "none"
