@@ -121,21 +121,22 @@ def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precisi
 
 
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
-    """The words in which `one` rounds more, or more coarsely, than `other`."""
-    return tuple(word for word in WORDS if word not in ("grade", "reason")
+    """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what count together."""
+    return tuple(word for word in WORDS if word not in ("grade", "reason", *_COUNTS.values())
                  and _looseness(word, one) > _looseness(word, other))
-
-
-def _looseness(word: str, precision: Precision) -> float:
-    value = getattr(precision, word)
-    if word in _DTYPE_WORDS:
-        rounds = getattr(precision, _COUNTS.get(word, ""), 1)
-        return max(unit(value).roundoff, unit(precision.dtype).roundoff if word == "output" else 0.0) if rounds else 0.0
-    return -float(value) if word == "block" else float(value)
 
 
 _COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale": "prescale_roundings",
            "scale": "scale_roundings"}
+
+
+def _looseness(word: str, precision: Precision) -> float:
+    value = getattr(precision, word)
+    if word in _COUNTS:
+        return unit(value).roundoff * float(getattr(precision, _COUNTS[word]))
+    if word in _DTYPE_WORDS:
+        return unit(value).roundoff
+    return -float(value) if word == "block" else float(value)
 
 
 def _base(grade: object, dtype: DType) -> Precision:
