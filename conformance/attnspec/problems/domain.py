@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from attnspec.ground.errors import SpecError
+from attnspec.ground.errors import SpecError, hint
 from attnspec.ground.keywords import KEYWORDS
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
@@ -20,7 +20,7 @@ FamilyName = Literal[
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
     "gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example"]
 MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "banded", "left_padding",
-                   "causal_like", "with_empty_rows", "attack"]
+                   "causal_like", "triangle", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
 
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
@@ -71,6 +71,7 @@ _FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
     "logit_read_out": ("integers",), "worked_example": ("worked_example",)}
 # One key hides nothing and makes no ladder.
 _LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
+_MASKS: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",), "acceptance": ("triangle",)}
 _ALWAYS: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}), "acceptance": frozenset({"mask"})}
 
 
@@ -100,9 +101,11 @@ def domain(
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose.
     scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
     min_*: the least B, H, T, S and D.
-    Raises SpecError for a keyword that does not exist.
+    Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
     known = _FAMILIES.get(kind, ANY_FAMILY)
+    if kind in {"layer", "acceptance"}:
+        _check_layer(families, {*always, *sometimes})
     return Domain(
         kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
         known if families == "any" else tuple(families), _masks(kind, masks),
@@ -110,10 +113,21 @@ def domain(
         min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width)
 
 
+def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
+    """A layer's entries must stay exact through its projections, and no layer takes `scale`."""
+    for name in () if families == "any" else families:
+        if name not in LAYER_FAMILIES:
+            raise SpecError(f"a layer cannot have the value family {name!r}.{hint(name, LAYER_FAMILIES)}")
+    if "scale" in keywords:
+        raise SpecError("a layer takes no keyword 'scale'.")
+
+
 def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:
-    if kind in {"mask_attack", "acceptance"}:
-        return ("attack",) if kind == "mask_attack" else ("causal_like",)
-    return ANY_MASK if masks == "any" else tuple(masks)
+    if kind not in _MASKS:
+        return ANY_MASK if masks == "any" else tuple(masks)
+    if masks != "any":
+        raise SpecError(f"the kind {kind!r} brings its own mask: leave out `masks`.")
+    return _MASKS[kind]
 
 
 def _keywords(names: Sequence[str]) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 Inputs are whole numbers up to 3; a column of w_query, w_key or w_value has at most two entries that are not 0. So every
 partial sum of x @ W + b is a multiple of 1/2 (of w_query: of the power of two that scales it) with at most 8 bits,
-which bfloat16 holds. A column of w_out has one entry, a power of two: the output projection moves and scales what attention
-returns, and rounds nothing (adding b_out may).
+which bfloat16 holds. A column of w_out has one entry, a power of two: the output projection moves and scales what
+attention returns, and rounds nothing (adding b_out may).
 """
 
 from __future__ import annotations

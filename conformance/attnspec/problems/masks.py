@@ -55,9 +55,9 @@ def _left_padding(seed: int, sizes: Sizes) -> Bools:
 def _scattered(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
     """Independent entries, each row with a density of its own from 1/8 to 1."""
     count = (*shape, (sizes.S + 3) // 4)
-    bytes_ = words(seed, "mask entries", count).view(np.uint8)[..., :sizes.S]
-    density = words(seed, "mask density", (*shape, 1))
-    return np.asarray(bytes_ <= 31 + 32 * (density >> np.uint32(29)))
+    entries = words(seed, "mask entries", count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
+    eighths = words(seed, "mask density", (*shape, 1)) >> np.uint32(29)
+    return np.asarray(entries <= (31 + 32 * eighths).astype(np.uint8))
 
 
 def _random(seed: int, sizes: Sizes) -> Bools:
@@ -101,6 +101,10 @@ def _causal_like(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(np.arange(sizes.S) <= np.arange(sizes.T)[:, None] + ahead)
 
 
+def _triangle(_seed: int, sizes: Sizes) -> Bools:
+    return np.tri(sizes.T, sizes.S, dtype=np.bool_)
+
+
 def _with_empty_rows(seed: int, sizes: Sizes) -> Bools:
     mask = _random(seed, sizes)
     is_empty = words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
@@ -124,6 +128,7 @@ MASKS: Mapping[str, MaskRecipe] = {
         MaskRecipe("banded", _banded, "a band around the diagonal, as wide as the batch element wants"),
         MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
         MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),
+        MaskRecipe("triangle", _triangle, "a query sees no later key"),
         MaskRecipe("with_empty_rows", _with_empty_rows, "random, and a quarter of the rows see no key"),
         MaskRecipe("attack", _attack, "the trailing half of the keys is hidden: for the families mask_attack…"),
     )

@@ -18,7 +18,8 @@ from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
 _AXES = tuple(axis.name for axis in fields(Sizes))
-_FIELDS = ("mask", "families", "with", "bias", "scale", "M", "inputs", "seed")
+FIELDS = ("mask", "families", "with", "bias", "scale", "M", "inputs", "seed")
+"""The names that a drawn value cannot have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Recipe:
         """
         first, *rest = text.strip().split(";")
         given = _named(rest)
-        known = {name: given.pop(name) for name in _FIELDS if name in given}
+        known = {name: given.pop(name) for name in FIELDS if name in given}
         for needed in ("mask", "families", "seed"):
             if needed not in known:
                 raise _broken(f"{needed}=… is missing")
@@ -134,7 +135,7 @@ def _whole(name: str, text: str) -> int:
 def _drawn(name: str, text: str) -> int:
     # a mistyped field name lands here, so name the fields too
     if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
-        raise _broken(f"{name}={text} is neither a field nor a drawn whole number.{hint(name, _FIELDS)}".rstrip("."))
+        raise _broken(f"{name}={text} is neither a field nor a drawn whole number.{hint(name, FIELDS)}".rstrip("."))
     return int(text)
 
 

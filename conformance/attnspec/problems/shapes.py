@@ -2,7 +2,7 @@
 
 The pool holds 1, 2, odd lengths, both sides of 16, 32, 64 and 128 (where blocks end), S one past 512, T above and below
 S, widths that no power of two divides, batches, and groups of 1 to 4 query heads. Clauses filter it; what a subject
-cannot take by design is adapted, in the same way for every clause.
+cannot take by design is left out or adapted, in the same way for every clause.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ POOL: tuple[Sizes, ...] = (
 
 # Kinds of problem whose sizes are part of what they are.
 _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
-    "gaussian": (Sizes(16, 4, 4, 1, 64, 4, 4), Sizes(16, 4, 4, 1, 64, 16, 16), Sizes(16, 4, 4, 1, 64, 64, 64)),
+    "gaussian": (Sizes(16, 4, 4, 1, 64, 4, 4), Sizes(16, 4, 4, 1, 64, 16, 16), Sizes(16, 4, 4, 1, 64, 64, 64),
+                 Sizes(4, 4, 4, 1, 64, 256, 256)),
     "worked_example": (Sizes(1, 1, 1, 4, 4, 4, 4),),
     "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
 }
@@ -48,7 +49,8 @@ _BUDGET = {Effort.QUICK: (5, 5_000), Effort.DEFAULT: (9, 80_000), Effort.THOROUG
 def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
     """The sizes that a clause tries on a subject with these limits, smallest first; none if they rule each other out.
 
-    The smallest and the largest that fit are always among them.
+    The smallest and the largest that fit are always among them. Grouped heads come up under `grouped: maybe` only where
+    the subject declares that it takes them.
     """
     if domain.kind in _OF_KIND:
         fixed = (sizes for sizes in _OF_KIND[domain.kind] if _inputs_fit(sizes, domain, limits))
@@ -87,20 +89,22 @@ def _lengths_fit(sizes: Sizes, domain: Domain) -> bool:
 
 
 def _heads_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
-    if limits.single_head:
-        return domain.min_heads == 1 and domain.grouped != "always"
-    if limits.grouped is False and domain.grouped == "always":
+    if domain.min_heads > (1 if limits.single_head else sizes.H):
         return False
     is_grouped = sizes.Hkv < sizes.H
-    return domain.min_heads <= sizes.H and {"no": not is_grouped, "maybe": True, "always": is_grouped}[domain.grouped]
+    if domain.grouped == "always":
+        return is_grouped and not _refuses_groups(limits)
+    return not is_grouped or (domain.grouped == "maybe" and limits.grouped is True and not _refuses_groups(limits))
+
+
+def _refuses_groups(limits: Limits) -> bool:
+    return limits.grouped is False or limits.single_head or limits.self_attention_only
 
 
 def _adapted(sizes: Sizes, limits: Limits) -> Sizes:
-    """These sizes within what the subject can take: one head, no groups, wide enough heads, values as wide as keys."""
+    """These sizes within what the subject can take: one head, wide enough heads, values as wide as keys."""
     if limits.single_head:
         sizes = replace(sizes, H=1, Hkv=1)
-    if limits.grouped is False:
-        sizes = replace(sizes, Hkv=sizes.H)
     least = limits.min_head_width
     sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
     return replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes

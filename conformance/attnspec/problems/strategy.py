@@ -15,11 +15,12 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from attnspec.ground.declaration import Limits
+from attnspec.ground.errors import SpecError
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
 from attnspec.problems.layers import model_width
 from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.recipe import FIELDS, Recipe
 from attnspec.problems.shapes import shapes_for
 
 Choice = TypeVar("Choice")
@@ -35,7 +36,11 @@ def recipes(domain: Domain, offered: frozenset[str], limits: Limits, effort: Eff
 
     draws: names of the clause's drawn values; each becomes an integer 0 … 65,535 of `recipe.drawn`.
     Nothing can be drawn (`st.nothing()`) where domain and limits leave no shape: `shapes_for` is empty then.
+    Raises SpecError for a drawn value that has the name of a field of a recipe.
     """
+    for name in draws:
+        if name in FIELDS:
+            raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.")
     shapes = shapes_for(domain, limits, effort)
     if not shapes:
         return st.nothing()
@@ -58,7 +63,7 @@ class _Menu:
 
     @property
     def length(self) -> int:
-        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, how many families, which; then the seed."""
+        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, families (count, which), and the seed."""
         return 6 + len(self.optional) + _FAMILIES_A_CALL + _SEED_BYTES
 
     def recipe(self, choices: bytes, *drawn: int) -> Recipe:

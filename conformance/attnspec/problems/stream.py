@@ -32,7 +32,7 @@ def words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     generator.state = {"bit_generator": "PCG64", "state": _start(seed, label), "has_uint32": 0, "uinteger": 0}
     count = int(np.prod(shape, dtype=np.int64))
     raw = generator.random_raw((count + 1) // 2)
-    # little-endian halves: low word first on every machine
+    # low half first, also on a big-endian machine
     return raw.astype("<u8", copy=False).view("<u4")[:count].reshape(shape)
 
 
