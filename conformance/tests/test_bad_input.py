@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attnspec.cli import main
 from attnspec.court.compile import compile_spec
-from attnspec.ground.errors import AttnspecError
+from attnspec.ground.errors import AttnspecError, ManifestError
 from attnspec.law.load import load_spec
+from attnspec.subjects.manifest import read_manifest
 
 HERE = Path(__file__).parent
 FAULTS = ("causal_ignored", "causal_off_by_one", "unscaled")
@@ -222,6 +224,94 @@ FILES = [
 ]
 
 
+# (what the author did, what stood in the manifest, what stands there now, the answer after "implementations/mine/")
+MANIFEST = [
+    ("a key twice", "library: Mine", "library: Mine\nlibrary: Mine",
+     "manifest.yaml:2: the key 'library' is given twice; first on line 1."),
+    ("a tab", "    title:", "\ttitle:",
+     "manifest.yaml:6: is no YAML: a tab indents this line. Indent with spaces."),
+    ("a misspelled key", "homepage:", "hompage:",
+     "manifest.yaml:2: 'hompage' is not a known key of a manifest. Did you mean 'homepage'? Known: …"),
+    ("no library", "library: Mine\n", "",
+     "manifest.yaml:1: a manifest needs 'library'. It has: homepage, install, subjects."),
+    ("an address without a scheme", "homepage: https://", "homepage: ",
+     "manifest.yaml:2: 'homepage' of a manifest should be an address that begins with https:// or http://, not 'example.org'."),
+    ("subjects that are no list", "  - id: attention", "    id: attention",
+     "manifest.yaml:4: 'subjects' of a manifest should be a list of mappings, not a mapping."),
+    ("a misspelled key of a subject", "    claims:", "    claim:",
+     "manifest.yaml:9: 'claim' is not a known key of a subject. Did you mean 'claims'? Known: …"),
+    ("a subject without a title", "    title: Attention that returns its values\n", "",
+     "manifest.yaml:5: a subject needs 'title'. It has: …"),
+    ("a function without an adapter", "function: adapter:attend\n    dtypes", "function: attend\n    dtypes",
+     "manifest.yaml:7: 'function' of a subject should be `adapter:name`, as in 'attention:attend', not 'attend'."),
+    ("an adapter that is not there", "function: adapter:attend\n    dtypes", "function: adaptor:attend\n    dtypes",
+     "manifest.yaml:7: 'adaptor' is not a known adapter in implementations/mine. Did you mean 'adapter'? Known: adapter."),
+    ("a dtype", "dtypes: [float32, float64]", "dtypes: [float32, flot64]",
+     "manifest.yaml:8: 'flot64' is not a known dtype. Did you mean 'float64'? Known: bfloat16, float16, float32, float64."),
+    ("one dtype for a list", "dtypes: [float32, float64]", "dtypes: float32",
+     "manifest.yaml:8: 'dtypes' of a subject should be a list of texts, not text ('float32')."),
+    ("a profile", "[core, masking]", "[core, maskin]",
+     "manifest.yaml:9: 'maskin' is not a known profile. Did you mean 'masking'? Known: …"),
+    ("a limit", "ties_value_width: true", "tie_value_width: true",
+     "manifest.yaml:10: 'tie_value_width' is not a known key of 'limits'. Did you mean 'ties_value_width'? Known: …"),
+    ("a limit that is a text", "ties_value_width: true", "ties_value_width: 'yes'",
+     "manifest.yaml:10: 'ties_value_width' of 'limits' should be true or false, not text ('yes')."),
+    ("a limit that is a word", "min_head_width: 2", "min_head_width: two",
+     "manifest.yaml:10: 'min_head_width' of 'limits' should be a whole number, not text ('two')."),
+    ("a convention", "hidden_row: zeros", "hiden_row: zeros",
+     "manifest.yaml:11: 'hiden_row' is not a known key of the conventions. Did you mean 'hidden_row'? Known: …"),
+    ("an answer to a convention", "hidden_row: zeros", "hidden_row: zero",
+     "manifest.yaml:11: 'zero' is not a known answer to hidden_row. Did you mean 'zeros'? Known: nan, undefined, uniform, zeros."),
+    ("a dtype of the precision", "float32: {grade", "float23: {grade",
+     "manifest.yaml:13: 'float23' is not a known key of the precision. Did you mean 'float32'? Known: …"),
+    ("a precision without a reason", ", reason: everything is float32", "",
+     "manifest.yaml:13: the precision of 'float32' needs 'reason'. It has: grade."),
+    ("a key of a variant", "eval: {function:", "eval: {fucntion:",
+     "manifest.yaml:15: 'fucntion' is not a known key of the variant 'eval'. Did you mean 'function'? Known: …"),
+    ("a verdict of a deviation", "verdict: violated", "verdict: voilated",
+     "manifest.yaml:18: 'voilated' is not a known verdict of a failure. Did you mean 'violated'? "
+     "Known: crashed, errored, timed_out, violated."),
+    ("a deviation without a link", "        issue: https://example.org/1\n", "",
+     "manifest.yaml:17: a deviation needs 'issue'. It has: clause, verdict, reason, until."),
+    ("an end that is no version", 'until: "2.0"', "until: someday",
+     "manifest.yaml:21: 'until' of a deviation should be a version, as in '2.14', not 'someday'."),
+    ("an end that is a number", 'until: "2.0"', "until: 2.0",
+     "manifest.yaml:21: 'until' of a deviation should be text, not a number (2.0). Quote it if text is meant."),
+]
+
+# (what is typed after `attnspec`, the answer's last line)
+COMMANDS = [
+    ("chek", "Error: 'chek' is not a command. Did you mean 'check'? Known: …"),
+    ("check", "Error: Missing argument 'TARGET...'."),
+    ("check numpy/atention", "attnspec: 'numpy/atention' is not a known subject. Did you mean 'numpy/attention'? Known: …"),
+    ("check mine:attend --efort quick", "Error: No such option '--efort'. …"),
+    ("check mine:attend --effort thorogh",
+     "Error: Invalid value for '--effort': 'thorogh' is not a known effort. Did you mean 'thorough'? Known: default, quick, thorough."),
+    ("check mine:attend --dtype float23",
+     "Error: Invalid value for '--dtype': 'float23' is not a known dtype. Did you mean 'float32'? Known: …"),
+    ("check mine:attend --lift troch",
+     "Error: Invalid value for '--lift': 'troch' is not a known lift. Did you mean 'torch'? Known: jax, torch."),
+    ("check mine:attend --clause causal.no_lookahed",
+     "attnspec: 'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'? Known: …"),
+    ("check mine:attend --profile casual",
+     "attnspec: 'casual' is not a known profile. Did you mean 'causal'? Known: …"),
+    ("check mine:attend --spec nowhere", "attnspec: nowhere: there is no such folder; a spec is a folder of YAML files."),
+    ("check numpy/msa --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
+    ("check mine:attend --seed x", "Error: Invalid value for '--seed': 'x' is not a valid integer."),
+    ("check mine:attend -n 0", "Error: Invalid value for '-n' / '--workers': 0 is not in the range x>=1."),
+    ("check mine:attend --deadline -3", "Error: Invalid value for '--deadline': -3.0 is not in the range x>0."),
+    ("audit --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
+    ("explain", "Error: Missing argument 'CLAUSE'."),
+    ("explain causal.no_lookahed",
+     "attnspec: 'causal.no_lookahed' is neither a clause nor a fault. Did you mean 'causal.no_lookahead'? …"),
+    ("list everything", "Error: …"),
+    ("report nowhere.jsonl", "attnspec: nowhere.jsonl: …"),
+    ("replay mine:attend", "attnspec: a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it."),
+    ("schema --chek", "Error: No such option '--chek'. …"),
+    ("lint --spec nowhere", "nowhere: there is no such folder; a spec is a folder of YAML files."),
+]
+
+
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small sound spec in the working directory, to be spoilt."""
@@ -229,8 +319,15 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(shutil.copytree(HERE / "small_spec", tmp_path / "spec"))
 
 
-def assert_says(caught: pytest.ExceptionInfo[AttnspecError], message: str) -> None:
-    said = str(caught.value)
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small sound manifest in the working directory, to be spoilt."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(HERE / "small_implementations", tmp_path / "implementations")
+    return tmp_path / "implementations" / "mine" / "manifest.yaml"
+
+
+def assert_says(said: str, message: str) -> None:
     assert said.startswith(message[:-1]) if message.endswith("…") else said == message
 
 
@@ -238,8 +335,9 @@ def compiled(spec: Path) -> None:
     compile_spec(load_spec(spec), faults=FAULTS)
 
 
-def test_the_small_spec_is_sound(spec: Path) -> None:
+def test_what_is_spoilt_here_is_sound_before(spec: Path, library: Path) -> None:
     compiled(spec)
+    assert [subject.id for subject in read_manifest(library.parent)] == ["mine/attention"]
 
 
 @pytest.mark.parametrize(("file", "was", "now", "message"), [row[1:] for row in SPEC], ids=[row[0] for row in SPEC])
@@ -249,7 +347,7 @@ def test_a_mistake_in_the_spec_is_named(spec: Path, file: str, was: str, now: st
     (spec / file).write_text(text.replace(was, now, 1), encoding="utf-8")
     with pytest.raises(AttnspecError) as caught:
         compiled(spec)
-    assert_says(caught, message)
+    assert_says(str(caught.value), message)
 
 
 @pytest.mark.parametrize(("spoil", "message"), [row[1:] for row in FILES], ids=[row[0] for row in FILES])
@@ -257,4 +355,34 @@ def test_a_damaged_folder_is_named(spec: Path, spoil: Callable[[Path], object], 
     spoil(spec)
     with pytest.raises(AttnspecError) as caught:
         compiled(spec)
-    assert_says(caught, message)
+    assert_says(str(caught.value), message)
+
+
+@pytest.mark.parametrize(("was", "now", "message"), [row[1:] for row in MANIFEST], ids=[row[0] for row in MANIFEST])
+def test_a_mistake_in_a_manifest_is_named(library: Path, was: str, now: str, message: str) -> None:
+    text = library.read_text(encoding="utf-8")
+    assert was in text
+    library.write_text(text.replace(was, now, 1), encoding="utf-8")
+    with pytest.raises(ManifestError) as caught:
+        tuple(read_manifest(library.parent))
+    assert_says(str(caught.value), f"implementations/mine/{message}")
+
+
+@pytest.mark.parametrize(("typed", "answer"), COMMANDS, ids=[row[0] for row in COMMANDS])
+def test_a_mistyped_command_cannot_run_and_says_why(
+    typed: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(typed.split()) == 2
+    shown = capsys.readouterr()
+    assert_says((shown.out + shown.err).replace("\n1 to mend.", "").strip().splitlines()[-1], answer)
+    assert "Traceback" not in shown.out + shown.err
+
+
+def test_the_user_sees_the_sentence_and_no_traceback(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = spec / "causal.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("agree:", "agre:"), encoding="utf-8")
+    assert main(["lint", "--spec", "spec"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out.startswith("spec/causal.yaml:17: 'agre' is not a known relation. Did you mean 'agree'? Known: ")
+    assert "Traceback" not in shown.out + shown.err

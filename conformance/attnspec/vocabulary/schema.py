@@ -9,15 +9,12 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from attnspec.ground.errors import Place, SpecError
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import Level
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.bibliography import KINDS
 from attnspec.law.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, LONGEST_QUOTE, NAME
-from attnspec.law.yaml_lines import shown
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
 
 Schema = dict[str, object]
@@ -54,13 +51,6 @@ def schema(tables: Tables, faults: Iterable[str] = ()) -> Schema:
 def schema_text(tables: Tables, faults: Iterable[str] = ()) -> str:
     """The schema as the file holds it."""
     return json.dumps(schema(tables, faults), indent=1, ensure_ascii=False) + "\n"
-
-
-def check_schema(path: Path, tables: Tables, faults: Iterable[str] = ()) -> None:
-    """Raises SpecError where the file is missing or not what the words make."""
-    if not path.is_file() or path.read_text(encoding="utf-8") != schema_text(tables, faults):
-        state = "is not what the vocabulary makes" if path.exists() else "there is no such file"
-        raise SpecError(f"{state}. Write it anew: attnspec schema --write.", where=Place(shown(path)))
 
 
 def _clause(faults: list[str]) -> Schema:
