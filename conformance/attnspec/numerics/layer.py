@@ -53,7 +53,7 @@ def carried(problem: LayerProblem, r: Roundings, output: Array, allowance: Array
 def sums_fit(problem: LayerProblem, r: Roundings, output: Array) -> Array:
     """(B,T): whether the output projection can overflow nowhere."""
     if "w_out" not in problem.params:
-        return np.ones(output.shape[:2], dtype=bool)
+        return np.ones((output.shape[0], output.shape[2]), dtype=bool)
     sums = np.abs(concat(output)).astype(np.float64) @ np.abs(problem.params["w_out"].astype(np.float64))
     fits: Array = sums.max(axis=-1, initial=0.0) <= min(r.largest_sum, r.largest_output) / 2
     return fits

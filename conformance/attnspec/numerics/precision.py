@@ -142,9 +142,9 @@ def _looseness(word: str, precision: Precision) -> float:
 def _base(grade: object, dtype: DType) -> Precision:
     if grade is None:
         return assumed(dtype)
-    if grade not in GRADES:
+    if not isinstance(grade, str) or grade not in GRADES:
         raise ManifestError.unknown("grade", grade, GRADES)
-    return graded(str(grade), dtype)
+    return graded(grade, dtype)
 
 
 def _implied(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
@@ -170,13 +170,13 @@ def _justified(precision: Precision) -> Precision:
 def _value(word: str, given: object) -> object:
     if word in _DTYPE_WORDS:
         names = {dtype.value: dtype for dtype in DType}
-        if given not in names:
+        if not isinstance(given, str) or given not in names:
             raise ManifestError.unknown(f"dtype (of {word!r} in a precision class)", given, names)
-        return names[str(given)]
+        return names[given]
     kinds, wanted = _kind(word)
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
-    if not usable or (is_number and float(str(given)) < (1 if word == "block" else 0)):
+    if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
         raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {given!r}.")
     return given
 
