@@ -149,3 +149,14 @@ def test_fields_complain_as_the_error_they_were_given() -> None:
     fields = Fields(parse_yaml(b"dtypes: [float32,\n  flot16]\n", "m.yaml", error=ManifestError), "it", ManifestError)
     with pytest.raises(ManifestError, match=r"m\.yaml:2: 'flot16' is not a known dtype\. Did you mean 'float16'\?"):
         fields.choices("dtypes", DType, kind="dtype")
+
+
+def test_a_path_that_cannot_be_opened_is_named_with_the_cause() -> None:
+    with pytest.raises(SpecError, match=r"cannot be read: embedded null byte\."):
+        load_yaml(Path("a\0b"))
+
+
+def test_a_clause_knows_where_each_of_its_keys_stands(folder: Path) -> None:
+    law = clause(folder, "causal.no_lookahead")
+    assert law.place_of("refuted_by") == Place("spec/causal.yaml", 18)
+    assert law.place_of("note") == law.where

@@ -35,9 +35,10 @@ def blend(
     runs: tuple[RunName, RunName] = (RunName("one"), RunName("two")),
     within: Within = Within.EXACT,
     by: int = 1,
-    rate: Annotated[float, Between(0, 1)] = 0.5,
+    rate: Annotated[float, Between(0, 1)] | None = 0.5,
     sizes: Mapping[str, int] | None = None,
     quietly: bool = False,
+    either: tuple[Name, Name] | tuple[int, ...] | int = 0,
     only: frozenset[Name] = frozenset(),
     label: str = "",
 ) -> None:
@@ -67,8 +68,11 @@ def bound(text: str, function: object = blend) -> Bound:
     ("by: -3", "by", -3),
     ("rate: 1", "rate", 1.0),
     ("rate: 1e-9", "rate", 1e-9),
+    ("rate: ~", "rate", None),
     ("sizes: {B: 3}", "sizes", {"B": 3}),
     ("quietly: true", "quietly", True),
+    ("either: [1, 2, 3]", "either", (1, 2, 3)),
+    ("either: [key, query]", "either", ("key", "query")),
     ("only: [key, key]", "only", frozenset({"key"})),
     ("label: 'on'", "label", "on"),
     ("{}", "arrays", ("key",)),
@@ -81,7 +85,7 @@ def test_a_right_argument_arrives_as_its_type(text: str, name: str, value: objec
 
 @pytest.mark.parametrize(("text", "message"), [
     ("array: [key]", "'array' is not a known argument of the transform 'blend'. Did you mean 'arrays'? Known: arrays, "
-                     "by, cut, cuts, families, label, only, quietly, rate, runs, sizes, within."),
+                     "by, cut, cuts, either, families, label, only, quietly, rate, runs, sizes, within."),
     ("arrays: key", "'arrays' of the transform 'blend' should be a list, each entry one of query, key, value, "
                     "not text ('key')."),
     ("arrays: [key, vale]", "'vale' is not a known choice for 'arrays[1]' of the transform 'blend'. "
@@ -109,6 +113,11 @@ def test_a_right_argument_arrives_as_its_type(text: str, name: str, value: objec
     ("sizes: {B: x}", "'sizes.B' of the transform 'blend' should be a whole number, not text ('x')."),
     ("sizes: [3]", "'sizes' of the transform 'blend' should be a mapping, each value a whole number, not a list."),
     ("quietly: 1", "'quietly' of the transform 'blend' should be true or false, not a whole number (1)."),
+    ("runs: {one: two}", "'runs' of the transform 'blend' should be a list of 2: the name of a run, then the name of a "
+                         "run, not a mapping."),
+    ("either: [key]", "'either[0]' of the transform 'blend' should be a whole number, not text ('key')."),
+    ("either: key", "'either' of the transform 'blend' should be a list of 2: one of query, key, value, then one of "
+                    "query, key, value or a list, each entry a whole number or a whole number, not text ('key')."),
     ("label: 3", "'label' of the transform 'blend' should be text, not a whole number (3)."),
 ])
 def test_a_wrong_argument_is_named_with_what_was_expected(text: str, message: str) -> None:
@@ -160,6 +169,10 @@ def test_the_schema_of_a_word_holds_its_docstring_types_and_defaults() -> None:
     assert schema["description"] == "Blend every type that an argument may have."
     assert properties["by"] == {"type": "integer", "default": 1}
     assert properties["within"] == {"enum": ["exact", "rounding"], "default": "exact"}
-    assert properties["rate"] == {"type": "number", "minimum": 0, "maximum": 1, "default": 0.5}
+    assert properties["rate"] == {
+        "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": 0.5}
     assert properties["arrays"] == {"type": "array", "items": {"enum": ["query", "key", "value"]}}
+    assert properties["sizes"] == {
+        "anyOf": [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "null"}]}
+    assert properties["runs"]["minItems"] == properties["runs"]["maxItems"] == 2
     assert json_schema_of(needs_two)["required"] == ["array"]
