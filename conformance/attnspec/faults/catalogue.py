@@ -31,7 +31,8 @@ from attnspec.ground.nouns import DType, Kind
 _MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
             state, purity, layers)
 
-CATALOGUE: Mapping[str, Fault] = {fault.name: fault for module in _MODULES for fault in module.FAULTS}
+ALL: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
+CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
 # The contract of a layer has no scale.

@@ -104,13 +104,13 @@ def _first_head_everywhere(x: Array) -> Array:
 
 def _truncating(call: LayerCall) -> LayerCall:
     """Width // heads, and the columns that are left over are cut off."""
-    params = dict(call.params)
-    kept = params["w_query"].shape[1] // call.heads * call.heads
-    for name in ("w_query", "w_key", "w_value", "b_query", "b_key", "b_value"):
-        if name in params and params["w_query"].shape[1] != kept:
-            params[name] = params[name][..., :kept]
-    params["w_out"] = params["w_out"][:max(kept, 1)] if params["w_query"].shape[1] == kept else call.params["w_out"]
-    return sound.take(call.but(params=params))
+    width = call.params["w_query"].shape[1]
+    kept = width // call.heads * call.heads
+    if kept == width:
+        return sound.take(call)
+    cut = {name: array[:kept] if name == "w_out" else array if name == "b_out" else array[..., :kept]
+           for name, array in call.params.items()}
+    return sound.take(call.but(params=cut))
 
 
 def _changed(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], LayerCall]:

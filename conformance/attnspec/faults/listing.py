@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.catalogue import ALL
 from attnspec.faults.fault import Fault
 
 COLUMNS = ("name", "kind", "stage", "story", "reach", "link")
@@ -16,6 +16,6 @@ def row(fault: Fault) -> Mapping[str, str]:
             "reach": fault.reach, "link": fault.link}
 
 
-def table(faults: Iterable[Fault] = CATALOGUE.values()) -> tuple[Mapping[str, str], ...]:
+def table(faults: Iterable[Fault] = ALL) -> tuple[Mapping[str, str], ...]:
     """One row a fault, in the order of the stages."""
     return tuple(row(fault) for fault in faults)

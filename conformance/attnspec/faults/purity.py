@@ -46,7 +46,7 @@ def _hidden_zeroed(call: Call) -> Array:
     if call.mask is None or call.value.shape[1] != call.query.shape[1]:
         return call.value
     shape = (*call.query.shape[:3], call.key.shape[2])
-    seen: Array = np.broadcast_to(call.mask, shape).any(axis=2)
+    seen = np.asarray(np.broadcast_to(call.mask, shape).any(axis=2))
     return np.where(seen[..., None], call.value, 0)
 
 

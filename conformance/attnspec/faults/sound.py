@@ -1,4 +1,4 @@
-"""Correct attentions that compute in different ways. No clause may ever accuse them: they are what false alarms are counted on.
+"""Correct attentions that compute in different ways. No clause may ever accuse them: false alarms are counted on them.
 
 Each declares where it rounds; those that compute in float32 (or wider) for half dtypes and round once are of grade G0.
 """
@@ -22,10 +22,18 @@ from attnspec.problems.problem import Array
 BLOCK = 16
 
 
-def _visible(call: Call, T: int, S: int) -> Array:
-    """(B,H,T,S), or what broadcasts to it: mask and causal flag together."""
-    allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
-    return allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
+def _visible(call: Call) -> Array:
+    """(B,H,T,S): mask and causal flag together."""
+    shape = T, S = call.query.shape[2], call.key.shape[2]
+    allowed = np.ones(shape, bool) if call.mask is None else np.asarray(call.mask)
+    joined = allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
+    return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
+
+
+def _seen(value: Array, visible: Array) -> Array:
+    """Values (B,H,S,Dv) that no query sees become 0: weight 0 times NaN would be NaN."""
+    kept: Array = np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
+    return kept
 
 
 def _textbook(call: Call, wide: np.dtype[np.generic]) -> Answer:
@@ -37,12 +45,13 @@ def _textbook(call: Call, wide: np.dtype[np.generic]) -> Answer:
     logits = query @ np.swapaxes(key, -1, -2) * factor
     if call.bias is not None:
         logits = logits + call.bias.astype(wide)
-    logits = np.where(_visible(call, *logits.shape[-2:]), logits, -np.inf)
+    visible = _visible(call)
+    logits = np.where(visible, logits, -np.inf)
     top = logits.max(axis=-1, keepdims=True)
     grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
     total = grown.sum(axis=-1, keepdims=True)
     weights = grown / np.where(total == 0, 1, total)
-    return _rounded(call, weights @ value, weights)
+    return _rounded(call, weights @ _seen(value, visible), weights)
 
 
 def _rounded(call: Call, output: Array, weights: Array) -> Answer:
@@ -68,18 +77,20 @@ def _eager(call: Call) -> Answer:
     logits = ((work.query @ key.swapaxes(-1, -2)).astype(io) * factor).astype(io)
     if work.bias is not None:
         logits = (logits + work.bias.astype(io)).astype(io)
-    hidden = np.where(_visible(call, *logits.shape[-2:]), logits.astype(work.query.dtype), -np.inf)
+    visible = _visible(call)
+    hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf)
     weights = stage.normalise(stage.exponentials(hidden.astype(work.query.dtype))).astype(io)
-    return _rounded(call, weights.astype(work.query.dtype) @ value, weights)
+    return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights)
 
 
 def _online(call: Call) -> Answer:
     """One pass over blocks of 16 keys with a running maximum, sum and output."""
     work = stage.take(call)
     B, H, T, S = work.shape
-    work = work.but(key=stage.group(work.key, H), value=stage.group(work.value, H))
+    visible = _visible(call)
+    work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
     logits = stage.add_bias(stage.logits(work, stage.scale(work)), work)
-    logits = np.where(_visible(call, T, S), logits, -np.inf).astype(work.query.dtype)
+    logits = np.where(visible, logits, -np.inf).astype(work.query.dtype)
     top = np.full((B, H, T, 1), -np.inf, logits.dtype)
     total, output = np.zeros_like(top), np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
     for first in range(0, S, BLOCK):
@@ -96,13 +107,11 @@ def _online(call: Call) -> Answer:
 
 def _reversed(call: Call) -> Answer:
     """The keys are taken from last to first; the causal flag is turned into a mask before."""
-    B, H, T, _ = call.query.shape
-    S = call.key.shape[2]
-    visible = np.broadcast_to(_visible(call, T, S), (B, H, T, S))
-    bias = None if call.bias is None else np.broadcast_to(call.bias, (B, H, T, S))[..., ::-1]
+    visible = _visible(call)
+    bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
                                       bias=bias, causal=False))
-    return (answer[0], answer[1][..., ::-1].copy()) if isinstance(answer, tuple) else answer
+    return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
 
 
 def _prescaled(work: Work, factor: float) -> Array:
@@ -111,30 +120,37 @@ def _prescaled(work: Work, factor: float) -> Array:
     return dots
 
 
+def _of_seen_keys(work: Work, factor: float) -> Array:
+    """Keys that no query sees are cleared: a constant added to NaN hides nothing."""
+    return stage.logits(work.but(key=_seen(work.key, work.visible)), factor)
+
+
 def _einsum_logits(work: Work, factor: float) -> Array:
-    dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key)
-    return dots * dots.dtype.type(factor)
+    dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
+    return dots
 
 
 def _einsum_mix(weights: Array, work: Work) -> Array:
-    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, work.value)
+    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _seen(work.value, work.visible))
     return mixed
 
 
 def _lowest_in_place(logits: Array, work: Work) -> Array:
     """Hidden logits are replaced by the lowest finite number."""
-    return np.where(work.visible, logits, np.finfo(logits.dtype).min)
+    replaced: Array = np.where(work.visible, logits, np.finfo(logits.dtype).min)
+    return replaced
 
 
 def _lowest_added(logits: Array, work: Work) -> Array:
     """The lowest finite number is added to hidden logits, and no sum falls below it."""
     lowest = np.finfo(logits.dtype).min
-    return np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
+    lowered: Array = np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
+    return lowered
 
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A correct attention: how it computes, its function, its grade in half dtypes, and what it does with hidden rows."""
+    """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing."""
 
     name: str
     meaning: str
@@ -159,7 +175,7 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("finite_minimum_mask", "hidden logits are replaced by the lowest finite number",
           staged(hide=_lowest_in_place), hidden_row="uniform"),
     Sound("finite_minimum_bias", "the lowest finite number is added to hidden logits",
-          staged(hide=_lowest_added), hidden_row="uniform"),
+          staged(logits=_of_seen_keys, hide=_lowest_added), hidden_row="uniform"),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", around(_eager), grade="G3"),
 )}
 

@@ -34,20 +34,19 @@ class Remembered:
     def __call__(self, call: Call) -> Answer:
         """The answer to this call, with what is remembered in the place of what was given."""
         if not self.argument:
-            return self._copied(self.kept.setdefault(_signature(call), None) or self._first(call))
+            return self._answer(call)
         given = getattr(call, self.argument)
         if given is None:
             return attention(call)
         kept = self.kept.setdefault(_signature(call), np.array(given) if isinstance(given, np.ndarray) else given)
         return attention(call.but(**{self.argument: kept}))
 
-    def _first(self, call: Call) -> Answer:
-        self.kept[_signature(call)] = answer = attention(call)
-        return answer
-
-    @staticmethod
-    def _copied(answer: Answer) -> Answer:
-        return (answer[0].copy(), answer[1].copy()) if isinstance(answer, tuple) else answer.copy()
+    def _answer(self, call: Call) -> Answer:
+        place = _signature(call)
+        if place not in self.kept:
+            self.kept[place] = attention(call)
+        kept = self.kept[place]
+        return (kept[0].copy(), kept[1].copy()) if call.return_weights else kept.copy()
 
 
 @dataclass(slots=True)

@@ -132,7 +132,7 @@ FAULTS = (
           staged(finish=lambda output, _: output * output.dtype.type(1.001))),
     Fault("output_gain_1e5", Stage.OUTPUT, "A dequantisation factor is 1e-5 off.", "float32, values other than 0",
           staged(finish=lambda output, _: output * output.dtype.type(1.00001)),
-          equivalents={DType.BFLOAT16: "an output moves only if it lies within 1e-5 of a tie just above a power of two"}),
+          equivalents={DType.BFLOAT16: "only outputs within 1e-5 of a tie just above a power of two move"}),
     Fault("output_noise", Stage.OUTPUT, "A watermark, or a lossy cache, of relative size 1e-3.", "values other than 0",
           staged(finish=_noise)),
     Fault("output_with_residual", Stage.OUTPUT, "The residual connection moved into the attention.",
