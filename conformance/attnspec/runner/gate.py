@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from types import ModuleType
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from typing import TypeVar
 
 import pytest
@@ -18,9 +19,8 @@ from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Item, Plan
 from attnspec.record.codec import encode
 from attnspec.runner.announce import announce
-from attnspec.runner.judge import COURT, clause_of, docket, pronounce, summon
+from attnspec.runner.judge import COURT, HANDED, clause_of, docket, pronounce, summon
 
-HANDED = "attnspec_handed"  # a module that exists in memory only: functions that no import could find again
 E = TypeVar("E", DType, Effort)
 
 
@@ -87,7 +87,7 @@ def _target(target: str | Callable[..., object]) -> str:
 
 def _handed(function: Callable[..., object], name: str) -> str:
     name = name.strip("<>")
-    shelf = sys.modules.setdefault(HANDED, ModuleType(HANDED))
+    shelf = sys.modules.setdefault(HANDED, module_from_spec(ModuleSpec(HANDED, loader=None)))
     while getattr(shelf, name, function) is not function:
         name += "_"
     setattr(shelf, name, function)

@@ -12,7 +12,8 @@ from pathlib import Path
 from attnspec.ground.nouns import Verdict
 
 STDERR_END = 2000  # characters kept at either end of what libraries printed
-_OURS = re.compile(r"^Extension modules:|File \"(<string>|.*/(_pytest|pluggy|xdist|execnet|attnspec/(runner|court|vocabulary))/)")
+_OURS = re.compile(
+    r"^Extension modules:|File \"(<string>|.*/(_pytest|pluggy|xdist|execnet|attnspec/(runner|court|vocabulary))/)")
 _TIMEOUT = "Timeout ("  # how faulthandler begins when a deadline passes
 
 

@@ -1,0 +1,123 @@
+"""`gate` in somebody's test file: two lines, and pytest says what the court says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from attnspec.ground.errors import UsageError
+from attnspec.runner.gate import gate
+
+STUBS = Path(__file__).parent / "stubs"
+FILE = """
+from attnspec import gate
+test_attention = gate("stub", clauses={clauses}, court="stub_court:Court", strict={strict})
+"""
+
+
+def pytest_run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A pytest of the user's, in a folder of theirs."""
+    (folder / "test_mine.py").write_text(text, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    # without the plugins that happen to be installed here: they take seconds and change what is printed
+    path = {"PYTHONPATH": str(STUBS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    options = ("-p", "xdist.plugin", "-p", "attnspec.pytest_plugin", *options)
+    return subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options], cwd=folder, env=path,
+                          capture_output=True, text=True, check=False)
+
+
+def gated(folder: Path, *clauses: str, options: tuple[str, ...] = ("-rA",), strict: bool = False) -> str:
+    text = FILE.format(clauses=[f"stub.{name}" for name in clauses], strict=strict)
+    return pytest_run(folder, text, *options).stdout
+
+
+def test_each_verdict_has_its_word_in_pytest(tmp_path: Path) -> None:
+    out = gated(tmp_path, "held", "listed", "violated", "raised", "mended", "broken", "lacking", "vague", "advised")
+    assert "4 failed, 2 passed, 3 skipped" in out
+    for name in ("held", "listed"):
+        assert f"PASSED test_mine.py::test_attention[stub-stub.{name}-float32]" in out
+    for name in ("violated", "raised", "mended", "broken"):
+        assert f"FAILED test_mine.py::test_attention[stub-stub.{name}-float32]" in out
+
+
+def test_a_failure_shows_the_clause_and_no_stack(tmp_path: Path) -> None:
+    out = gated(tmp_path, "violated")
+    assert """stub.violated (spec/stub.yaml:2) is violated
+  says: The stub's clause called violated holds.
+  by: stub, float32
+  case: B=1 H=1 T=1 S=2 D=1 Dv=1
+  seen: 1 of 4 entries differ
+  again: attnspec replay 'stub stub.violated float32 B1""" in out
+    assert "Traceback" not in out
+    assert "gate.py" not in out
+
+
+def test_what_was_not_judged_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    out = gated(tmp_path, "lacking", "vague", "advised", options=("-rs",))
+    assert "stub.lacking does not apply: takes no `mask`" in out
+    assert "stub.vague makes no claim on any case: every case overflowed" in out
+    assert "should clause stub.advised is violated: 1 of 4 entries differ" in out
+
+
+def test_advice_fails_a_strict_gate(tmp_path: Path) -> None:
+    assert "1 failed" in gated(tmp_path, "advised", strict=True)
+
+
+def test_a_keyword_expression_and_xdist_work_as_everywhere(tmp_path: Path) -> None:
+    out = gated(tmp_path, "held", "violated", "listed", options=("-n2", "-k", "held or listed"))
+    assert "2 passed" in out
+
+
+def test_the_outcome_travels_in_junit_also_under_xdist(tmp_path: Path) -> None:
+    gated(tmp_path, "violated", options=("-n1", "--junitxml=out.xml"))
+    [property_] = ET.parse(tmp_path / "out.xml").iter("property")
+    outcome = json.loads(property_.attrib["value"])
+    assert property_.attrib["name"] == "attnspec"
+    assert (outcome["verdict"], outcome["clause"]) == ("violated", "stub.violated")
+
+
+REAL = """
+import numpy as np
+from attnspec import gate
+
+def attend(query, key, value):
+    logits = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)) @ value
+
+def unscaled(query, key, value):
+    return attend(query * np.sqrt(query.shape[-1]).astype(query.dtype), key, value)
+
+options = dict(clauses=["attention.shape", "attention.definition"], dtypes=["float32"], effort="quick")
+test_good = gate(attend, **options)
+test_bad = gate(unscaled, **options)
+test_lambda = gate(lambda query, key, value: attend(query, key, value), **options)
+"""
+
+
+def test_a_function_of_the_test_file_itself_is_judged(tmp_path: Path) -> None:
+    done = pytest_run(tmp_path, REAL, "-rA", "--import-mode=importlib")
+    assert "1 failed, 5 passed" in done.stdout
+    assert "FAILED test_mine.py::test_bad[test_mine:unscaled-attention.definition-float32]" in done.stdout
+    assert "PASSED test_mine.py::test_good[test_mine:attend-attention.definition-float32]" in done.stdout
+    assert "attention.definition (spec/attention.yaml:" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "text"), [
+    ({"effort": "quik"}, "'quik' is not a known effort. Did you mean 'quick'"),
+    ({"dtypes": ["float31"]}, "'float31' is not a known dtype. Did you mean 'float32'"),
+    ({"clauses": ["causal.no_lookahed"]}, "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_looka"),
+    ({"profiles": ["cor"]}, "'cor' is not a known profile. Did you mean 'core'"),
+])
+def test_a_mistyped_name_is_told_with_the_nearest(options: dict[str, object], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        gate("numpy/attention", **options)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_gate_without_target_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="gate needs a target"):
+        gate()
