@@ -11,7 +11,7 @@ from attnspec.ground.nouns import DType, Effort
 from attnspec.problems.biases import BIASES
 from attnspec.problems.domain import ANY_MASK, BiasName, MaskName, domain
 from attnspec.problems.entries import gaussian, normal, uniform
-from attnspec.problems.layers import make_layer, projected
+from attnspec.problems.layers import make_layer
 from attnspec.problems.make import make_problem
 from attnspec.problems.masks import MASKS
 from attnspec.problems.problem import Array, LayerProblem, Sizes, numpy_dtype
@@ -222,6 +222,18 @@ def test_layer_projections_are_exact_in_the_dtype_in_any_order(dtype: DType, fam
     for name, count in (("query", 4), ("key", 2), ("value", 2)):
         assert (in_dtype(problem, name, count) == exact[name]).all()
         assert np.abs(exact[name]).max() > 0
+
+
+def projected(problem: LayerProblem) -> tuple[Array, Array, Array]:
+    """The exact projections in float64: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)."""
+    def heads(inputs: Array, name: str, count: int) -> Array:
+        rows = inputs.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
+        if f"b_{name}" in problem.params:
+            rows = rows + problem.params[f"b_{name}"].astype(np.float64)
+        return rows.reshape(*rows.shape[:2], count, -1).swapaxes(1, 2)
+
+    return (heads(problem.query, "query", problem.heads), heads(problem.key, "key", problem.kv_heads),
+            heads(problem.value, "value", problem.kv_heads))
 
 
 def in_dtype(problem: LayerProblem, name: str, count: int) -> Array:

@@ -16,7 +16,7 @@ from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType
 from attnspec.problems.entries import Floats, integers, signs
 from attnspec.problems.make import as_dtype, make_bias, make_mask
-from attnspec.problems.problem import Array, LayerProblem, Sizes
+from attnspec.problems.problem import LayerProblem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.stream import words
 
@@ -94,15 +94,3 @@ def model_width(sizes: Sizes, limits: Limits) -> int:
     """M for these sizes: H·D where the subject ties them, else H·D + 3 for odd T (one M a shape, for compilers)."""
     is_tied = limits.ties_model_width or limits.self_attention_only or not limits.projects_output
     return sizes.H * sizes.D + (0 if is_tied or sizes.T % 2 == 0 else 3)
-
-
-def projected(problem: LayerProblem) -> tuple[Array, Array, Array]:
-    """The exact projections in float64: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)."""
-    def heads(inputs: Array, name: str, count: int) -> Array:
-        rows = inputs.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
-        if f"b_{name}" in problem.params:
-            rows = rows + problem.params[f"b_{name}"].astype(np.float64)
-        return rows.reshape(*rows.shape[:2], count, -1).swapaxes(1, 2)
-
-    return (heads(problem.query, "query", problem.heads), heads(problem.key, "key", problem.kv_heads),
-            heads(problem.value, "value", problem.kv_heads))

@@ -18,9 +18,8 @@ from attnspec.problems.stream import words
 # The bound on raw dot products and on entries in float16, whose largest number is 65504: sums of two must fit too.
 _HALF_LIMIT = 3e4
 
-# What entries are kept in until they are rounded for good: bfloat16 goes by way of float32, so that its rounding is
-# NumPy's and does not depend on ml_dtypes; float16 is scaled first.
-_STAGE = {DType.FLOAT64: np.float64, DType.FLOAT32: np.float32, DType.FLOAT16: np.float64, DType.BFLOAT16: np.float32}
+# The half dtypes are rounded by way of float32, so that bfloat16 does not depend on how ml_dtypes reads float64.
+_STAGE = {dtype: np.float64 if dtype is DType.FLOAT64 else np.float32 for dtype in DType}
 
 
 def make_problem(recipe: Recipe, dtype: DType) -> Problem:
@@ -73,12 +72,13 @@ def fill(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entr
     return _within_half(query, key, value) if dtype is DType.FLOAT16 else (query, key, value)
 
 
-def _within_half(query: Floats, key: Floats, value: Floats) -> Entries:
+def _within_half(*entries: Floats) -> Entries:
     """Keep float16 finite: clip entries, and shrink q, k by powers of two until no raw dot product can exceed 3e4."""
-    tops = [max(array.max(), -array.min()) for array in (query, key, value)]
+    query, key, value = entries
+    tops = [max(float(array.max()), -float(array.min())) for array in entries]
     if max(*tops, tops[0] * tops[1] * query.shape[-1]) <= _HALF_LIMIT:
         return query, key, value  # the common case, told cheaply
-    query, key, value = (np.clip(array, -_HALF_LIMIT, _HALF_LIMIT) for array in (query, key, value))
+    query, key, value = (np.clip(array.astype(np.float64), -_HALF_LIMIT, _HALF_LIMIT) for array in entries)
     longest = np.sqrt(np.einsum("ngtd,ngtd->ngt", query, query).max(axis=(1, 2))
                       * np.einsum("nsd,nsd->ns", key, key).max(axis=1))  # Cauchy and Schwarz
     excess = longest / _HALF_LIMIT
