@@ -17,7 +17,9 @@ def figure(number: float | str, digits: int = 3) -> str:
         return "NaN"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e5:
         return _plain(value, digits).replace("-", "−")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}".replace("-", "−")
@@ -52,6 +54,11 @@ def gauge(margin: float) -> int:
     if margin <= 1:
         return round(_AT_ALLOWANCE * max(margin, 0.0))
     return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _DECADES))
+
+
+def plainly(value: str) -> str:
+    """Yes and no for what Python calls True and False."""
+    return {"True": "yes", "False": "no"}.get(value, value)
 
 
 def counted(number: int, noun: str) -> str:

@@ -50,6 +50,7 @@ class Entry:
     worst: Sign | None
     css: str
     is_changed: bool
+    instruments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def _entry(joined: Joined, number: int, clause: ClauseText) -> Entry:
         number=number, clause=clause, rows=rows, tally=tally(verdicts),
         squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),
         worst=SIGNS[worst] if worst else None, css=shade(worst, clause.level) if worst else "idle",
-        is_changed=clause.id in joined.changed)
+        is_changed=clause.id in joined.changed,
+        instruments=tuple(dict.fromkeys(row.outcome.instrument for row in rows if row.outcome.instrument)))
 
 
 def tally(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:

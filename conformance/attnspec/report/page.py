@@ -12,7 +12,7 @@ from markupsafe import Markup
 from attnspec.ground.conventions import CONVENTIONS
 from attnspec.home import folder
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted, duration, figure, gauge, moment
+from attnspec.report.figures import counted, duration, figure, gauge, moment, plainly
 from attnspec.report.findings import findings
 from attnspec.report.formula import mathml
 from attnspec.report.joined import Joined, join
@@ -20,7 +20,7 @@ from attnspec.report.ledger import themes
 from attnspec.report.pictures import LEVELS
 from attnspec.report.signs import SHORT, SIGNS
 from attnspec.report.summary import LEGEND, exit_words, summarise
-from attnspec.report.texts import web_address
+from attnspec.report.texts import language, web_address
 from attnspec.report.trust import trust
 from attnspec.report.unheard import never_decided, silences
 
@@ -68,8 +68,9 @@ def _environment() -> Environment:
         loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "mathml": mathml, "exit": exit_words,
-        "web": web_address, "counted": counted, "short": SHORT.__getitem__, "breakable": _breakable}
+        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
+        "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
+        "short": SHORT.__getitem__}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}

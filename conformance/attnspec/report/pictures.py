@@ -14,7 +14,7 @@ _SIDE = 32          # rows and columns that are drawn at most
 _ROOMY = 8          # up to so many columns the numbers themselves are written into the cells
 _CELL = (14, 46)    # width of a bare cell and of one with its number
 _HEIGHT = (14, 24)
-_MARGIN = (30, 20)  # left and top, for the indices
+_MARGIN = (22, 14)  # left and top, for the indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def grid(picture: Picture, around: tuple[int, int] = (0, 0)) -> Grid:
 
 def grids(pictures: Sequence[Picture]) -> tuple[Grid, ...]:
     """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one."""
-    differences = [picture for picture in pictures if "difference" in picture.name.lower()]
+    differences = [picture for picture in pictures if _is_difference(picture)]
     return tuple(grid(picture, _around(picture, differences)) for picture in pictures if picture.entries)
 
 
@@ -99,6 +99,11 @@ def drawn_cells(picture: Picture) -> int:
 def _around(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
     alike = [other for other in differences if _shape(other) == _shape(picture)]
     return _worst(alike[0]) if alike else (0, 0)
+
+
+def _is_difference(picture: Picture) -> bool:
+    """Whether the name says so: `difference`, or `this - that`."""
+    return "difference" in picture.name.lower() or " - " in picture.name
 
 
 def _worst(picture: Picture) -> tuple[int, int]:
@@ -124,7 +129,7 @@ def _start(place: int, length: int) -> int:
 
 def _scale(picture: Picture) -> _Scale:
     finite = [value for row in picture.entries for value in map(float, row) if math.isfinite(value)]
-    signed = "difference" in picture.name.lower() or any(value < 0 for value in finite)
+    signed = _is_difference(picture) or any(value < 0 for value in finite)
     return _Scale(max(map(abs, finite), default=0.0), signed)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.ground.nouns import FAILURES, Level, Verdict, gates
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined, Judged, Run
-from attnspec.report.ledger import tally
+from attnspec.report.ledger import shade
 from attnspec.report.signs import DECIDED, SIGNS, Sign, gravest
 
 EXITS = {
@@ -17,6 +18,15 @@ EXITS = {
     1: "violated: a clause that gates does not hold",
     2: "could not judge: something was not run, or nothing was executed",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many clauses of a subject got one verdict; failures of what is only advised are a share of their own."""
+
+    sign: Sign
+    css: str
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +38,7 @@ class Standing:
     css: str
     sentence: str
     total: int
-    counts: tuple[tuple[Sign, int], ...]
+    counts: tuple[Share, ...]
     items: int
 
 
@@ -70,7 +80,15 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     worst = [gravest(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
     word, css = _word(flat, subject.broken, strict=strict)
-    return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), tally(worst), len(flat))
+    return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat))
+
+
+def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[Share, ...]:
+    """The clauses by worst verdict, gravest first."""
+    worst = [(gravest(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
+    found = Counter((verdict, shade(verdict, level)) for verdict, level in worst)
+    ordered = sorted(found.items(), key=lambda item: (SIGNS[item[0][0]].rank, item[0][1]))
+    return tuple(Share(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
 
 def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool) -> tuple[str, str]:

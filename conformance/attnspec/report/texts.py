@@ -15,14 +15,13 @@ _LEVELS = {level.value: level for level in Level}
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A citation. `url` is empty unless it is a web address; `language` is a tag for the quote, or empty."""
+    """A citation. `url` is empty unless it is a web address."""
 
     title: str
     at: str
     quote: str
     note: str
     url: str
-    language: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,13 @@ def _listed(value: object) -> Sequence[object]:
 
 def _quoted(source: Mapping[str, object]) -> Quoted:
     text = {name: str(source.get(name) or "") for name in ("at", "quote", "note")}
-    language = "zh" if _CHINESE.search(text["quote"]) else ""
     title = str(source.get("title") or source.get("cite") or "")
-    return Quoted(title=title, **text, url=web_address(str(source.get("url") or "")), language=language)
+    return Quoted(title=title, **text, url=web_address(str(source.get("url") or "")))
+
+
+def language(text: str) -> str:
+    """The tag of the language that a text is in where that is not the page's own: browsers choose the font by it."""
+    return "zh" if _CHINESE.search(text) else ""
 
 
 def web_address(url: str) -> str:
