@@ -31,7 +31,9 @@ CONVENTIONS = {"causal_alignment": "top_left", "mask_with_causal": "both", "grou
 class Case:
     """One published node: attributes, inputs and outputs by name."""
 
-    def __init__(self, node: Any, inputs: list[Array], outputs: list[Array], name: str) -> None:  # noqa: ANN401  (protobuf)
+    def __init__(
+        self, node: Any, inputs: list[Array], outputs: list[Array], name: str,  # noqa: ANN401  (protobuf)
+    ) -> None:
         self.name = name.removeprefix("test_attention_")
         self.attributes = {a.name: a.f if a.type == a.FLOAT else a.i for a in node.attribute}
         self.inputs = dict(zip([each for each in node.input if each], inputs, strict=True))
@@ -52,8 +54,8 @@ class Case:
         if mask is not None:
             mask = np.broadcast_to(mask, (*query.shape[:3], key.shape[2]))
             mask, bias = (mask, None) if mask.dtype == bool else (None, mask)
-        return Problem(DType(query.dtype.name), query, key, value, mask, bias, bool(self.attributes.get("is_causal", 0)),
-                       self.attributes.get("scale"))
+        causal, scale = bool(self.attributes.get("is_causal", 0)), self.attributes.get("scale")
+        return Problem(DType(query.dtype.name), query, key, value, mask, bias, causal, scale)
 
 
 def apart(array: Array, H: int) -> Array:
