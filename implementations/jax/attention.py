@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
-
 from attnspec.adapters.jax.compiled import hurried_jit
 
 Array = Any
@@ -22,7 +21,7 @@ def _attention(query: Array, key: Array, value: Array, *, mask: Array = None, bi
     logits = jnp.einsum("bhtd,bhsd->bhts", query, key) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if bias is not None:
         logits = logits + bias.astype(wide)
-    visible = jnp.tri(*logits.shape[-2:], dtype=bool) if causal else jnp.array(True)
+    visible = jnp.tri(query.shape[2], key.shape[2], dtype=bool) if causal else jnp.array(True)
     if mask is not None:
         visible = visible & mask
     weights = _softmax(jnp.where(visible, logits, -jnp.inf))

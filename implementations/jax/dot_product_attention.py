@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-
 from attnspec.adapters.jax.compiled import hurried_jit
 
 Array = Any

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-
 from attnspec.adapters.jax.compiled import hurried_jit
 
 Array = Any
@@ -39,7 +38,7 @@ def _multi_head_output(query: Array, key: Array, value: Array, *, params: Params
 
 def _paper(query: Array, key: Array, value: Array, *, params: Params, heads: int, mask: Array = None,
            causal: bool = False, return_weights: bool = False) -> Array:
-    """Concat(head_1 … head_h) W^O: query (B,T,M), key and value (B,S,M) to (B,T,M), and weights (B,H,T,S) if asked for."""
+    """Concat(head_1 … head_h) W^O: query (B,T,M), key and value (B,S,M) to (B,T,M), and weights (B,H,T,S) if asked."""
     Q, K, V = _projected(query, key, value, params, heads)
     visible = jnp.tri(Q.shape[2], K.shape[2], dtype=bool) if causal else jnp.array(True)
     attended, weights = _attend(Q, K, V, visible if mask is None else visible & mask)

@@ -12,7 +12,8 @@ Array = NDArray[Any]
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
-              causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Any:
+              causal: bool = False, scale: float | None = None,
+              return_weights: bool = False) -> Array | tuple[Array, Array]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
     dtype = query.dtype
     wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
@@ -23,7 +24,7 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     logits = logits * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if bias is not None:
         logits = logits + bias.astype(wide)
-    visible = np.tri(*logits.shape[-2:], dtype=bool) if causal else np.array(True)
+    visible = np.tri(query.shape[2], key.shape[2], dtype=bool) if causal else np.ones((), bool)
     if mask is not None:
         visible = visible & mask
     weights = softmax(np.where(visible, logits, wide.type(-np.inf)))

@@ -36,7 +36,8 @@ def _multi_head_self_attention(X: Array, added: Array, heads: int, w_qkv: Array,
 def _softmax(logits: Array) -> Array:
     """Along the last axis, after subtracting the row's maximum."""
     exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    weights: Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def _additive(X: Array, *, mask: NDArray[np.bool_] | None, bias: Array | None, causal: bool) -> Array:

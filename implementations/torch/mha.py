@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-Tensor = Any
+Tensor = Any  # torch is not seen by mypy
+Module = Any
+Dtype = Any
 
 
 def mha(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, mask: Tensor = None,
@@ -83,7 +85,7 @@ def _per_head(hidden: Tensor) -> Tensor:
     return hidden if hidden.dim() == 2 else hidden.flatten(0, 1)
 
 
-def _module(query: Tensor, params: Mapping[str, Tensor], heads: int) -> Any:  # noqa: ANN401  (torch is not seen by mypy)
+def _module(query: Tensor, params: Mapping[str, Tensor], heads: int) -> Module:
     """The module with these parameters: its three projections stand in one matrix, transposed."""
     module = _empty_module(query.shape[-1], heads, query.dtype)
     parts = ("query", "key", "value")
@@ -96,5 +98,5 @@ def _module(query: Tensor, params: Mapping[str, Tensor], heads: int) -> Any:  # 
 
 
 @lru_cache(maxsize=64)
-def _empty_module(width: int, heads: int, dtype: Any) -> Any:  # noqa: ANN401  (a torch.dtype)
+def _empty_module(width: int, heads: int, dtype: Dtype) -> Module:
     return nn.MultiheadAttention(width, heads, batch_first=True, dtype=dtype)

@@ -7,8 +7,11 @@ from typing import Any
 
 import torch
 
+Tensor = Any  # torch is not seen by mypy
+Linear = Any
 
-def copy_into(linear: Any, params: Mapping[str, Any], name: str) -> None:  # noqa: ANN401  (an nn.Linear)
+
+def copy_into(linear: Linear, params: Mapping[str, Tensor], name: str) -> None:
     """`w_<name>` (in,out) and `b_<name>` (out) into an nn.Linear, whose weight is (out,in)."""
     with torch.no_grad():
         linear.weight.copy_(params[f"w_{name}"].T)

@@ -15,31 +15,31 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias
          causal: bool = False, scale: float | None = None) -> Tensor:
     """The kernel that PyTorch chooses, without gradients."""
     with torch.no_grad():
-        return _attend(query, key, value, mask, bias, causal, scale)
+        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_math(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
               causal: bool = False, scale: float | None = None) -> Tensor:
     """The reference kernel."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        return _attend(query, key, value, mask, bias, causal, scale)
+        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_flash(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                causal: bool = False, scale: float | None = None) -> Tensor:
     """The fused kernel."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        return _attend(query, key, value, mask, bias, causal, scale)
+        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                        causal: bool = False, scale: float | None = None) -> Tensor:
     """The kernel that PyTorch chooses while it records for a backward pass."""
     query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
-    return _attend(query, key, value, mask, bias, causal, scale)
+    return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, causal: bool,
+def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
             scale: float | None) -> Tensor:
     """There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added."""
     both = bias.masked_fill(~mask, float("-inf")) if mask is not None and bias is not None else None

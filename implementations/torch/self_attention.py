@@ -1,4 +1,4 @@
-"""The layers of `self_attention_note`, which return their weights, and that of `self_attention_article`, which does not.
+"""The layers of `self_attention_note`, which return their weights, and of `self_attention_article`, which does not.
 
 Kept as documented, flaw included: the note's layers hold their scale as a float32 tensor that is no buffer of the
 module. `.to(dtype)` leaves it behind: halves raise, and in float64 the root is off by a float32's rounding.
@@ -11,11 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from attnspec.adapters.torch.parameters import copy_into
 from torch import nn
 
-from attnspec.adapters.torch.parameters import copy_into
-
-Tensor = Any
+Tensor = Any  # torch is not seen by mypy
+Module = Any
+Dtype = Any
 
 
 class SingleHeadAttention(nn.Module):  # type: ignore[misc]  # torch is not seen by mypy
@@ -86,21 +87,21 @@ def multi_head_output(query: Tensor, key: Tensor, value: Tensor, *, params: Mapp
 
 
 @lru_cache(maxsize=64)
-def _single_head(width: int, dtype: Any) -> SingleHeadAttention:  # noqa: ANN401  (a torch.dtype)
+def _single_head(width: int, dtype: Dtype) -> Module:
     return SingleHeadAttention(width).to(dtype)
 
 
 @lru_cache(maxsize=64)
-def _multi_head(width: int, heads: int, dtype: Any) -> MultiHeadAttention:  # noqa: ANN401  (a torch.dtype)
+def _multi_head(width: int, heads: int, dtype: Dtype) -> Module:
     return MultiHeadAttention(width, heads).to(dtype)
 
 
 @lru_cache(maxsize=64)
-def _self_attention(width: int, heads: int, dtype: Any) -> SelfAttention:  # noqa: ANN401  (a torch.dtype)
+def _self_attention(width: int, heads: int, dtype: Dtype) -> Module:
     return SelfAttention(width, heads).to(dtype)
 
 
-def _with_params(module: Any, params: Mapping[str, Tensor]) -> Any:  # noqa: ANN401  (a module; torch is not seen by mypy)
+def _with_params(module: Module, params: Mapping[str, Tensor]) -> Module:
     for name, linear in module.named_children():
         copy_into(linear, params, name)
     return module

@@ -69,5 +69,5 @@ def _refuse_mistyped(function: Callable[..., object], name: str, place: Place) -
 
 
 def _own_attributes(function: Callable[..., object]) -> Iterable[str]:
-    """The attributes that somebody set on a function. An object has attributes of its own, which are not ours to read."""
+    """The attributes that somebody set on a function. An object has attributes of its own, not ours to read."""
     return vars(function) if hasattr(function, "__code__") else ()

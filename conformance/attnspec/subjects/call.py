@@ -20,7 +20,7 @@ _OUR_FRAMES = Path(__file__).parent
 _DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
 
 
-class SubjectRaised(Exception):
+class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line."""
 
     def __init__(self, summary: str, traceback: str, stderr: str = "") -> None:
@@ -30,7 +30,7 @@ class SubjectRaised(Exception):
         self.stderr = stderr
 
 
-class UnusableAnswer(Exception):
+class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     """What came back is no floating-point array of the right shape. `sentence` says what it is and what is expected."""
 
     def __init__(self, sentence: str) -> None:
@@ -128,18 +128,19 @@ def _returned(function: Callable[..., object], arguments: Sequence[object],
     with kept_stderr() as said:
         try:
             returned = function(*arguments, **keywords)
-        except (Exception, SystemExit) as raised:  # noqa: BLE001  (whatever it raises is its own doing)
-            cause = raised
+        except (Exception, SystemExit) as cause:  # whatever it raises is its own doing
+            raised: BaseException | None = cause
         else:
-            cause = None
-    if cause is not None:
-        raise SubjectRaised(_summary(cause), _own_frames(cause), said.text) from None
+            raised = None
+    if raised is not None:
+        raise SubjectRaised(_summary(raised), _own_frames(raised), said.text) from None
     return returned, said.text
 
 
 def _summary(raised: BaseException) -> str:
-    lines = traceback.format_exception_only(raised)
-    return lines[-1].strip() if lines else type(raised).__name__
+    """The exception's type and the first line of what it says (notes and details are in the traceback)."""
+    said = str(raised).strip().partition("\n")[0]
+    return f"{type(raised).__name__}: {said}" if said else type(raised).__name__
 
 
 def _own_frames(raised: BaseException) -> str:
@@ -166,7 +167,7 @@ def _array(value: object, name: str, shape: tuple[int, ...], lift: Lift) -> Arra
         raise UnusableAnswer(f"The subject returned {_named(value)} {expected}.")
     try:
         array = lift.read(value)
-    except Exception as cause:  # noqa: BLE001  (it is the subject's object that cannot be read)
+    except Exception as cause:  # the subject's object cannot be read
         raise UnusableAnswer(f"The subject returned {_named(value)} {expected}; "
                              f"NumPy cannot read it: {_summary(cause)}") from None
     if array.dtype.name not in _READABLE or array.shape != shape:
@@ -200,6 +201,6 @@ def _share_memory(first: Array, second: Array) -> bool:
     if not np.may_share_memory(first, second):  # only the bounds are compared: cheap, and almost always enough
         return False
     try:
-        return np.shares_memory(first, second, max_work=10_000)
+        return np.shares_memory(first, second, max_work=10_000)  # type: ignore[arg-type]  # any int is meant
     except np.exceptions.TooHardError:
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields as fields_of
-from dataclasses import replace
+from typing import Any
 
 from attnspec.ground.conventions import CONVENTIONS
 from attnspec.ground.declaration import Declaration, Limits
@@ -36,13 +36,10 @@ def read_declaration(fields: Fields) -> Declaration:
 def read_limits(fields: Fields) -> Limits:
     """What the subject cannot take."""
     fields.only(LIMITS)
-    limits = Limits()
-    for name in fields.mapping:
-        limits = replace(limits, **{name: _limit(fields, name)})
-    return limits
+    return Limits(**{name: _limit(fields, name) for name in fields.mapping})
 
 
-def _limit(fields: Fields, name: str) -> object:
+def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
     if name == "min_head_width":

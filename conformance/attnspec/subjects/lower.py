@@ -80,8 +80,8 @@ def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
     columns = {"query": (sizes.H, width), "key": (sizes.Hkv, width), "value": (sizes.Hkv, value_width)}
     inputs = {name: _padded(_side_by_side(getattr(problem, name), per_head), M)
               for name, (_, per_head) in columns.items()}
-    params = _identities(M, sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width,
-                         problem.dtype.value, limits.has_biases, limits.projects_output)
+    widths = (sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width)
+    params = _identities(M, widths, problem.dtype, limits)
     return Lowered(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width)
 
 
@@ -90,7 +90,7 @@ def _one_input(problem: Problem, limits: Limits) -> Lowered:
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     parts = [_padded(getattr(problem, name), width // 3) for name in ("query", "key", "value")]
     X = _side_by_side(np.concatenate(parts, axis=-1), width)
-    params = _selections(sizes.H, width, problem.dtype.value, limits.has_biases, limits.projects_output)
+    params = _selections(sizes.H, width, problem.dtype, limits)
     return Lowered(X, X, X, params, sizes, width, width)
 
 
@@ -108,34 +108,36 @@ def _side_by_side(array: Array, per_head: int) -> Array:
 
 
 @lru_cache(maxsize=32)
-def _identities(M: int, query: int, key: int, value: int, out: int, dtype: str, biases: bool,
-                projects: bool) -> Mapping[str, Array]:
+def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits: Limits) -> Mapping[str, Array]:
+    """`widths`: how wide the projected query, key and value and the concatenated heads are."""
+    query, key, value, heads = widths
     weights = {"w_query": _eye(M, query, dtype), "w_key": _eye(M, key, dtype), "w_value": _eye(M, value, dtype),
-               "w_out": _eye(out, M, dtype)}
-    return _params(weights, biases, projects)
+               "w_out": _eye(heads, M, dtype)}
+    return _params(weights, limits)
 
 
 @lru_cache(maxsize=32)
-def _selections(heads: int, width: int, dtype: str, biases: bool, projects: bool) -> Mapping[str, Array]:
+def _selections(heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
     """Head by head: query, key and value are the first, second and last third of the input's columns."""
     third = width // 3
     weights = {name: _part(heads, width, part * third, third, dtype)
                for part, name in enumerate(("w_query", "w_key", "w_value"))}
-    return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, biases, projects)
+    return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, limits)
 
 
-def _part(heads: int, width: int, first: int, count: int, dtype: str) -> Array:
+def _part(heads: int, width: int, first: int, count: int, dtype: DType) -> Array:
     """(M,M): per head, the columns `first` … `first + count - 1` moved to the front, zeros behind."""
     block = np.zeros((width, width), bool)
     block[np.arange(first, first + count), np.arange(count)] = True
-    return np.kron(np.eye(heads, dtype=bool), block).astype(numpy_dtype(DType(dtype)))
+    return np.kron(np.eye(heads, dtype=bool), block).astype(numpy_dtype(dtype))
 
 
-def _eye(rows: int, columns: int, dtype: str) -> Array:
-    return np.eye(rows, columns, dtype=bool).astype(numpy_dtype(DType(dtype)))
+def _eye(rows: int, columns: int, dtype: DType) -> Array:
+    return np.eye(rows, columns, dtype=bool).astype(numpy_dtype(dtype))
 
 
-def _params(weights: Mapping[str, Array], biases: bool, projects: bool) -> Mapping[str, Array]:
-    kept = {name: weight for name, weight in weights.items() if projects or name != "w_out"}
+def _params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]:
+    """Only the parameters that the layer has; its biases are zero."""
+    kept = {name: weight for name, weight in weights.items() if limits.projects_output or name != "w_out"}
     zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()}
-    return {**kept, **zeros} if biases else kept
+    return {**kept, **zeros} if limits.has_biases else kept

@@ -85,8 +85,9 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
     fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a manifest", ManifestError)
     fields.only(_LIBRARY)
     if not folder.name.isidentifier():
+        better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is no identifier, so its adapters cannot be imported. "
-                            f"Rename it, as in {re.sub(r'[^0-9A-Za-z]', '_', folder.name)!r}.", where=Place(shown(folder)))
+                            f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder.name)
     for subject in fields.each("subjects", "a subject"):
         yield _subject(subject, library, folder)

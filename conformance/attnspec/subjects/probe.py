@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.ground.conventions import UNDEFINED
 from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.subjects.subject import SubjectRaised, Subject, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 
 YES, NO = "yes", "no"
 _CLOSE = 2.0**-6
@@ -35,9 +35,9 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     return found
 
 
-def _zero_queries(dtype: DType, T: int, S: int, H: int = 1) -> Problem:
-    """B = 1, D = Dv = S: query and key zero, values the identity."""
-    number = numpy_dtype(dtype)
+def _zero_queries(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
+    """B = 1, D = Dv = S: query and key zero, values the identity. Two heads: some libraries treat one otherwise."""
+    number, H = numpy_dtype(dtype), 1 if subject.declaration.limits.single_head else 2
     value = np.broadcast_to(np.eye(S), (1, H, S, S)).astype(number)
     return Problem(dtype, np.zeros((1, H, T, S), number), np.zeros((1, H, S, S), number), value)
 
@@ -51,7 +51,7 @@ def _seen(subject: Subject, problem: Problem) -> Array | None:
 
 
 def _first_fit(output: Array | None, candidates: Iterable[tuple[str, Array]]) -> str:
-    """The name of the candidate that the output is, NaN equal to NaN; rows of NaN in a candidate say "any"."""
+    """The name of the candidate that the output is; NaN equals NaN."""
     if output is not None:
         for name, candidate in candidates:
             if np.allclose(output, candidate, rtol=0, atol=_CLOSE, equal_nan=True):
@@ -60,9 +60,9 @@ def _first_fit(output: Array | None, candidates: Iterable[tuple[str, Array]]) ->
 
 
 def _hidden_rows(subject: Subject, dtype: DType) -> Mapping[str, str]:
-    problem = _zero_queries(dtype, 4, 4)
-    visible = np.ones((1, 1, 4, 4), bool)
-    visible[0, 0, 1] = False
+    problem = _zero_queries(subject, dtype, 4, 4)
+    visible = np.ones((*problem.query.shape[:2], 4, 4), bool)
+    visible[..., 1, :] = False
     bias = np.where(visible, 0, -np.inf).astype(numpy_dtype(dtype))
     forms = {"mask": problem.but(mask=visible), "bias": problem.but(bias=bias)}
     found = {f"hidden_row.{form}": _hidden_row(_seen(subject, posed))
@@ -79,21 +79,22 @@ def _hidden_row(output: Array | None) -> str:
 
 def _causal_alignment(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """Asked with more keys than queries and with fewer; the two answers must be the same one."""
-    shapes = [(T, S) for T, S in ((2, 5), (5, 2)) if not subject.refuses(_zero_queries(dtype, T, S).but(causal=True))]
-    found = {_alignment(subject, dtype, T, S) for T, S in shapes}
+    problems = [_zero_queries(subject, dtype, T, S).but(causal=True) for T, S in ((2, 5), (5, 2))]
+    found = {_alignment(subject, problem) for problem in problems if not subject.refuses(problem)}
     return {"causal_alignment": found.pop() if len(found) == 1 else UNDEFINED} if found else {}
 
 
-def _alignment(subject: Subject, dtype: DType, T: int, S: int) -> str:
-    output = _seen(subject, _zero_queries(dtype, T, S).but(causal=True))
-    shifts = {"top_left": 0, "bottom_right": S - T}
+def _alignment(subject: Subject, problem: Problem) -> str:
+    output = _seen(subject, problem)
+    shifts = {"top_left": 0, "bottom_right": problem.sizes.S - problem.sizes.T}
     return next((name for name, shift in shifts.items() if output is not None and _is_triangle(output[0, 0], shift)),
                 UNDEFINED)
 
 
 def _is_triangle(weights: Array, shift: int) -> bool:
     """Whether row i spreads evenly over keys 0 … i + shift; rows that see no key may hold anything."""
-    visible = np.tri(*weights.shape, shift, dtype=bool)
+    T, S = weights.shape
+    visible = np.tri(T, S, shift, dtype=bool)
     sees = visible.any(axis=1)
     return bool(np.allclose(weights[sees], _even(visible[sees]), rtol=0, atol=_CLOSE))
 
@@ -106,8 +107,10 @@ def _even(visible: Array) -> Array:
 def _mask_with_causal(subject: Subject, dtype: DType) -> str:
     mask = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
     causal = np.tri(3, dtype=bool)
+    problem = _zero_queries(subject, dtype, 3, 3)
+    everywhere = np.broadcast_to(mask, (*problem.query.shape[:2], 3, 3)).copy()
     try:
-        output = subject.answer(_zero_queries(dtype, 3, 3).but(mask=mask[None, None], causal=True)).output
+        output = subject.answer(problem.but(mask=everywhere, causal=True)).output
     except SubjectRaised:
         return "raises"
     except UnusableAnswer:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def registered(folders: Iterable[Path | str] = ()) -> Mapping[str, Registered]:
-    """Every registered subject by its id, from `implementations/` and further folders. Raises ManifestError, UsageError."""
+    """Every registered subject by id, from `implementations/` and further folders. Raises ManifestError, UsageError."""
     subjects: dict[str, Registered] = {}
     for library in _libraries(folders):
         for subject in read_manifest(library):
@@ -59,7 +59,8 @@ def _inside(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
         raise UsageError("there is no such folder of implementations.", where=Place(shown(parent)))
     if (parent / FILE).is_file():
-        raise UsageError(f"this is one library's folder; name the folder that holds it, {shown(parent.absolute().parent)}.",
+        holder = shown(parent.absolute().parent)
+        raise UsageError(f"this is one library's folder; name the folder that holds it, {holder}.",
                          where=Place(shown(parent)))
     for path in sorted(parent.iterdir()):
         if (path / FILE).is_file():

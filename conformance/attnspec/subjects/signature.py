@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from inspect import Parameter
 from pathlib import Path
+from typing import Any
 
 from attnspec.ground.errors import Place, TargetError, hint
 from attnspec.ground.keywords import KEYWORDS
@@ -18,12 +19,12 @@ _STARS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 
 
 def keywords_of(function: Callable[..., object], name: str) -> frozenset[str]:
-    """The keywords that the function takes beyond query, key and value. Raises TargetError, with its file and line."""
+    """The keywords that the function takes beyond query, key and value. Raises TargetError with file and line."""
     parameters = _parameters(function, name)
     inputs, rest = parameters[:3], parameters[3:]
     if len(inputs) < 3 or any(parameter.kind not in _POSITIONAL for parameter in inputs):
         raise _error(function, f"{name} takes ({', '.join(map(str, parameters))}); "
-                               f"its first three parameters should be query, key and value, given by position: {_FORM}.")
+                               f"the first three should be query, key and value, given by position: {_FORM}.")
     for parameter in rest:
         _check_known(function, name, parameter)
     return frozenset(parameter.name for parameter in rest)
@@ -41,7 +42,8 @@ def kind_of(keywords: Iterable[str], function: Callable[..., object], name: str)
 
 def place_of(function: Callable[..., object]) -> Place:
     """Where the function is defined; the place of its type for a callable object; an empty place if nobody knows."""
-    for thing in (inspect.unwrap(function), getattr(function, "func", None), type(function)):
+    candidates: tuple[Any, ...] = (inspect.unwrap(function), getattr(function, "func", None), type(function))
+    for thing in candidates:
         try:
             return Place(shown(Path(inspect.getsourcefile(thing) or "")), inspect.getsourcelines(thing)[1])
         except (TypeError, OSError):

@@ -22,7 +22,7 @@ __all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `source` is where its function stands; `variants` are the same with one hidden switch flipped."""
+    """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped."""
 
     id: str
     title: str

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 from attnspec import adapters
-from attnspec.ground.declaration import Variant
+from attnspec.ground.declaration import Declaration, Variant
 from attnspec.ground.errors import Place, TargetError, hint
 from attnspec.law.yaml_lines import shown
 from attnspec.subjects.attributes import declaration_of
@@ -23,6 +23,8 @@ from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.signature import keywords_of, kind_of, place_of
 from attnspec.subjects.subject import Subject
+
+M = TypeVar("M")
 
 
 def load_bare(target: str, *, lift: str = "") -> Subject:
@@ -41,7 +43,7 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
 
 
 def load_registered(registered: Registered, *, lift: str = "", folders: Iterable[Path] = ()) -> Subject:
-    """The subject of a manifest with its variants. Raises TargetError: not installed, or its adapter cannot be loaded."""
+    """The subject of a manifest with its variants. Raises TargetError (not installed, not loadable), ManifestError."""
     if registered.missing:
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     adapters.extend(folders)
@@ -76,10 +78,10 @@ def _variant(registered: Registered, base: Subject, variant: Variant, lift: str)
     return replace(subject, id=f"{base.id}[{variant.name}]", declaration=declaration)
 
 
-def _offered(declaration: Any) -> frozenset[str]:
+def _offered(declaration: Declaration) -> frozenset[str]:
     """The keywords that can be put to the subject: a mask too, where it travels as a bias."""
-    keywords: frozenset[str] = declaration.keywords
-    return keywords | {"mask"} if declaration.limits.bias_is_mask and "bias" in keywords else keywords
+    travels = declaration.limits.bias_is_mask and "bias" in declaration.keywords
+    return declaration.keywords | {"mask"} if travels else declaration.keywords
 
 
 def _from_path(name: str) -> ModuleType:
@@ -117,7 +119,7 @@ def _imported(name: str, where: Place | None) -> ModuleType:
         raise TargetError(f"{name!r} is no name of a module. Write package.module:function.", where=where) from None
 
 
-def _guarded(load: Callable[[], Any], name: str) -> Any:
+def _guarded(load: Callable[[], M], name: str) -> M:
     """Run an import; what it raises becomes one line with the place, without a traceback."""
     try:
         return load()
@@ -126,10 +128,9 @@ def _guarded(load: Callable[[], Any], name: str) -> Any:
     except SyntaxError as wrong:
         place = Place(shown(Path(wrong.filename or name)), wrong.lineno or 0)
         raise TargetError(f"{name} is no valid Python: {wrong.msg}.", where=place) from None
-    except (Exception, SystemExit) as raised:  # noqa: BLE001  (the module's own code may raise anything)
-        place = _raised_at(raised)
+    except (Exception, SystemExit) as raised:  # the module's own code may raise anything
         raise TargetError(f"importing {name} raises {traceback.format_exception_only(raised)[-1].strip()}",
-                          where=place) from None
+                          where=_raised_at(raised)) from None
 
 
 def _not_found(missing: ModuleNotFoundError, name: str) -> str:
@@ -159,13 +160,17 @@ def _member(module: ModuleType, name: str, target: str) -> object:
     value: object = module
     for part in name.split("."):
         if not hasattr(value, part):
-            functions = [known for known, thing in vars(value).items() if callable(thing) and not known.startswith("_")] \
-                if hasattr(value, "__dict__") else []
             file = getattr(module, "__file__", None)
-            raise TargetError(f"there is no {part!r} in it (from the target {target!r}).{hint(part, functions)}",
+            raise TargetError(f"there is no {part!r} in it (target {target!r}).{hint(part, _callables(value))}",
                               where=Place(shown(Path(file)) if file else module.__name__))
         value = getattr(value, part)
     return value
+
+
+def _callables(value: object) -> list[str]:
+    """The public names in a module or class that can be called."""
+    members = getattr(value, "__dict__", {})
+    return [name for name, member in members.items() if callable(member) and not name.startswith("_")]
 
 
 def _callable(value: object, target: str) -> Callable[..., object]:
@@ -178,7 +183,7 @@ def _callable(value: object, target: str) -> Callable[..., object]:
     return value
 
 
-def _place_or_none(value: Any) -> Place | None:
+def _place_or_none(value: Callable[..., object]) -> Place | None:
     place = place_of(value)
     return place if place.file else None
 

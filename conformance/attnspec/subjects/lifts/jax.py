@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,9 @@ class JaxLift:
 
     def around(self, dtype: DType) -> AbstractContextManager[object]:
         """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
-        enabled: AbstractContextManager[object] = _enable_x64()(dtype is DType.FLOAT64)
-        return enabled
+        return _enable_x64()(dtype is DType.FLOAT64)
 
-    def hand(self, array: Array) -> Any:
+    def hand(self, array: Array) -> object:
         """A JAX array of the same dtype (JAX keeps no strides)."""
         return jnp.asarray(array)
 
@@ -30,10 +29,12 @@ class JaxLift:
         return np.asarray(value)
 
 
-def _enable_x64() -> Any:
-    """The context manager, under the name it has in this version (it left `jax.experimental` in 0.8)."""
+def _enable_x64() -> Callable[[bool], AbstractContextManager[object]]:
+    """The context manager, under the name that it has in this version of JAX."""
     if hasattr(jax, "enable_x64"):
-        return jax.enable_x64
+        enable: Callable[[bool], AbstractContextManager[object]] = jax.enable_x64
+        return enable
     from jax.experimental import enable_x64  # noqa: PLC0415  (gone from new versions)
 
-    return enable_x64
+    older: Callable[[bool], AbstractContextManager[object]] = enable_x64
+    return older

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class Lift(Protocol):
     def around(self, dtype: DType) -> AbstractContextManager[object]:
         """What must be set while arrays of this dtype are handed over, computed with and read."""
 
-    def hand(self, array: Array) -> Any:
+    def hand(self, array: Array) -> object:
         """The framework's array with the same entries, dtype and, where it can, memory and strides."""
 
     def read(self, value: object) -> Array:
@@ -40,7 +40,7 @@ class NoLift:
         return array
 
     def read(self, value: object) -> Array:
-        """What `np.asarray` makes of it; a PyTorch tensor is read by PyTorch's lift, also in bfloat16 or with gradient."""
+        """What `np.asarray` makes of it; a PyTorch tensor is read by its lift, also in bfloat16 or with gradient."""
         torch = sys.modules.get("torch")  # not imported: then it cannot be a tensor
         if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             return lift_named("torch").read(value)
@@ -48,7 +48,7 @@ class NoLift:
 
 
 def lift_named(name: str) -> Lift:
-    """The lift `torch` or `jax`, or for "" the one that does nothing. Raises UsageError, or TargetError (not installed)."""
+    """The lift `torch` or `jax`, or for "" the one that does nothing. Raises UsageError; TargetError: not installed."""
     if not name:
         return NoLift()
     if name not in LIFTS:

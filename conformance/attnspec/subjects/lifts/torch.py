@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import AbstractContextManager
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -23,13 +22,13 @@ class TorchLift:
         """Nothing is set: gradient mode and the rest are the subject's own business."""
         return contextlib.nullcontext()
 
-    def hand(self, array: Array) -> Any:
+    def hand(self, array: Array) -> object:
         """A tensor with the array's memory, dtype and strides (torch has no negative ones: those are copied)."""
         if any(stride < 0 for stride in array.strides):
             array = array.copy()
-        if array.dtype == _BFLOAT16:
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
+        is_bfloat16 = array.dtype == _BFLOAT16
+        tensor = torch.from_numpy(array.view(np.int16) if is_bfloat16 else array)
+        return tensor.view(torch.bfloat16) if is_bfloat16 else tensor
 
     def read(self, value: object) -> Array:
         """The tensor's entries, detached from its graph; what is no tensor is read by NumPy."""
