@@ -176,7 +176,7 @@ def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: D
     sound = sound_named(name)
     grade = sound.grade if dtype in HALVES else "G0"
     zeros = sound.hidden_row == "zeros"
-    departs = {posed.text: reason for posed in _posed(dtype, grade)
+    departs = {posed.text: reason for posed in _posed(dtype, grade, 70)
                if (reason := _departs(sound.function, posed, zeros=zeros))}
     assert departs == {}
 
