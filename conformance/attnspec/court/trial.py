@@ -21,6 +21,7 @@ from attnspec.problems.layers import make_layer
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import shapes_for
 from attnspec.problems.strategy import recipes
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
@@ -86,6 +87,9 @@ class Trial:
         return tally
 
     def _hold(self, tally: Tally) -> None:
+        if not shapes_for(self.check.domain, self._limits, self.effort):
+            tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
+            return
         fixed = fixed_recipes(self.check.domain, self._limits, self.effort, self.seed)
         if fixed:
             for recipe in fixed:
@@ -112,9 +116,9 @@ class Trial:
 
     def judge(self, recipe: Recipe, tally: Tally) -> None:
         """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies."""
-        recipe, tally.last = self._lawful(recipe), recipe
         self.breadcrumb(recipe.text)
         try:
+            recipe = self._lawful(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim:
             tally.no_claims += 1
@@ -173,11 +177,11 @@ class Trial:
         return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
 
     def _lawful(self, recipe: Recipe) -> Recipe:
-        """Mask and causal flag are not put together to a subject that refuses or promises nothing of it."""
-        answer = self.bench.conventions.get("mask_with_causal")
-        if {"mask", "causal"} <= recipe.features and answer in {"raises", "undefined"}:
-            spare = {"mask", "causal"} - self.check.domain.always
-            if not spare:
-                return recipe
-            return replace(recipe, features=recipe.features - {sorted(spare)[0]})
-        return recipe
+        """Mask or bias and the causal flag are not put together to a subject that refuses it or promises nothing."""
+        together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
+        if not together or self.bench.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+            return recipe
+        for spare in ({"causal"}, {"mask", "bias"}):
+            if not spare & self.check.domain.always:
+                return replace(recipe, features=recipe.features - spare)
+        raise OutsideLimits("it makes no promise of mask or bias together with the causal flag")

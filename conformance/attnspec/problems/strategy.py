@@ -21,11 +21,13 @@ from attnspec.problems.domain import Domain
 from attnspec.problems.layers import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import FIELDS, Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.shapes import logits, shapes_for
 
 Choice = TypeVar("Choice")
 
 _FAMILIES_A_CALL = 4
+# Scores (B·H·T·S) up to which a problem is small.
+SMALL = 9_000
 _SEED_BYTES = 3
 _DRAWN = st.integers(0, 2**16 - 1)
 
@@ -69,7 +71,7 @@ class _Menu:
     def recipe(self, choices: bytes, *drawn: int) -> Recipe:
         """The recipe that these bytes and drawn values stand for."""
         rest = iter(choices)
-        sizes = _pick(self.shapes, next(rest))
+        sizes = _pick(self._weighted, next(rest))
         features = self.domain.always | self._features(rest, sizes)
         mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
         scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self._inputs(sizes), next(rest))
@@ -78,6 +80,11 @@ class _Menu:
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
             bias if "bias" in features else "normal", scale if "scale" in features else 1.0,
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs)
+
+    @property
+    def _weighted(self) -> tuple[Sizes, ...]:
+        """The shapes, small ones three times: a large problem costs as much as ten small ones and finds no more."""
+        return tuple(sizes for sizes in self.shapes for _ in range(3 if logits(sizes) <= SMALL else 1))
 
     def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""

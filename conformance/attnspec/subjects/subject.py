@@ -72,6 +72,8 @@ class Subject:
     def refuses(self, problem: Problem | LayerProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
         declaration, sizes = self.declaration, problem.sizes
+        if problem.mask is not None and not declaration.limits.broadcasts and problem.mask.shape != (sizes.B, sizes.H, sizes.T, sizes.S):
+            return f"{self.id} takes masks at full shape only"
         if problem.dtype not in declaration.dtypes:
             return f"{self.id} does not support {problem.dtype.value}"
         if declaration.kind is Kind.LAYER:

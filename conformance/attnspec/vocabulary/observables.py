@@ -61,13 +61,18 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
     return np.concatenate(blocks, axis=-1)[..., :S]
 
 
+def _claimed(rows: Array, scene: Scene) -> Array:
+    """Rows (B,H,T) that may be judged. A layer's output projection mixes the heads: one NaN spoils all of a position."""
+    return rows & rows.all(axis=1, keepdims=True) if scene.is_layer and rows.ndim == 3 else rows
+
+
 def _define_output(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    claimed = np.broadcast_to(expected.output_claimed[..., None], expected.output.shape)
-    return expected.output, expected.output_allowance, claimed
+    claimed = _claimed(expected.output_claimed, scene)
+    return expected.output, expected.output_allowance, np.broadcast_to(claimed[..., None], expected.output.shape)
 
 
 def _define_weights(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    claimed = np.broadcast_to(expected.claimed[..., None], expected.weights.shape)
+    claimed = np.broadcast_to(_claimed(expected.claimed, scene)[..., None], expected.weights.shape)
     return expected.weights, expected.weights_allowance, claimed
 
 
@@ -87,7 +92,7 @@ def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
 
 
 def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
-    claimed = expected.claimed[..., None] & np.isfinite(expected.logits_allowance) & expected.visible
+    claimed = _claimed(expected.claimed, scene)[..., None] & np.isfinite(expected.logits_allowance) & expected.visible
     return expected.logits, expected.logits_allowance, claimed
 
 
