@@ -11,12 +11,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
-from attnspec.cli import judging, main, progress
+from attnspec.cli import judging, main, progress, targets
 from attnspec.cli.options import available_cpus
 from attnspec.cli.progress import Live, Plain
+from attnspec.cli.targets import judgeable
+from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import ItemFinished, ItemStarted, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
@@ -95,6 +98,41 @@ def test_what_was_not_judged_is_listed_with_its_reasons(check: Cli) -> None:
     assert "1 no claim: every case overflowed (stub:it)" in out
     assert "1 inapplicable: takes no `mask` (stub:it)" in out
     assert out.endswith("Not everything was run. (exit code 2)\n")
+
+
+@pytest.mark.usefixtures("check")
+def test_an_audit_judges_whatever_can_be_judged(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "judgeable", lambda _: ("stub:a", "stub:b"))
+    code, out, _ = cli("audit", "--clause", "stub.held", "--clause", "stub.violated", "--json", "--no-record")
+    assert code == 1
+    assert json.loads(out.splitlines()[0])["planned"] == {"stub:a": 2, "stub:b": 2}
+
+
+MANIFEST = """
+library: Nowhere
+requires: nowhere_to_be_found
+install: pip install nowhere
+subjects:
+  - {id: attend, title: Nothing, function: "adapter:attend"}
+"""
+
+
+def test_what_is_not_installed_is_named_and_audits_go_without_it(cli: Cli) -> None:
+    Path("mine/nowhere").mkdir(parents=True)
+    Path("mine/nowhere/manifest.yaml").write_text(MANIFEST, encoding="utf-8")
+    Path("mine/nowhere/adapter.py").write_text("def attend(query, key, value): ...", encoding="utf-8")
+    code, _, err = cli("check", "nowhere/attend", "--implementations", "mine")
+    assert code == 2
+    assert "nowhere_to_be_found is not installed. Install it: pip install nowhere" in err
+    assert "nowhere_to_be_found is not installed" in cli("list", "--implementations", "mine")[1]
+    assert "nowhere/attend" not in judgeable(("mine",))
+    assert "numpy/msa" in judgeable(("mine",))
+
+
+def test_an_audit_of_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "registered", lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
+    with pytest.raises(TargetError, match=r"nothing registered can be judged here\. a is not installed"):
+        judgeable(())
 
 
 def test_nothing_executed_is_exit_code_2(check: Cli) -> None:
@@ -232,7 +270,8 @@ def test_a_clause_is_explained_with_its_sources_and_its_yaml(cli: Cli) -> None:
     _, out, _ = cli("explain", "causal.no_lookahead")
     assert re.search(r"^causal\.no_lookahead  \(must, profile causal\)  spec/causal\.yaml:\d+$", out, re.MULTILINE)
     for text in (r"formula: A_{ij} = 0 \quad (j > i)", "Attention Is All You Need",
-                 "“使其只能关注到之前已经生成的 token 上”", "https://arxiv.org/abs/1706.03762", "refuted by: ", "  - id: causal.no_lookahead\n", "then:"):
+                 "“使其只能关注到之前已经生成的 token 上”", "https://arxiv.org/abs/1706.03762", "refuted by: ",
+                 "  - id: causal.no_lookahead\n", "then:"):
         assert text in out
     assert out.count("- id:") == 1
 

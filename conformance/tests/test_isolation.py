@@ -49,6 +49,13 @@ def test_a_crash_leaves_its_case_its_stack_and_what_was_printed() -> None:
     assert evidence.stderr == "last words of a library\n"
 
 
+def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
+    result = Session(Plan(("stub",), clauses=("stub.held",)), court="stub_court:DeadlyCourt").run([])
+    assert result.exit_code == 2
+    assert [outcome.verdict for outcome in result.outcomes] == [Verdict.NOT_RUN]
+    assert "workers die before they take up an item" in result.defects[0]
+
+
 def test_a_crash_can_be_repeated() -> None:
     assert run("crash")["crash"].repeat == f"attnspec replay 'stub stub.crash float32 {RECIPE}'"
 

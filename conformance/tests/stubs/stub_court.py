@@ -88,6 +88,15 @@ class Court:
         raise ZeroDivisionError("a defect of attnspec itself")
 
 
+class DeadlyCourt(Court):
+    """A court in which workers die before they take up an item."""
+
+    def items(self) -> tuple[Item, ...]:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            os._exit(3)
+        return super().items()
+
+
 def _outcome(item: Item, level: Level, verdict: Verdict, recipe: str) -> Outcome:
     reasons = {Verdict.INAPPLICABLE: "takes no `mask`", Verdict.NO_CLAIM: "every case overflowed"}
     measured = Measured("agree", "they should agree", 2.0, 2e-6, 1e-6, 1.0, 1.000002, (0, 0, 0, 0), 4, 4, 1)
