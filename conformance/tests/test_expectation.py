@@ -121,6 +121,18 @@ def test_sampled_rows_are_the_rows_of_the_whole() -> None:
     np.testing.assert_array_equal(sampled.visible, whole.visible[:, :, rows])
 
 
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch, broadcast: bool,
+) -> None:
+    mask = np.random.default_rng(0).random((1, 2, 16, 48) if broadcast else (2, 2, 16, 48)) < 0.7
+    problem = drawn(mask=mask, bias=np.ones((16, 48), np.float32))
+    whole = expected_of(problem)
+    monkeypatch.setattr(expectation, "AT_ONCE", 0)
+    for name in Expectation.__slots__:
+        np.testing.assert_allclose(getattr(expected_of(problem), name), getattr(whole, name), rtol=1e-12, err_msg=name)
+
+
 def test_parts_that_are_not_asked_for_are_empty_and_the_rest_is_the_same() -> None:
     problem = drawn()
     whole, part = expected_of(problem), expect(problem, precision_of(None, problem.dtype), conventions={}, parts=OUTPUT)

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -63,9 +63,36 @@ def expect(
     T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed.
     """
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        operands = operands_of(problem, conventions, scale_width, rows)
-        wide = attend(operands, wide_float(problem.dtype))
-        return _expectation(operands, wide, precision, parts)
+        operands = (operands_of(piece, conventions, scale_width, rows) for piece in _pieces(problem))
+        real = wide_float(problem.dtype)
+        answers = [_expectation(piece, attend(piece, real), precision, parts) for piece in operands]
+    return answers[0] if len(answers) == 1 else _joined(answers)
+
+
+AT_ONCE = 2**16  # entries of key and value: more of them do not stay in the cache, and malloc gives them back each time
+
+
+def _pieces(problem: Problem) -> Iterator[Problem]:
+    """The problem, or its batch entries one by one where it is large."""
+    if problem.key.size + problem.value.size <= AT_ONCE or problem.sizes.B == 1:
+        yield problem
+        return
+    for b in range(problem.sizes.B):
+        entry = slice(b, b + 1)
+        yield problem.but(query=problem.query[entry], key=problem.key[entry], value=problem.value[entry],
+                          mask=_batch(problem.mask, entry), bias=_batch(problem.bias, entry))
+
+
+def _batch(array: Array | None, entry: slice) -> Array | None:
+    """The entry of a mask or bias, which may have no batch axis or broadcast along it."""
+    return array if array is None or array.ndim < 4 or len(array) == 1 else array[entry]
+
+
+def _joined(pieces: Sequence[Expectation]) -> Expectation:
+    return Expectation(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _FIELDS})
+
+
+_FIELDS = tuple(field.name for field in fields(Expectation))
 
 
 def expect_layer(problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str]) -> Expectation:

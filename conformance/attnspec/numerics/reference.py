@@ -222,16 +222,24 @@ def _finite(array: Array) -> Array:
 
 def attend(operands: Operands, real: type[np.floating]) -> Truth:
     """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get zeros."""
-    query, key, value = (array.astype(real, copy=False) for array in (operands.query, operands.key, operands.value))
-    dots = query @ key.swapaxes(-1, -2)
+    dots = _products(operands.query, operands.key, real)
     logits = dots * real(operands.scale)
     if operands.bias is not None:
         logits = logits + operands.bias
     shifted = logits - _largest(logits, operands.visible)
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
-    output = (weights @ value) / np.where(total == 0, 1, total)[..., None]
+    output = _products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
     return Truth(dots, logits, shifted, weights, total, output)
+
+
+def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
+    """The dot products of rows and columns over their last axis. Long double has no BLAS, and there einsum is the faster loop."""
+    if real is np.float64:
+        product: Array = rows @ columns.swapaxes(-1, -2)
+        return product
+    wide = np.ascontiguousarray(columns, dtype=real)
+    return np.asarray(np.einsum("bhtd,bhsd->bhts", rows.astype(real, copy=False), wide))
 
 
 def _largest(logits: Array, visible: Array | None) -> Array:
