@@ -146,6 +146,7 @@ def test_a_run_without_footer_is_called_interrupted() -> None:
         unfinished=(ItemStarted("lib/attend", "core.rows", "float16"),))
     page = words(render([record]))
     assert "The run was interrupted" in page
+    assert "? was judged in part" in page
     assert "4 of 5 items have no verdict, 1 of them on trial when the record ends" in page
     assert "lib/attend core.rows float16" in page
 
@@ -254,7 +255,8 @@ def test_a_chinese_quote_says_its_language() -> None:
 def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
     page = render([run(outcome("lib/attend", "core.a"), environment={"numpy": "1.26"}),
                    run(violated(name="core.a"), environment={"numpy": "2.4"})])
-    assert "1 of 2 implementations conform" in words(page)
+    assert "1 of 2 implementations × environments conform" in words(page)
+    assert "seed 7; numpy 1.26" in words(page)
     assert "lib/attend (A)" in words(page)
     assert "lib/attend (B)" in words(page)
     assert re.search(r"numpy ≠ ?1\.26 ?2\.4", words(section(page, "environment")))

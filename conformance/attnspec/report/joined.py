@@ -36,7 +36,7 @@ class Judged:
     number: int
     card: SubjectCard
     broken: str
-    runs: str
+    runs: tuple[str, ...]
     dtypes: tuple[DType, ...]
     is_ambiguous: bool = False
 
@@ -58,7 +58,7 @@ class Judged:
     @property
     def label(self) -> str:
         """The id, with the letters of its runs where the id alone would not tell it from another."""
-        return f"{self.card.id} ({self.runs})" if self.is_ambiguous else self.card.id
+        return f"{self.card.id} ({' '.join(self.runs)})" if self.is_ambiguous else self.card.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class _Cast:
     def _judged(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> Judged:
         known = self.cards.get(number) or SubjectKnown(_blank(self.ids[number]))
         ordered = tuple(dtype for dtype in DType if dtype in dtypes)
-        return Judged(number, known.card, known.broken, "".join(self.letters[number]), ordered, is_ambiguous)
+        return Judged(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)
 
 
 def _blank(subject: str) -> SubjectCard:

@@ -79,7 +79,8 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     outcomes = joined.of_subject(subject)
     worst = [gravest(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
-    word, css = _word(flat, subject.broken, strict=strict)
+    is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
+    word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat))
 
 
@@ -91,12 +92,12 @@ def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[Share, ...]:
     return tuple(Share(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
 
-def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool) -> tuple[str, str]:
+def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: bool) -> tuple[str, str]:
     if any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
         return "does not conform", "bad"
     if broken or not any(outcome.verdict in DECIDED for outcome in outcomes):
         return "was not judged", "idle"
-    if any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
+    if not is_whole or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return "was judged in part", "idle"
     return "conforms", "good"
 
@@ -115,21 +116,27 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
 
 
 def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> tuple[str, str]:
+    if not standings and joined.faults:
+        return f"{counted(len(joined.faults), 'known fault')} on trial", "idle"
     if not standings:
-        return (f"{counted(len(joined.faults), 'known fault')} on trial", "idle") if joined.faults else (
-            "Nothing was judged", "idle")
+        return "Nothing was judged", "idle"
     if not is_whole:
         return "The run was interrupted", "idle"
     if len(standings) == 1:
         return f"{standings[0].subject.label} {standings[0].word}", standings[0].css
+    return _share_that_conforms(standings), _worst_css(standings)
+
+
+def _share_that_conforms(standings: Sequence[Standing]) -> str:
     conforming = sum(standing.css == "good" for standing in standings)
-    css = "good" if conforming == len(standings) else gravest_css(standings)
-    return f"{conforming} of {counted(len(standings), 'implementation')} conform", css
+    if any(standing.subject.is_ambiguous for standing in standings):
+        return f"{conforming} of {len(standings)} implementations × environments conform"
+    return f"{conforming} of {counted(len(standings), 'implementation')} conform"
 
 
-def gravest_css(standings: Sequence[Standing]) -> str:
-    """`bad` if anybody does not conform, else `idle`."""
-    return "bad" if any(standing.css == "bad" for standing in standings) else "idle"
+def _worst_css(standings: Sequence[Standing]) -> str:
+    found = {standing.css for standing in standings}
+    return next(css for css in ("bad", "idle", "good") if css in found)
 
 
 def _digests(runs: Sequence[Run]) -> tuple[tuple[str, str, str], ...]:
