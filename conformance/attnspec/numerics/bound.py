@@ -25,12 +25,13 @@ SQUARED_AWAY = 1e-300     # more than any square that underflows
 class WeightError:
     """The error of each attended weight before it is divided by the row's sum.
 
-    error (B,H,T,S): of its logarithm; 0 where hidden.  excess (B,H,T,S): weight·(exp(error) - 1).  least (B,H,T): the
+    error (B,H,T,S): of its logarithm; 0 where hidden.  worst (B,H,T): the largest of a row.  excess (B,H,T,S): weight·(exp(error) - 1).  least (B,H,T): the
     sum of weight·exp(-error).  mass (B,H,T): the sum of excess over least; beyond 1 the hull of the values is the
     better bound.  chain (B,H,T,1): roundings of an online sum of the row's weights.  rescales: of the blocks.
     """
 
     error: Array
+    worst: Array
     excess: Array
     least: Array
     mass: Array
@@ -83,8 +84,9 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
     error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
     if visible is not None:
         error = np.where(visible, error, 0.0)
-    excess, least = _perturbed(error, truth, visible)
-    return WeightError(error, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales)
+    worst = error.max(axis=-1, initial=0.0)
+    excess, least = _perturbed(error, float(worst.max(initial=0.0)), truth, visible)
+    return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales)
 
 
 def _rescales(counts: Array, S: int, r: Roundings) -> Array:
@@ -94,9 +96,9 @@ def _rescales(counts: Array, S: int, r: Roundings) -> Array:
     return rescales
 
 
-def _perturbed(error: Array, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
+def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
     """weight·(exp(error) - 1), and the row's sum of weight·exp(-error): never less, never more than that."""
-    if error.max(initial=0.0) <= SMALL_ERROR:
+    if worst <= SMALL_ERROR:
         loss = truth.weights * error
         return loss * (1 + error), truth.total - loss.sum(axis=-1)
     # an underflown weight may come back: its own exponent counts, not its value 0

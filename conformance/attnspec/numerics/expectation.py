@@ -95,9 +95,11 @@ def _joined(pieces: Sequence[Expectation]) -> Expectation:
 _FIELDS = tuple(field.name for field in fields(Expectation))
 
 
-def expect_layer(problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str]) -> Expectation:
+def expect_layer(
+    problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str], parts: frozenset[str] = EVERYTHING,
+) -> Expectation:
     """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
-    inside = expect(lowered(problem), precision, conventions=conventions)
+    inside = expect(lowered(problem), precision, conventions=conventions, parts=parts | {"output"})
     rest = inside.weights, inside.weights_allowance, inside.logits, inside.logits_allowance, inside.row_sum_allowance
     r = roundings(precision)
     with np.errstate(all="ignore"):
@@ -117,7 +119,7 @@ def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: f
             allowance = allowance + _own_error(operands, truth)
     weights = _weights(operands, wide, r, errors) if "weights" in parts else (_NOTHING, _NOTHING, np.zeros((0, 0, 0)))
     logits = _logits(operands, wide, r, errors) if "logits" in parts else (_NOTHING, _NOTHING)
-    claimed: Array = in_domain(operands, truth, r, errors) & np.isfinite(errors.error).all(axis=-1)
+    claimed: Array = in_domain(operands, truth, r, errors) & np.isfinite(errors.worst)
     if has_output:
         claimed &= np.isfinite(allowance).all(axis=-1)
     return Expectation(wide.output if has_output else _NOTHING, allowance, weights[0], weights[1], logits[0], logits[1],

@@ -41,8 +41,8 @@ class Operands:
 
     query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible (B,H,T,S), or None
     where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
-    key, value or bias that is not finite. `held` is of the finite hidden entries too, which key and value need not
-    hold: they can overflow a subject's storage.
+    key, value or bias that is not finite. `held` and held_key are of the finite hidden entries too, which key and value
+    need not hold: they can overflow a subject's storage.
     """
 
     query: Array
@@ -194,12 +194,10 @@ def _scale(problem: Problem, width: int | None) -> float | np.longdouble:
 
 
 def _is_tame(operands: Operands) -> bool:
-    """Whether everything is finite, and no key is hidden from all rows of a head."""
+    """Whether everything is finite. Then what is hidden does no harm: it is multiplied by 0."""
     sizes, bias = operands.sizes, operands.bias
-    for array in (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias])):
-        if not np.isfinite(array).all():
-            return False
-    return operands.visible is None or bool(operands.visible.any(axis=-2).all())
+    arrays = (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias]))
+    return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
 def _tamed(operands: Operands) -> Operands:
@@ -234,7 +232,7 @@ def attend(operands: Operands, real: type[np.floating]) -> Truth:
 
 
 def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
-    """The dot products of rows and columns over their last axis. Long double has no BLAS, and there einsum is the faster loop."""
+    """The dot products of rows and columns. Long double has no BLAS, and there einsum is the faster loop."""
     if real is np.float64:
         product: Array = rows @ columns.swapaxes(-1, -2)
         return product
