@@ -72,8 +72,7 @@ def violated(subject: str = "lib/attend", name: str = "core.agrees", **changes: 
 def section(page: str, name: str) -> str:
     """The source of one section of the page."""
     start = page.index(f'<section id="{name}"')
-    end = page.find("\n<section id=", start + 1)
-    return page[start:end]
+    return page[start : (page + "<section id=").index("<section id=", start + 1)]
 
 
 def words(html: str) -> str:
@@ -175,6 +174,17 @@ def test_one_finding_holds_all_dtypes_that_fail() -> None:
     assert findings.count('<details class="finding') == 1
     assert "f32 f16 · must" in words(findings)
     assert "also at float16" in words(findings)
+
+
+def test_one_defect_that_fails_many_clauses_is_told_once() -> None:
+    raised = Evidence("RuntimeError: no mask", "B=1", "B1", traceback="Traceback: here")
+    items = [outcome("lib/attend", f"core.c{n}", Verdict.ERRORED, evidence=raised, worst=MEASURED) for n in range(5)]
+    other = outcome("lib/attend", "core.d", Verdict.ERRORED, reason="another")
+    findings = section(render([run(*items, other)]), "findings")
+    assert findings.count('<details class="finding') == 2
+    assert findings.count("RuntimeError: no mask") == 1
+    assert "the same words under 4 more clauses" in words(findings)
+    assert "59500" not in findings  # the worst margin of the cases before is no evidence of what was raised
 
 
 def test_the_evidence_shows_case_numbers_and_the_command_that_repeats_it() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.ground.nouns import gates
+from attnspec.ground.nouns import Verdict, gates
 from attnspec.record.outcome import Outcome
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.ledger import finding_anchor, shade
@@ -14,12 +15,16 @@ from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 from attnspec.report.texts import ClauseText
 
 PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
+_OF_THE_CLAUSE = frozenset({Verdict.VIOLATED, Verdict.UNEXPECTED})  # these speak of the clause, not of a defect
 OPEN = 24                # how many findings stand open; the rest can be opened one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`outcomes` are those of the failing dtypes, gravest first; `pictures` belong to the first of them."""
+    """`outcomes` are those of the failing dtypes, gravest first; `pictures` belong to the first of them.
+
+    `alike` are findings under further clauses in which the subject failed with the very same words.
+    """
 
     anchor: str
     clause: ClauseText
@@ -32,6 +37,7 @@ class Finding:
     is_open: bool = True
     pictures: tuple[Grid, ...] = ()
     omitted: int = 0
+    alike: tuple[Finding, ...] = ()
 
 
 def findings(joined: Joined, *, strict: bool) -> tuple[Finding, ...]:
@@ -41,7 +47,22 @@ def findings(joined: Joined, *, strict: bool) -> tuple[Finding, ...]:
         for number, clause in enumerate(joined.clauses) for subject in joined.subjects
         if (finding := _finding(number, clause, subject, joined.of(subject, clause.id), strict=strict))
     ]
-    return _pictured(sorted(found, key=_gravity))
+    return _pictured(_gathered(sorted(found, key=_gravity)))
+
+
+def _gathered(found: Sequence[Finding]) -> list[Finding]:
+    """One finding for all clauses under which a subject raised or died in the same words: one defect is told once."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in found:
+        groups.setdefault(_cause(finding), []).append(finding)
+    return [replace(group[0], alike=tuple(group[1:])) for group in groups.values()]
+
+
+def _cause(finding: Finding) -> tuple[object, ...]:
+    first = finding.outcomes[0]
+    said = first.evidence.sentence if first.evidence else first.reason
+    is_own = first.verdict in _OF_THE_CLAUSE or not said
+    return finding.subject.number, first.verdict, said, finding.anchor if is_own else ""
 
 
 def _finding(
@@ -59,8 +80,8 @@ def _finding(
 
 
 def measured_margin(outcome: Outcome) -> float:
-    """The margin of the counterexample, or of the worst case; 0 where nothing was measured."""
-    measured = (outcome.evidence and outcome.evidence.measured) or outcome.worst
+    """The margin of the counterexample; 0 where none was measured."""
+    measured = outcome.evidence.measured if outcome.evidence else None
     if measured is None:
         return 0.0
     return math.inf if math.isnan(measured.margin) else measured.margin
