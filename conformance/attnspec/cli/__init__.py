@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import click
 
+from attnspec.cli.defect import DEFECT
 from attnspec.cli.group import attnspec
-from attnspec.cli.wording import DEFECT
 from attnspec.ground.errors import AttnspecError
 
 CANNOT_RUN = 2

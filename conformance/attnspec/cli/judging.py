@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import click
 
+from attnspec.cli.defect import DEFECT
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets
-from attnspec.cli.wording import DEFECT, plural
+from attnspec.cli.wording import plural
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.judge import read_replay

@@ -18,10 +18,6 @@ COLOURS: Mapping[Verdict, str] = {
 }
 
 
-DEFECT = """
-The lines above are a defect of attnspec itself, not of what it judges. Please report them, with the command."""
-
-
 def verdict_words(verdict: Verdict) -> str:
     """`timed out`."""
     return verdict.value.replace("_", " ")
