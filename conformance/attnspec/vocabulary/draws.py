@@ -24,6 +24,11 @@ def one_key(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw 
     return (1,)
 
 
+def one_query(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """A single query: everything after position 0 is cut off."""
+    return (0,)
+
+
 def any_head(problem: AnyProblem) -> Sequence[int]:
     """A query head."""
     return range(problem.sizes.H)
@@ -40,5 +45,5 @@ def small_step(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every dr
 
 
 DRAWS: Mapping[str, Callable[[AnyProblem], Sequence[int]]] = {
-    word.__name__: word for word in (row_before_last, key_count, one_key, any_head, shuffle, small_step)
+    word.__name__: word for word in (row_before_last, key_count, one_key, one_query, any_head, shuffle, small_step)
 }

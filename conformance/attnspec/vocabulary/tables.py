@@ -12,9 +12,9 @@ from attnspec.vocabulary.draws import DRAWS
 TRANSFORMS: Mapping[str, Callable[..., Any]] = {
     word.__name__: word
     for word in (
-        transforms.after_another, transforms.again, transforms.broadcast_mask, transforms.causal_as_mask,
+        transforms.after_another, transforms.again, transforms.ask_weights, transforms.broadcast_mask, transforms.causal_as_mask,
         transforms.drop_keys, transforms.drop_mask, transforms.fill, transforms.hide_keys, transforms.keep_kv_heads,
-        transforms.keep_prefix, transforms.keep_values, transforms.lay_out, transforms.mask_as_bias, transforms.multiply,
+        transforms.keep_prefix, transforms.keep_queries, transforms.keep_values, transforms.lay_out, transforms.mask_as_bias, transforms.multiply,
         transforms.other_content, transforms.permute_batch, transforms.permute_heads, transforms.permute_keys,
         transforms.permute_queries, transforms.repeat_keys, transforms.repeat_kv_heads, transforms.replace_after,
         transforms.replace_hidden, transforms.share_heads, transforms.share_mask, transforms.shift_bias,

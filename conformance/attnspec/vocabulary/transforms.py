@@ -245,6 +245,19 @@ def keep_prefix(posed: Attention, *, cut: Drawn) -> Attention:
                      value=_taken(problem.value, index, 2), mask=square(problem.mask), bias=square(problem.bias))
 
 
+def keep_queries(posed: Attention, *, cut: Drawn) -> Attention:
+    """Cut the queries off after position `cut`; keys and values stay."""
+    problem = posed.one
+    index = np.arange(cut + 1)
+    return posed.but(query=_taken(problem.query, index, 2), mask=_taken(problem.mask, index, 2),
+                     bias=_taken(problem.bias, index, 2))
+
+
+def ask_weights(posed: Attention) -> Attention:
+    """Ask for the weights, too."""
+    return posed.but(return_weights=True)
+
+
 def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:
     """Hand over an explicit scale: 1/sqrt(D), 0, 1, 2/sqrt(D) or -1/sqrt(D)."""
     default = 1 / float(np.sqrt(posed.one.sizes.D))
