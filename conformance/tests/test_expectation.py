@@ -142,9 +142,10 @@ def test_parts_that_are_not_asked_for_are_empty_and_the_rest_is_the_same() -> No
 
 def test_where_long_double_is_no_wider_the_truth_pays_for_its_own_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = drawn(DType.FLOAT64)
-    before = expected_of(problem).output_allowance
+    before = expected_of(problem)
     monkeypatch.setattr(expectation, "is_wider", lambda dtype: dtype is not DType.FLOAT64)
-    np.testing.assert_allclose(expected_of(problem).output_allowance, 2 * before)
+    for name in ("output_allowance", "weights_allowance", "logits_allowance", "row_sum_allowance"):
+        np.testing.assert_allclose(getattr(expected_of(problem), name), 2 * getattr(before, name), err_msg=name)
 
 
 def test_a_hidden_key_is_allowed_no_weight_at_all() -> None:

@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from attnspec.ground.nouns import DType
-from attnspec.numerics.bound import WeightError, in_domain, output_allowance, weight_error
+from attnspec.numerics.bound import in_domain, output_allowance, weight_error
 from attnspec.numerics.layer import carried, lowered, sums_fit
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.readout import logits_allowance, row_sum_allowance, weights_allowance
 from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
-from attnspec.numerics.roundings import Roundings, roundings
+from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 __all__ = ["EVERYTHING", "Expectation", "expect", "expect_layer", "visible_keys"]
@@ -110,38 +111,25 @@ def expect_layer(
 
 
 def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> Expectation:
-    truth, r = wide.narrow(), roundings(precision)
-    errors = weight_error(operands, truth, r)
-    has_output, allowance = "output" in parts, _NOTHING
-    if has_output:
-        allowance = output_allowance(operands, truth, r, errors)
-        if not is_wider(precision.dtype):
-            allowance = allowance + _own_error(operands, truth)
-    weights = _weights(operands, wide, r, errors) if "weights" in parts else (_NOTHING, _NOTHING, np.zeros((0, 0, 0)))
-    logits = _logits(operands, wide, r, errors) if "logits" in parts else (_NOTHING, _NOTHING)
-    claimed: Array = in_domain(operands, truth, r, errors) & np.isfinite(errors.worst)
-    if has_output:
-        claimed &= np.isfinite(allowance).all(axis=-1)
-    return Expectation(wide.output if has_output else _NOTHING, allowance, weights[0], weights[1], logits[0], logits[1],
-                       weights[2], operands.seen(), operands.counts == 0, claimed, claimed)
+    truth, seen = wide.narrow(), operands.seen()
+    classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
+    erring = [(r, weight_error(operands, truth, r)) for r in classes]  # the subject, and the truth where it is no finer
+    output = output_slack = weights = weights_slack = logits = logits_slack = np.zeros((0, 0, 0, 0))
+    sums_slack = np.zeros((0, 0, 0))
+    claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
+    if "output" in parts:
+        output, output_slack = wide.output, _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
+        claimed &= np.isfinite(output_slack).all(axis=-1)
+    if "weights" in parts:
+        weights = wide.weights / np.where(wide.total == 0, 1, wide.total)[..., None]
+        weights_slack = _total(weights_allowance(operands, truth, r, errors) for r, errors in erring)
+        sums_slack = _total(row_sum_allowance(operands, r, errors) for r, errors in erring)
+    if "logits" in parts:
+        logits = np.where(seen, wide.shifted, -np.inf)
+        logits_slack = np.where(seen, _total(logits_allowance(truth, r, errors) for r, errors in erring), 0.0)
+    return Expectation(output, output_slack, weights, weights_slack, logits, logits_slack, sums_slack, seen,
+                       operands.counts == 0, claimed, claimed)
 
 
-_NOTHING = np.zeros((0, 0, 0, 0))
-
-
-def _own_error(operands: Operands, truth: Truth) -> Array:
-    """Where long double is no wider than float64, the truth errs as an honest float64 subject does."""
-    own = roundings(assumed(DType.FLOAT64))
-    return output_allowance(operands, truth, own, weight_error(operands, truth, own))
-
-
-def _weights(operands: Operands, wide: Truth, r: Roundings, errors: WeightError) -> tuple[Array, Array, Array]:
-    """The weights, their allowance, and that of their sums."""
-    total = np.where(wide.total == 0, 1, wide.total)[..., None]
-    allowance = weights_allowance(operands, wide.narrow(), r, errors)
-    return wide.weights / total, allowance, row_sum_allowance(operands, r, errors)
-
-
-def _logits(operands: Operands, wide: Truth, r: Roundings, errors: WeightError) -> tuple[Array, Array]:
-    seen, allowance = operands.seen(), logits_allowance(wide.narrow(), r, errors)
-    return np.where(seen, wide.shifted, -np.inf), np.where(seen, allowance, 0.0)
+def _total(allowances: Iterable[Array]) -> Array:
+    return functools.reduce(np.add, allowances)
