@@ -10,18 +10,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
 import pytest
-from attnspec.cli import judging, main, progress, targets
+from attnspec.cli import judging, keeping, main, progress, targets
 from attnspec.cli.options import available_cpus
 from attnspec.cli.progress import Live, Plain
 from attnspec.cli.targets import judgeable
+from attnspec.cli.verdicts import Verdicts
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.events import ItemFinished, ItemStarted, RunFinished, RunStarted
+from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.record.schema import record_schema
@@ -386,6 +388,75 @@ def test_a_plain_terminal_gets_no_colour(environment: dict[str, str]) -> None:
     handler.handle(HEADER)
     handler.handle(finished("a", "x", Verdict.VIOLATED))
     assert "\x1b[31m" not in screen.getvalue()
+
+
+def test_a_long_audit_shows_the_subjects_at_work() -> None:
+    screen = Terminal()
+    live = Live(screen)
+    live.handle(replace(HEADER, planned={f"s{number}": 2 for number in range(12)}))
+    live.handle(finished("s11", "x", Verdict.HELD))
+    live.shutdown()
+    assert "… and 4 more subjects" in screen.getvalue()
+
+
+def told(outcomes: list[ItemFinished], *, interrupted: bool = False) -> str:
+    text = io.StringIO()
+    handler = Verdicts(text, is_coloured=False)
+    events: list[Event] = [HEADER, *outcomes, RunFinished("", 1, {}, 2 if interrupted else 1, interrupted)]
+    for event in events:
+        handler.handle(event)
+    handler.shutdown()
+    return text.getvalue()
+
+
+def test_violations_beyond_twenty_get_a_line_each() -> None:
+    text = told([finished("a", f"c{number:02}", Verdict.VIOLATED) for number in range(22)])
+    assert text.count("is violated\n") == 20
+    assert "a: c20 violated\na: c21 violated\n" in text
+
+
+def test_reasons_beyond_a_dozen_are_counted() -> None:
+    lacking = [ItemFinished(Outcome(f"s{number % 5}", f"c{number}", DType.FLOAT32, Level.MUST, Verdict.INAPPLICABLE,
+                                    f"reason {number % 14}")) for number in range(70)]
+    text = told(lacking)
+    assert "5 inapplicable: reason 0 (s0, s4, s3 and 2 more)" in text
+    assert "and 2 further reasons, in the record" in text
+
+
+def test_an_interrupted_run_says_so() -> None:
+    assert told([], interrupted=True).endswith("Interrupted: what is missing was not run. (exit code 2)\n")
+
+
+def test_an_interruption_outside_a_run_is_no_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_targets: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(judging, "known_targets", interrupt)
+    assert cli("check", "a:b") == (2, "", "\nattnspec: interrupted\n")
+
+
+def test_generated_files_are_written_and_stale_ones_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "folder", Path)
+    Path("spec").mkdir()
+    Path("reports/page").mkdir(parents=True)
+    code, _, err = cli("schema", "--check")
+    assert code == 2
+    assert "spec/schema.json: is not what the code makes. Write it anew: attnspec schema --write." in err
+    assert cli("schema", "--write")[1] == "wrote spec/schema.json\nwrote reports/page/record.schema.json\n"
+    assert cli("schema", "--check")[0] == 0
+
+
+def test_lint_names_a_deviation_from_a_clause_that_is_none(cli: Cli) -> None:
+    Path("mine/nowhere").mkdir(parents=True)
+    deviation = ("    deviations: [{clause: causal.no_lookahed, verdict: violated, reason: so it is, "
+                 "issue: 'https://example.org/1', until: '2.0'}]")
+    listed = MANIFEST.replace('{id: attend, title: Nothing, function: "adapter:attend"}',
+                              f"id: attend\n    title: Nothing\n    function: adapter:attend\n{deviation}")
+    Path("mine/nowhere/manifest.yaml").write_text(listed, encoding="utf-8")
+    Path("mine/nowhere/adapter.py").write_text("def attend(query, key, value): ...", encoding="utf-8")
+    code, out, _ = cli("lint", "--implementations", "mine")
+    assert code == 2
+    assert "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'?" in out
 
 
 def test_a_pipe_gets_plain_lines() -> None:

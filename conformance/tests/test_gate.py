@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -25,6 +26,7 @@ def pytest_run(folder: Path, text: str, *options: str) -> subprocess.CompletedPr
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     # without the plugins that happen to be installed here: they take seconds and change what is printed
     path = {"PYTHONPATH": str(STUBS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    path |= {name: value for name, value in os.environ.items() if name.startswith("COVERAGE")}
     options = ("-p", "xdist.plugin", "-p", "attnspec.pytest_plugin", *options)
     return subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options], cwd=folder, env=path,
                           capture_output=True, text=True, check=False)

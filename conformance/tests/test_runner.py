@@ -14,6 +14,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.judge import read_replay, replay_command
+from attnspec.runner.plans import plan_of
 from attnspec.runner.session import Result, Session
 from attnspec.runner.tally import exit_code
 
@@ -113,6 +114,33 @@ def test_a_failure_of_our_own_is_a_defect_and_the_rest_goes_on(run: Run) -> None
     assert verdicts(result) == {"defect": "not_run", "held": "held"}
     assert "ZeroDivisionError: a defect of attnspec itself" in result.defects[0]
     assert result.exit_code == 2
+
+
+def test_a_failure_before_any_item_is_a_defect_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+    result = Session(Plan(("stub",), clauses=("stub.held",)), court="stub_court:FailingCourt").run([])
+    assert "ZeroDivisionError: a defect of attnspec itself" in result.defects[0]
+    assert [outcome.verdict for outcome in result.outcomes] == [Verdict.NOT_RUN]
+
+
+class Clumsy(Listener):
+    def handle(self, event: Event) -> None:
+        if isinstance(event, ItemStarted):
+            raise ZeroDivisionError("a handler that fails")
+
+
+def test_a_handler_that_fails_is_a_defect_and_the_run_has_its_footer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+    listener = Listener()
+    result = Session(Plan(("stub",), clauses=("stub.held",)), court="stub_court:Court").run([listener, Clumsy()])
+    assert "ZeroDivisionError: a handler that fails" in result.defects[0]
+    assert isinstance(listener.events[-1], RunFinished)
+    assert result.exit_code == 2
+
+
+def test_the_suite_is_not_for_use_by_hand(pytestconfig: pytest.Config) -> None:
+    with pytest.raises(UsageError, match=r"use attnspec\.gate"):
+        plan_of(pytestconfig)
 
 
 def test_a_target_of_any_letters_is_found_again(run: Run) -> None:

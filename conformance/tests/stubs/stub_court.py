@@ -88,6 +88,15 @@ class Court:
         raise ZeroDivisionError("a defect of attnspec itself")
 
 
+class FailingCourt(Court):
+    """A court that fails in every worker, before any item."""
+
+    def items(self) -> tuple[Item, ...]:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            raise ZeroDivisionError("a defect of attnspec itself")
+        return super().items()
+
+
 class DeadlyCourt(Court):
     """A court in which workers die before they take up an item."""
 
