@@ -9,6 +9,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured, Picture
+from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.observables import expectations, observe
 from attnspec.vocabulary.posed import NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
@@ -21,7 +22,7 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
     """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
     try:
         return tuple(_pictures(scene, measured))
-    except (NoClaim, OutsideLimits, ValueError):  # a picture is a help, never a reason to lose the verdict
+    except (NoClaim, OutsideLimits, SubjectRaised, UnusableAnswer):  # a picture is a help, never a reason to lose the verdict
         return ()
 
 
