@@ -84,11 +84,13 @@ def _into_query(call: Call) -> Answer:
 
 
 def _misread(array: Array) -> Array:
-    """The array's memory read from its start as if it were contiguous."""
+    """The array's memory read on from its lowest address as if it were contiguous, never beyond its last entry."""
     if array.flags.c_contiguous:
         return array
-    memory = array.base if isinstance(array.base, np.ndarray) and array.base.dtype == array.dtype else array
-    return np.resize(np.ravel(memory, order="K"), array.shape)
+    upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
+    reach = sum((length - 1) * step for length, step in zip(upward.shape, upward.strides, strict=True))
+    memory = np.lib.stride_tricks.as_strided(upward, (reach // array.itemsize + 1,), (array.itemsize,))
+    return np.resize(memory, array.shape)
 
 
 def _last_axis_misread(array: Array) -> Array:
