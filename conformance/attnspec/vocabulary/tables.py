@@ -6,42 +6,39 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import layer_transforms, relations, rulings, transforms
+from attnspec.vocabulary import relations, rulings
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.transforms import contents, history, keywords, layers, order, shapes
 
-TRANSFORMS: Mapping[str, Callable[..., Any]] = {
-    word.__name__: word
-    for word in (
-        transforms.after_another, transforms.again, transforms.ask_weights, transforms.broadcast_mask, transforms.causal_as_mask,
-        transforms.drop_keys, transforms.drop_mask, transforms.fill, transforms.hide_keys, transforms.keep_kv_heads,
-        transforms.keep_prefix, transforms.keep_queries, transforms.keep_values, transforms.lay_out, transforms.mask_as_bias, transforms.multiply,
-        transforms.other_content, transforms.permute_batch, transforms.permute_heads, transforms.permute_keys,
-        transforms.permute_queries, transforms.repeat_keys, transforms.repeat_kv_heads, transforms.replace_after,
-        transforms.replace_hidden, transforms.share_heads, transforms.share_mask, transforms.shift_bias,
-        transforms.shift_keys, transforms.show_all, transforms.split, transforms.widen, transforms.with_scale,
-        transforms.zero_bias,
-    )
-}
+Words = Mapping[str, Callable[..., Any]]
 
-LAYER_TRANSFORMS: Mapping[str, Callable[..., Any]] = {
-    word.__name__: word
-    for word in (
-        layer_transforms.indivisible_heads, layer_transforms.one_head_at_a_time, layer_transforms.permute_layer_heads,
-    )
-}
 
-RELATIONS: Mapping[str, Callable[..., Any]] = {
-    word.__name__: word
-    for word in (
-        relations.adds_up, relations.agree, relations.agree_on_prefix, relations.agrees_with_definition, relations.has_input_dtype,
-        relations.has_shape, relations.hidden_is_zero, relations.inside_hull, relations.is_finite,
-        relations.is_multiple, relations.leaves_inputs, relations.not_negative, relations.row_maxima_grow,
-        relations.shares_no_memory, relations.sums_to_one, relations.variants_agree,
-        rulings.convention_is, rulings.has_variance, rulings.hidden_rows_follow_convention, rulings.is_refused,
-    )
-}
+def _words(*functions: Callable[..., Any]) -> Words:
+    return {function.__name__: function for function in functions}
 
-WORDS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+
+TRANSFORMS: Words = _words(
+    order.permute_keys, order.permute_queries, order.permute_batch, order.permute_heads, order.split,
+    contents.multiply, contents.shift_keys, contents.shift_bias, contents.fill, contents.keep_values,
+    contents.other_content, contents.replace_hidden, contents.replace_after, contents.share_heads,
+    keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
+    keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
+    shapes.widen, shapes.repeat_keys, shapes.drop_keys, shapes.keep_queries, shapes.keep_prefix,
+    shapes.repeat_kv_heads, shapes.keep_kv_heads,
+    history.again, history.after_another, history.lay_out,
+)
+
+LAYER_TRANSFORMS: Words = _words(layers.indivisible_heads, layers.one_head_at_a_time, layers.permute_layer_heads)
+
+RELATIONS: Words = _words(
+    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.adds_up,
+    relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
+    relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
+    relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
+    rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.has_variance, rulings.is_refused,
+)
+
+WORDS: Mapping[str, Words] = {
     "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS},
     "relation": RELATIONS,
 }

@@ -35,7 +35,7 @@ def _reordered(name: str, array: Array, order: Array) -> Array:
 
 
 def one_head_at_a_time(posed: Layer) -> Layer:
-    """One call a head, all other heads' rows of the output projection zero; the outputs are summed, b_out counted once."""
+    """One call a head, with the other heads' rows of w_out zero; the outputs are summed, b_out counted once."""
     problem = posed.one
     parts = tuple(problem.but(params=_only(problem.params, head, problem.heads)) for head in range(problem.heads))
     return replace(posed, parts=parts, join="sum")

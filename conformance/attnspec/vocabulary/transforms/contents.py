@@ -1,0 +1,96 @@
+"""Transforms that put other numbers into the arrays of a problem."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from attnspec.numerics.expectation import visible_keys
+from attnspec.problems.problem import Array
+from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.signature import Drawn
+from attnspec.vocabulary.transforms.arrays import ArrayName, Attention, product, shifted
+
+
+def multiply(posed: Attention, *, array: ArrayName, by: float) -> Attention:
+    """Multiply one array by a power of two, negative ones too; no claim where that is not exact in the dtype."""
+    problem = posed.one
+    return posed.but(**{array: product(getattr(problem, array), by, problem.dtype)})
+
+
+def shift_keys(posed: Attention, *, by: Drawn) -> Attention:
+    """Add one number to every entry of every key: each logit of a row moves by the same amount."""
+    problem = posed.one
+    return posed.but(key=shifted(problem.key, by, problem.dtype))
+
+
+def shift_bias(posed: Attention, *, by: Drawn) -> Attention:
+    """Add one number to every entry of the bias; one that hides keys stays -inf there."""
+    problem = posed.one
+    if problem.bias is None:
+        raise NoClaim("there is no bias")
+    hides = np.isneginf(problem.bias)
+    moved = shifted(np.where(hides, np.zeros_like(problem.bias), problem.bias), by, problem.dtype)
+    return posed.but(bias=np.where(hides, problem.bias, moved))
+
+
+def fill(posed: Attention, *, array: ArrayName, number: float) -> Attention:
+    """Put one number into every entry of an array."""
+    return posed.but(**{array: np.full_like(getattr(posed.one, array), number)})
+
+
+def keep_values(posed: Attention, *, of: Literal["even_keys", "odd_keys"]) -> Attention:
+    """Set the values of the other keys to zero; even and odd keys' values add up to all of them, exactly."""
+    value = posed.one.value.copy()
+    value[:, :, 1 if of == "even_keys" else 0 :: 2, :] = 0
+    return posed.but(value=value)
+
+
+def other_content(posed: Attention, *, by: Drawn, arrays: tuple[ArrayName, ...]) -> Attention:
+    """Shuffle all entries of the named arrays: other content of the same kind and shape."""
+    random = np.random.RandomState(by)
+
+    def stirred(array: Array) -> Array:
+        return random.permutation(array.reshape(-1)).reshape(array.shape)
+
+    return posed.but(**{name: stirred(getattr(posed.one, name)) for name in arrays})
+
+
+def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...],
+                   content: Literal["large", "nan", "inf"]) -> Attention:
+    """Put other content into the keys and values that no query may attend to."""
+    problem = posed.one
+    if problem.sizes.Hkv < problem.sizes.H:
+        raise NoClaim("heads are grouped")
+    hidden = np.asarray(~visible_keys(problem, posed.conventions).any(axis=2))
+    if not hidden.any():
+        raise NoClaim("no key is hidden from every query")
+    changed = {name: _poisoned(getattr(problem, name), hidden, content) for name in arrays}
+    return posed.but(**changed)
+
+
+def _poisoned(array: Array, hidden: Array, content: str) -> Array:
+    poison = {"nan": np.nan, "inf": np.inf, "large": 256.0}[content]
+    signs = np.where(np.arange(array.shape[-1]) % 2, -1.0, 1.0)
+    return np.where(hidden[..., None], (poison * signs).astype(array.dtype), array)
+
+
+def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn) -> Attention:
+    """Negate every entry of the named arrays after position `cut` (zeros become ones)."""
+
+    def moved(array: Array) -> Array:
+        later = array[..., cut + 1 :, :]
+        return np.concatenate([array[..., : cut + 1, :], np.where(later == 0, np.ones_like(later), -later)], axis=2)
+
+    return posed.but(**{name: moved(getattr(posed.one, name)) for name in arrays})
+
+
+def share_heads(posed: Attention) -> Attention:
+    """Give every head of the batch the arrays of the first, at full shape."""
+    problem = posed.one
+
+    def shared(array: Array) -> Array:
+        return np.ascontiguousarray(np.broadcast_to(array[:, :1], array.shape))
+
+    return posed.but(query=shared(problem.query), key=shared(problem.key), value=shared(problem.value))

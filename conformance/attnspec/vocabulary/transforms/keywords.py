@@ -1,0 +1,79 @@
+"""Transforms of the optional keywords: mask, bias, causal, scale, return_weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from attnspec.numerics.expectation import visible_keys
+from attnspec.problems.problem import Array, Problem
+from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.signature import Drawn
+from attnspec.vocabulary.transforms.arrays import Attention, score_shape
+
+
+def hide_keys(posed: Attention, *, kept: Drawn) -> Attention:
+    """Let the mask hide every key from `kept` on, from every query."""
+    problem = posed.one
+    mask = np.ones(score_shape(problem), bool) if problem.mask is None else problem.mask.copy()
+    mask[..., kept:] = False
+    return posed.but(mask=mask)
+
+
+def show_all(posed: Attention) -> Attention:
+    """Hand over a mask that hides nothing."""
+    return posed.but(mask=np.ones(score_shape(posed.one), bool))
+
+
+def drop_mask(posed: Attention) -> Attention:
+    """Hand over no mask."""
+    return posed.but(mask=None)
+
+
+def share_mask(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
+    """Make all of an axis use the mask of its first entry, still at full shape."""
+    return posed.but(mask=np.ascontiguousarray(np.broadcast_to(_first(posed.one, over), score_shape(posed.one))))
+
+
+def broadcast_mask(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
+    """The same mask as `share_mask`, handed over with that axis of length 1."""
+    return posed.but(mask=np.ascontiguousarray(_first(posed.one, over)))
+
+
+def _first(problem: Problem, over: str) -> Array:
+    if problem.mask is None:
+        raise NoClaim("there is no mask")
+    return np.take(problem.mask, [0], axis={"batch": 0, "heads": 1, "queries": 2}[over])
+
+
+def zero_bias(posed: Attention) -> Attention:
+    """Hand over a bias of zeros."""
+    return posed.but(bias=np.zeros(score_shape(posed.one), posed.one.query.dtype))
+
+
+def mask_as_bias(posed: Attention) -> Attention:
+    """Hand the mask over as an additive bias that holds -inf where it hides."""
+    problem = posed.one
+    if problem.mask is None:
+        raise NoClaim("there is no mask")
+    bias = np.zeros(score_shape(problem), problem.query.dtype) if problem.bias is None else problem.bias
+    return posed.but(mask=None, bias=np.where(problem.mask, bias, np.array(-np.inf, bias.dtype)))
+
+
+def causal_as_mask(posed: Attention) -> Attention:
+    """Hand the causal flag over as an explicit mask, joined with the mask that is there as the conventions say."""
+    problem = posed.one
+    return posed.but(causal=False, mask=visible_keys(problem.but(bias=None), posed.conventions))
+
+
+def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:
+    """Hand over an explicit scale: 1/sqrt(D), 0, 1, 2/sqrt(D) or -1/sqrt(D)."""
+    default = 1 / float(np.sqrt(posed.one.sizes.D))
+    scales = {"default": default, "zero": 0.0, "one": 1.0, "doubled": 2 * default, "negated": -default}
+    return posed.but(scale=scales[to])
+
+
+def ask_weights(posed: Attention) -> Attention:
+    """Ask for the weights, too."""
+    return posed.but(return_weights=True)
