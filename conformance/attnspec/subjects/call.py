@@ -162,7 +162,7 @@ def _read(returned: object, shapes: tuple[tuple[int, ...], ...], lift: Lift) -> 
 
 
 def _array(value: object, name: str, shape: tuple[int, ...], lift: Lift) -> Array:
-    expected = f"where {name} is expected: an array of shape {shape} in float64, float32, float16 or bfloat16"
+    expected = f"where {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     if value is None or isinstance(value, tuple | dict | str | bytes):
         raise UnusableAnswer(f"The subject returned {_named(value)} {expected}.")
     try:

@@ -38,7 +38,7 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
 def _zero_queries(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
     """B = 1, D = Dv = S: query and key zero, values the identity. Two heads: some libraries treat one otherwise."""
     number, H = numpy_dtype(dtype), 1 if subject.declaration.limits.single_head else 2
-    value = np.broadcast_to(np.eye(S), (1, H, S, S)).astype(number)
+    value = np.tile(np.eye(S), (1, H, 1, 1)).astype(number)  # tiled, not broadcast: some kernels refuse odd strides
     return Problem(dtype, np.zeros((1, H, T, S), number), np.zeros((1, H, S, S), number), value)
 
 
@@ -108,7 +108,7 @@ def _mask_with_causal(subject: Subject, dtype: DType) -> str:
     mask = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
     causal = np.tri(3, dtype=bool)
     problem = _zero_queries(subject, dtype, 3, 3)
-    everywhere = np.broadcast_to(mask, (*problem.query.shape[:2], 3, 3)).copy()
+    everywhere = np.tile(mask, (*problem.query.shape[:2], 1, 1))
     try:
         output = subject.answer(problem.but(mask=everywhere, causal=True)).output
     except SubjectRaised:
@@ -122,7 +122,7 @@ def _mask_with_causal(subject: Subject, dtype: DType) -> str:
 def _grouped(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """Four query heads on two key/value heads whose values say which of them was read."""
     number = numpy_dtype(dtype)
-    value = np.broadcast_to(np.arange(2).reshape(1, 2, 1, 1), (1, 2, 4, 4)).astype(number)
+    value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (1, 1, 4, 4)).astype(number)
     problem = Problem(dtype, np.zeros((1, 4, 4, 4), number), np.zeros((1, 2, 4, 4), number), value)
     if subject.declaration.limits.single_head:
         return {}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec import home
-from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError
+from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError, hint
 from attnspec.law.yaml_lines import shown
 from attnspec.subjects.manifest import FILE, Registered, read_manifest
 
@@ -38,7 +38,8 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
         return load_bare(target, lift=lift)
     known = registered(folders)
     if target not in known:
-        raise TargetError.unknown("subject", target, known) from None
+        raise TargetError(f"{target!r} is not a known subject.{hint(target, known)} A function of your own is named "
+                          "package.module:function or path/to/file.py:function.")
     return load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
 
 

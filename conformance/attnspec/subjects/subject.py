@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -71,20 +71,26 @@ class Subject:
 
     def refuses(self, problem: Problem | LayerProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        declaration, sizes = self.declaration, problem.sizes
-        if problem.mask is not None and not declaration.limits.broadcasts and problem.mask.shape != (sizes.B, sizes.H, sizes.T, sizes.S):
-            return f"{self.id} takes masks at full shape only"
+        return next(filter(None, self._reasons(problem)), "")
+
+    def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
+        """What stands against the problem, one after the other; "" where something does not."""
+        declaration, limits, sizes = self.declaration, self.declaration.limits, problem.sizes
         if problem.dtype not in declaration.dtypes:
-            return f"{self.id} does not support {problem.dtype.value}"
+            yield f"{self.id} does not support {problem.dtype.value}"
+        if not limits.broadcasts and not _at_full_shape(problem):
+            yield f"{self.id} takes masks and biases at full shape only"
+        if limits.min_head_width > sizes.D:
+            yield f"{self.id} takes heads of width {limits.min_head_width} and more; here {sizes}"
         if declaration.kind is Kind.LAYER:
-            return self.lacks(problem.keywords) or misfit(sizes, declaration.limits)
-        if isinstance(problem, LayerProblem):
-            return f"{self.id} is no layer"
-        if declaration.limits.ties_value_width and sizes.Dv != sizes.D:
-            return f"{self.id} takes values as wide as keys only; here {sizes}"
-        if declaration.limits.grouped is False and sizes.Hkv != sizes.H:
-            return f"{self.id} takes as many key/value heads as query heads; here {sizes}"
-        return self.lacks(problem.keywords)
+            yield misfit(sizes, limits)
+        elif isinstance(problem, LayerProblem):
+            yield f"{self.id} is no layer"
+        elif limits.ties_value_width and sizes.Dv != sizes.D:
+            yield f"{self.id} takes values as wide as keys only; here {sizes}"
+        elif limits.grouped is False and sizes.Hkv != sizes.H:
+            yield f"{self.id} takes as many key/value heads as query heads; here {sizes}"
+        yield self.lacks(problem.keywords)
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
@@ -128,6 +134,12 @@ class Subject:
         sizes = problem.sizes
         per_head = () if self.declaration.limits.weights == "averaged" else (sizes.H,)
         return (sizes.B, *per_head, sizes.T, sizes.S)
+
+
+def _at_full_shape(problem: Problem | LayerProblem) -> bool:
+    sizes = problem.sizes
+    full = (sizes.B, sizes.H, sizes.T, sizes.S)
+    return all(array is None or array.shape == full for array in (problem.mask, problem.bias))
 
 
 def _as_bias(problem: Problem | LayerProblem) -> Array:

@@ -21,6 +21,7 @@ from attnspec.law.yaml_lines import shown
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.manifest import Library, Registered
+from attnspec.subjects.precise import check_precision
 from attnspec.subjects.signature import keywords_of, kind_of, place_of
 from attnspec.subjects.subject import Subject
 
@@ -36,6 +37,7 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
     module = _from_file(Path(module_name)) if is_file else _from_path(module_name)
     function = _callable(_member(module, name, target), target)
     declaration = declaration_of(function, name)
+    check_precision(declaration, _place_or_none(function), TargetError)
     declaration = replace(declaration, lift=lift or declaration.lift, keywords=_offered(declaration))
     library = Library(name=module_name, distribution=_distribution(module_name, is_file=is_file))
     return Subject(target, _title(function, name), function, declaration, place_of(function), library,
@@ -46,6 +48,7 @@ def load_registered(registered: Registered, *, lift: str = "", folders: Iterable
     """The subject of a manifest with its variants. Raises TargetError (not installed, not loadable), ManifestError."""
     if registered.missing:
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
+    check_precision(registered.declaration, registered.where)
     adapters.extend(folders)
     subject = _assembled(registered, registered.function, lift)
     variants = {name: _variant(registered, subject, variant, lift)
@@ -111,12 +114,9 @@ def _from_file(path: Path) -> ModuleType:
 
 
 def _imported(name: str, where: Place | None) -> ModuleType:
-    try:
-        if importlib.util.find_spec(name.partition(".")[0]) is None:
-            raise TargetError(f"there is no module {name!r}.{hint(name, _top_level())}", where=where)
-        return _guarded(lambda: importlib.import_module(name), name)
-    except (ValueError, TypeError):
-        raise TargetError(f"{name!r} is no name of a module. Write package.module:function.", where=where) from None
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise TargetError(f"{name!r} is no name of a module. Write package.module:function.", where=where)
+    return _guarded(lambda: importlib.import_module(name), name)
 
 
 def _guarded(load: Callable[[], M], name: str) -> M:
@@ -127,9 +127,9 @@ def _guarded(load: Callable[[], M], name: str) -> M:
         raise TargetError(_not_found(missing, name)) from None
     except SyntaxError as wrong:
         place = Place(shown(Path(wrong.filename or name)), wrong.lineno or 0)
-        raise TargetError(f"{name} is no valid Python: {wrong.msg}.", where=place) from None
+        raise TargetError(f"{name!r} is no valid Python: {wrong.msg}.", where=place) from None
     except (Exception, SystemExit) as raised:  # the module's own code may raise anything
-        raise TargetError(f"importing {name} raises {traceback.format_exception_only(raised)[-1].strip()}",
+        raise TargetError(f"importing {name!r} raises {traceback.format_exception_only(raised)[-1].strip()}",
                           where=_raised_at(raised)) from None
 
 
@@ -139,7 +139,7 @@ def _not_found(missing: ModuleNotFoundError, name: str) -> str:
         parent = absent.rpartition(".")[0]
         siblings = _submodules(parent) if parent in sys.modules else _top_level()
         return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], siblings)}"
-    return f"importing {name} needs {absent!r}, which is not installed. Install it: pip install {absent}"
+    return f"importing {name!r} needs {absent!r}, which is not installed. Install it: pip install {absent}"
 
 
 def _raised_at(raised: BaseException) -> Place | None:
@@ -148,7 +148,8 @@ def _raised_at(raised: BaseException) -> Place | None:
 
 
 def _submodules(package: str) -> Iterator[str]:
-    return (module.name for module in pkgutil.iter_modules(getattr(sys.modules[package], "__path__", [])))
+    modules = pkgutil.iter_modules(getattr(sys.modules[package], "__path__", []))
+    return (module.name for module in modules if not module.name.startswith("_"))
 
 
 def _top_level() -> list[str]:

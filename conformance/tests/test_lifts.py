@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from attnspec.ground.errors import UsageError
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array, numpy_dtype
+from attnspec.subjects.lifts.lift import lift_named
+
+SPECIAL = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.0**-14, 2.0**-24, 2.0**-126]
+
+
+def special(dtype: DType) -> Array:
+    with np.errstate(all="ignore"):
+        return np.array(SPECIAL, np.float64).astype(numpy_dtype(dtype)).reshape(1, 1, 2, 5)
+
+
+@pytest.mark.parametrize("dtype", DType)
+@pytest.mark.parametrize("name", ["", "torch", "jax"])
+def test_every_bit_survives_the_way_there_and_back(name: str, dtype: DType) -> None:
+    if name:
+        pytest.importorskip(name)
+    lift, array = lift_named(name), special(dtype)
+    with lift.around(dtype):
+        there = lift.hand(array.copy())
+        back = lift.read(there)
+    assert back.dtype == array.dtype
+    assert back.tobytes() == array.tobytes()
+    assert dtype.value in str(there.dtype)  # type: ignore[attr-defined]  # an array of some framework
+
+
+def test_torch_shares_memory_and_keeps_strides() -> None:
+    pytest.importorskip("torch")
+    array = np.zeros((4, 6), np.float32)
+    tensor = lift_named("torch").hand(array[::2, ::3])
+    tensor.add_(1)  # type: ignore[attr-defined]  # a tensor
+    assert array[::2, ::3].all()
+    assert tensor.stride() == (12, 3)  # type: ignore[attr-defined]  # a tensor
+
+
+def test_torch_takes_negative_strides_by_copy() -> None:
+    pytest.importorskip("torch")
+    array = np.arange(4, dtype=np.float32)[::-1]
+    assert lift_named("torch").read(lift_named("torch").hand(array)).tolist() == [3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_tensor_with_gradient_is_read_also_from_a_function_without_lift(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.ones(3, dtype=getattr(torch, dtype), requires_grad=True) * 2
+    back = lift_named("").read(tensor)
+    assert (back.dtype.name, back.astype(float).tolist()) == (dtype, [2, 2, 2])
+
+
+def test_jax_really_computes_in_float64_and_says_so_to_nobody_else() -> None:
+    pytest.importorskip("jax")
+    import jax.numpy as jnp
+
+    lift = lift_named("jax")
+    with lift.around(DType.FLOAT64):
+        third = lift.hand(np.array(1.0)) / 3  # type: ignore[operator]  # a JAX array
+        assert float(lift.read(third)) == 1 / 3
+    assert jnp.asarray(np.array(1.0)).dtype == jnp.float32
+
+
+def test_an_unknown_lift_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"'touch' is not a known lift. Did you mean 'torch'"):
+        lift_named("touch")

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from attnspec.ground.errors import TargetError, UsageError
+from attnspec.ground.nouns import DType, Kind
+from attnspec.subjects.registry import load
+
+MINE = '''
+"""Functions that a user might name."""
+import functools
+
+
+def attend(query, key, value, *, mask=None, causal=False):
+    """My attention."""
+    return value
+
+
+def layer(query, key, value, *, params, heads):
+    return value
+
+
+class Thing:
+    def __call__(self, query, key, value, *, scale=None):
+        return value
+
+
+thing = Thing()
+part = functools.partial(attend, mask=None)
+number = 3
+
+
+def declared(query, key, value, *, bias=None):
+    return value
+
+
+declared.dtypes = ["float32"]
+declared.ties_value_width = True
+declared.bias_is_mask = True
+declared.conventions = {"hidden_row": "zeros"}
+declared.precision = {"float32": {"grade": "G0", "reason": "float32 throughout"}}
+
+
+def starred(query, key, value, **more): ...
+def starred_too(query, key, value, *more): ...
+def typo(query, key, value, *, masc=None): ...
+def positional(query, key, value, mask, /): ...
+def two(query, key): ...
+def half_a_layer(query, key, value, *, heads): ...
+async def later(query, key, value): ...
+def wrong_dtype(query, key, value): ...
+def wrong_name(query, key, value): ...
+def wrong_answer(query, key, value): ...
+def wrong_grade(query, key, value): ...
+def no_reason(query, key, value): ...
+def wrong_lift(query, key, value): ...
+
+
+wrong_dtype.dtypes = ["float33"]
+wrong_name.ties_value_widht = True
+wrong_answer.conventions = {"hidden_row": "zero"}
+wrong_grade.precision = {"float32": {"grade": "G9", "reason": "none"}}
+no_reason.precision = {"float32": {"grade": "G1"}}
+wrong_lift.lift = "tensorflow"
+'''
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder, as the working directory."""
+    files = {"my_attention.py": MINE, "my_imports.py": "import not_there_at_all", "my_raising.py": "x = 1\nx / 0",
+             "my_syntax.py": "def f(:", "my_exit.py": "raise SystemExit(3)",
+             "my_sibling.py": "from my_attention import attend"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(textwrap.dedent(text).lstrip())
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    yield tmp_path
+    for name in [name for name in __import__("sys").modules if name.startswith(("my_", "attnspec_target_my_"))]:
+        del __import__("sys").modules[name]
+
+
+@pytest.mark.parametrize(("target", "keywords", "kind"), [
+    ("my_attention:attend", frozenset({"mask", "causal"}), Kind.ATTENTION),
+    ("my_attention.py:attend", frozenset({"mask", "causal"}), Kind.ATTENTION),
+    ("./my_attention.py:attend", frozenset({"mask", "causal"}), Kind.ATTENTION),
+    ("my_sibling.py:attend", frozenset({"mask", "causal"}), Kind.ATTENTION),
+    ("my_attention:layer", frozenset({"params", "heads"}), Kind.LAYER),
+    ("my_attention:thing", frozenset({"scale"}), Kind.ATTENTION),
+    ("my_attention:part", frozenset({"mask", "causal"}), Kind.ATTENTION),
+    ("my_attention:declared", frozenset({"bias", "mask"}), Kind.ATTENTION),
+])
+def test_a_signature_is_a_list_of_capabilities(target: str, keywords: frozenset[str], kind: Kind) -> None:
+    subject = load(target)
+    assert (subject.id, subject.declaration.keywords, subject.declaration.kind) == (target, keywords, kind)
+
+
+def test_a_function_says_where_it_stands_and_what_it_is() -> None:
+    subject = load("my_attention:attend")
+    assert (str(subject.source), subject.title) == ("my_attention.py:5", "My attention.")
+
+
+def test_attributes_declare_what_a_signature_cannot_say() -> None:
+    declaration = load("my_attention:declared").declaration
+    assert declaration.dtypes == (DType.FLOAT32,)
+    assert declaration.limits.ties_value_width
+    assert declaration.conventions == {"hidden_row": "zeros"}
+    assert declaration.precision[DType.FLOAT32]["grade"] == "G0"
+
+
+MISTAKES = [
+    ("numpy/attenton", "'numpy/attenton' is not a known subject. Did you mean 'numpy/attention'? Known: "),
+    ("my_attention", "A function of your own is named package.module:function or path/to/file.py:function."),
+    ("my_attention:", "'my_attention:' names no function. Write package.module:function or path/to/file.py:function."),
+    ("my_atention:attend", "there is no module 'my_atention'. Did you mean 'my_attention'?"),
+    ("my_package.inner:attend", "there is no module 'my_package.inner'."),
+    ("..:attend", "'..' is no name of a module. Write package.module:function."),
+    ("my_attention:attnd", "my_attention.py: there is no 'attnd' in it (target 'my_attention:attnd'). "
+                           "Did you mean 'attend'?"),
+    ("./my_atention.py:attend", "my_atention.py: there is no such file. Did you mean 'my_attention.py'?"),
+    ("no_such_folder/mine.py:attend", "no_such_folder/mine.py: there is no such file."),
+    ("my_imports:f", "importing 'my_imports' needs 'not_there_at_all', which is not installed. "
+                     "Install it: pip install not_there_at_all"),
+    ("my_raising:f", "my_raising.py:2: importing 'my_raising' raises ZeroDivisionError: division by zero"),
+    ("my_raising.py:f", "my_raising.py:2: importing 'my_raising.py' raises ZeroDivisionError: division by zero"),
+    ("my_exit:f", "my_exit.py:1: importing 'my_exit' raises SystemExit: 3"),
+    ("my_syntax:f", "my_syntax.py:1: 'my_syntax' is no valid Python: invalid syntax."),
+    ("my_syntax.py:f", "my_syntax.py:1: 'my_syntax.py' is no valid Python: invalid syntax."),
+    ("my_attention:Thing", "my_attention.py:14: 'my_attention:Thing' is a class. Name a function, or a module-level "
+                           "instance that can be called: attend = Thing(...)"),
+    ("my_attention:number", "'my_attention:number' is int and cannot be called; a function is expected: "
+                            "attend(query, key, value, *, ...)."),
+    ("my_attention:starred", "my_attention.py:35: starred takes **more, which hides what it can do. Name the keywords "
+                             "that it supports: mask, bias, causal, scale, return_weights, params, heads."),
+    ("my_attention:starred_too", "starred_too takes *more, which hides what it can do."),
+    ("my_attention:typo", "my_attention.py:37: typo takes 'masc', which is not a known keyword. Did you mean 'mask'?"),
+    ("my_attention:positional", "positional takes 'mask' by position only; "
+                                "only query, key and value are given by position."),
+    ("my_attention:two", "two takes (query, key); the first three should be query, key and value, given by position"),
+    ("my_attention:half_a_layer", "half_a_layer takes heads but not params; "
+                                  "a layer takes both, an attention function neither."),
+    ("my_attention:later", "later is a coroutine or generator function; a plain function is expected"),
+    ("my_attention:wrong_dtype", "my_attention.py:42: 'float33' is not a known dtype. Did you mean 'float32'?"),
+    ("my_attention:wrong_name", "wrong_name has an attribute 'ties_value_widht'; did you mean 'ties_value_width'?"),
+    ("my_attention:wrong_answer", "'zero' is not a known answer to hidden_row. Did you mean 'zeros'?"),
+    ("my_attention:wrong_grade", "my_attention.py:45: 'G9' is not a known grade."),
+    ("my_attention:no_reason", "the precision of 'float32' needs 'reason'. It has: grade."),
+    ("my_attention:wrong_lift", "'tensorflow' is not a known lift. Known: jax, torch."),
+]
+
+
+@pytest.mark.parametrize(("target", "message"), MISTAKES, ids=[target for target, _ in MISTAKES])
+def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, message: str) -> None:
+    with pytest.raises(TargetError) as caught:
+        load(target)
+    assert message in str(caught.value)
+
+
+def test_a_lift_that_does_not_exist_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="'tensor' is not a known lift"):
+        load("my_attention:attend", lift="tensor")
+
+
+def test_what_the_working_directory_does_not_hold_leaves_the_path_alone() -> None:
+    import sys
+
+    before = list(sys.path)
+    with pytest.raises(TargetError, match="takes"):
+        load("json:dumps")
+    assert sys.path == before
