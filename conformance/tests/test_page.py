@@ -322,8 +322,8 @@ def test_the_trust_matrix_flags_a_missing_refutation_and_an_escaped_fault() -> N
         outcome("fault/uniform", "core.a"), outcome("fault/uniform", "core.b"), clauses=laws)])
     trust = words(section(page, "trust"))
     assert "1 promised refutation missing, 1 fault refuted by nobody." in trust
-    assert "core.a names uniform: held at f32" in trust
-    assert "uniform escaped every clause" in trust
+    assert "core.a: uniform held at f32" in trust
+    assert "Escaped every clause: uniform." in trust
     assert "not on trial here: absent_one." in trust
     assert "lib/attend conforms" in words(page)
     assert "1 of 2 known faults refuted; 1 of 2 promised refutations missing" in words(page)
@@ -333,8 +333,16 @@ def test_a_refutation_at_some_dtypes_only_breaks_the_promise() -> None:
     page = render([run(
         violated("fault/unscaled", "core.a"), outcome("fault/unscaled", "core.a", dtype=DType.BFLOAT16),
         clauses=(clause("core.a", refuted_by=["unscaled"]),))])
-    assert "core.a names unscaled: refuted at f32, held at bf16" in words(section(page, "trust"))
+    assert "core.a: unscaled refuted at f32, held at bf16" in words(section(page, "trust"))
     assert "1 known fault on trial" in words(page)
+
+
+def test_a_promise_that_was_not_put_to_trial_is_no_broken_one() -> None:
+    laws = (clause("core.a", refuted_by=["unscaled"]), clause("core.b", refuted_by=["unscaled"]))
+    trust = words(section(render([run(
+        violated("fault/unscaled", "core.a"), violated("fault/other", "core.b"), clauses=laws)]), "trust"))
+    assert "Every one of 2 faults is refuted, and all 1 promises are kept." in trust
+    assert "1 promise not put to trial" in trust
 
 
 def test_faults_that_are_all_refuted_earn_a_quiet_sentence() -> None:

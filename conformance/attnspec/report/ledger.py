@@ -81,7 +81,9 @@ def shade(verdict: Verdict, level: Level) -> str:
 def _entry(joined: Joined, number: int, clause: ClauseText) -> Entry:
     rows = tuple(row for subject in joined.subjects for row in _rows(joined, number, subject))
     verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.of(subject, clause.id)]
-    worst = gravest(verdicts) if verdicts else None
+    # a clause that somebody cannot be asked is still marked by how the others fared
+    telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
+    worst = gravest(telling) if telling else None
     return Entry(
         number=number, clause=clause, rows=rows, tally=tally(verdicts),
         squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),

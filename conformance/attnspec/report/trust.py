@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from attnspec.ground.nouns import FAILURES
@@ -13,34 +14,51 @@ from attnspec.report.texts import ClauseText
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A clause and a fault. `css`: `kept` (named and refuted), `missed` (named, not refuted), `extra`, `held` or ``."""
+    """A clause and a fault. `css` says how it went.
 
-    css: str
-    sign: str
-    story: str
+    `kept`: promised and refuted; `missed`: promised, not refuted; `untried`: promised, not on trial;
+    `extra`: refuted without a promise; ``: nothing of the kind.
+    """
+
+    css: str = ""
+    sign: str = ""
+    story: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """A clause that refuted a fault, at which dtypes, and what it had to say at the first of them."""
+
+    clause: ClauseText
+    dtypes: str
+    said: str
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """One fault. `by` are the clauses that refuted it, with what the first dtype had to say."""
+    """One fault, how it met every clause, and the clauses that refuted it, those that promised to first."""
 
     fault: Judged
     name: str
     meetings: tuple[Meeting, ...]
-    by: tuple[tuple[ClauseText, str, str], ...]
-    missed: tuple[tuple[ClauseText, str], ...]
+    by: tuple[Refutation, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The trust matrix. `absent` are faults that clauses name and that were not on trial, with those clauses."""
+    """The trust matrix. `missed` are clauses with the faults they promised to refute and did not, and how that went.
+
+    `absent` are faults that clauses name and that were not on trial at all.
+    """
 
     clauses: tuple[ClauseText, ...]
     rows: tuple[FaultRow, ...]
     escaped: tuple[FaultRow, ...]
+    missed: tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]
     promises: int
     broken: int
-    absent: tuple[tuple[str, tuple[ClauseText, ...]], ...]
+    untried: int
+    absent: tuple[str, ...]
     idle: tuple[ClauseText, ...]
 
 
@@ -49,73 +67,69 @@ def trust(joined: Joined) -> Trust | None:
     if not joined.faults:
         return None
     tried = {clause for fault in joined.faults for clause in joined.of_subject(fault)}
-    clauses = tuple(clause for clause in joined.clauses if clause.id in tried or clause.refuted_by)
+    clauses = tuple(clause for clause in joined.clauses if clause.id in tried)
     rows = tuple(_row(joined, fault, clauses) for fault in joined.faults)
+    counts = Counter(meeting.css for row in rows for meeting in row.meetings)
+    refuting = {refutation.clause.id for row in rows for refutation in row.by}
     return Trust(
-        clauses=clauses, rows=rows, escaped=tuple(row for row in rows if not row.by),
-        promises=sum(meeting.css in {"kept", "missed"} for row in rows for meeting in row.meetings),
-        broken=sum(len(row.missed) for row in rows), absent=_absent(clauses, rows),
-        idle=tuple(clause for clause in clauses if not any(clause == by[0] for row in rows for by in row.by)))
+        clauses=clauses, rows=rows, escaped=tuple(row for row in rows if not row.by), missed=_missed(clauses, rows),
+        promises=counts["kept"] + counts["missed"], broken=counts["missed"], untried=counts["untried"],
+        absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
 def _row(joined: Joined, fault: Judged, clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
     met = [(clause, joined.of(fault, clause.id)) for clause in clauses]
-    meetings = tuple(_meeting(name, clause, outcomes) for clause, outcomes in met)
+    by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]
     return FaultRow(
-        fault=fault, name=name, meetings=meetings,
-        by=tuple(_refutation(clause, outcomes) for clause, outcomes in met if _refuting(outcomes)),
-        missed=tuple(
-            (clause, meeting.story)
-            for clause, meeting in zip(clauses, meetings, strict=True) if meeting.css == "missed"))
+        fault=fault, name=name, meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
+        by=tuple(sorted(by, key=lambda refutation: name not in refutation.clause.refuted_by)))
 
 
 def _refuting(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
     return tuple(outcome for outcome in outcomes if outcome.verdict in FAILURES)
 
 
-def _refutation(clause: ClauseText, outcomes: tuple[Outcome, ...]) -> tuple[ClauseText, str, str]:
-    refuting = _refuting(outcomes)
+def _refutation(clause: ClauseText, refuting: tuple[Outcome, ...]) -> Refutation:
     first = refuting[0]
-    said = first.evidence.sentence if first.evidence else first.reason
-    return clause, " ".join(SHORT[outcome.dtype] for outcome in refuting), said
+    return Refutation(clause, _dtypes(refuting), first.evidence.sentence if first.evidence else first.reason)
 
 
 def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Meeting:
     refuting = _refuting(outcomes)
-    is_promised = name in clause.refuted_by
-    story = _story(outcomes, refuting)
-    if is_promised and len(refuting) == len(outcomes) and outcomes:
-        return Meeting("kept", "●", story)
-    if is_promised:
-        return Meeting("missed", "◐" if refuting else "✗", story)
-    if refuting:
-        return Meeting("extra", "○", story)
-    return Meeting("held" if outcomes else "", "", "")
+    if name not in clause.refuted_by:
+        return Meeting("extra", "○") if refuting else Meeting()
+    if not outcomes:
+        return Meeting("untried", "·", "not tried")
+    if len(refuting) == len(outcomes):
+        return Meeting("kept", "●", f"refuted at {_dtypes(refuting)}")
+    return Meeting("missed", "◐" if refuting else "✗", _story(outcomes, refuting))
 
 
 def _story(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
-    if not outcomes:
-        return "not tried"
-    if refuting and len(refuting) == len(outcomes):
-        return f"refuted at {_dtypes(refuting)}"
-    others = ", ".join(
-        f"{SIGNS[outcome.verdict].word} at {SHORT[outcome.dtype]}" + (f" ({outcome.reason})" if outcome.reason else "")
-        for outcome in outcomes if outcome not in refuting)
-    return f"refuted at {_dtypes(refuting)}, {others}" if refuting else others
+    """`refuted at f32, held at bf16`."""
+    told = [f"refuted at {_dtypes(refuting)}"] if refuting else []
+    for outcome in outcomes:
+        if outcome not in refuting:
+            why = f" ({outcome.reason})" if outcome.reason else ""
+            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT[outcome.dtype]}{why}")
+    return ", ".join(told)
 
 
 def _dtypes(outcomes: tuple[Outcome, ...]) -> str:
     return " ".join(SHORT[outcome.dtype] for outcome in outcomes)
 
 
-def _absent(
+def _missed(
     clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...],
-) -> tuple[tuple[str, tuple[ClauseText, ...]], ...]:
-    present = {row.name for row in rows}
-    naming: dict[str, list[ClauseText]] = {}
-    for clause in clauses:
-        for name in clause.refuted_by:
-            if name not in present:
-                naming.setdefault(name, []).append(clause)
-    return tuple((name, tuple(named)) for name, named in sorted(naming.items()))
+) -> tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]:
+    met = [
+        (clause, tuple((row.name, row.meetings[place].story) for row in rows if row.meetings[place].css == "missed"))
+        for place, clause in enumerate(clauses)
+    ]
+    return tuple((clause, missed) for clause, missed in met if missed)
+
+
+def _absent(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) -> tuple[str, ...]:
+    named = {name for clause in clauses for name in clause.refuted_by}
+    return tuple(sorted(named - {row.name for row in rows}))
