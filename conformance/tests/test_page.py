@@ -308,6 +308,11 @@ def test_a_broken_adapter_is_named_at_the_top() -> None:
     assert "lib/attend was not judged" in page
 
 
+def test_a_subject_that_was_never_introduced_is_shown_by_its_id() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    assert "lib/attend conforms" in words(render([replace(record, subjects=())]))
+
+
 def test_a_deviation_that_is_not_as_listed_is_a_finding() -> None:
     passing = outcome("lib/attend", "core.a", Verdict.UNEXPECTED, level=Level.MAY, reason="it passes now")
     page = words(render([run(passing)]))
