@@ -1,4 +1,6 @@
-"""Hatchling hook: a real wheel carries the data folders, an editable one reads them from the checkout."""
+"""Hatchling's hook: a wheel carries the data folders. An editable install does not: it reads those of the checkout."""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -9,12 +11,13 @@ CARRIED = {
     "implementations": "attnspec/_data/implementations",
     "reports/page": "attnspec/_data/reports/page",
 }
+"""Folder of the checkout: where `attnspec.home` finds it in the wheel."""
 
 
-class Bundle(BuildHookInterface[Any]):
-    """Copies spec/, implementations/ and the page's template into the wheel."""
+class Bundle(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling ships no types
+    """Adds the data folders to a standard wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the folders to a standard build, and to no other."""
+        """Called by hatchling before it builds; `version` is standard or editable."""
         if version == "standard":
             build_data["force_include"] |= CARRIED
