@@ -1,7 +1,8 @@
 """Inside a worker of the `attnspec` command: leave what explains a death, and die in time.
 
-A worker is sacrificial. Three small files survive it: `.crumb` (the case on trial), `.trace` (where every thread stood
-when the process died) and `.stderr` (what libraries printed during the item). The controller reads them (traces.py).
+A worker is sacrificial. Small files survive it: `.crumb` (the case on trial), `.trace` (where every thread stood when
+the process died), `.said` (what was printed during the subject's last call) and `.stderr` (what was printed during the
+item outside its calls). The controller reads them (traces.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import BinaryIO
 import pytest
 
 from attnspec.runner.plans import plan_of
+from attnspec.subjects.stderr import keep_in
 
 NAME = "attnspec-guard"
 
@@ -35,6 +37,7 @@ class Guard:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
+        keep_in(folder / f"{worker}.said")
 
     @classmethod
     def of(cls, config: pytest.Config) -> Guard:

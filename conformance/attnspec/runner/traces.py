@@ -32,7 +32,8 @@ def last_words(folder: Path, worker: str) -> LastWords:
     trace = _read(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
     stack = "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
-    return LastWords(verdict, _read(folder / f"{worker}.crumb"), stack, _ends(_read(folder / f"{worker}.stderr")))
+    printed = _read(folder / f"{worker}.said") + _read(folder / f"{worker}.stderr")
+    return LastWords(verdict, _read(folder / f"{worker}.crumb"), stack, _ends(printed))
 
 
 def _ends(text: str) -> str:
