@@ -95,7 +95,7 @@ SPEC = [
     ("a fault named twice", "causal.yaml", "[causal_ignored]", "[causal_ignored, causal_ignored]",
      "spec/causal.yaml:18: 'refuted_by' of the clause 'causal.no_lookahead' names 'causal_ignored' twice."),
     ("a misspelled fault", "causal.yaml", "[causal_ignored]", "[causal_ignord]",
-     "spec/causal.yaml:3: 'causal_ignord' is not a known fault. Did you mean 'causal_ignored'? Known: …"),
+     "spec/causal.yaml:18: 'causal_ignord' is not a known fault. Did you mean 'causal_ignored'? Known: …"),
     # --- sources
     ("a misspelled source", "causal.yaml", "cite: vaswani2017", "cite: vaswani17",
      "spec/causal.yaml:10: 'vaswani17' is not a known source of the bibliography. Did you mean 'vaswani2017'? "
@@ -148,7 +148,7 @@ SPEC = [
      "spec/scale.yaml:9: 'groped' is not a known argument of the problem 'any_attention'. Did you mean 'grouped'? Known: …"),
     # --- words
     ("a misspelled draw", "causal.yaml", "cut: row_before_last", "cut: row_befor_last",
-     "spec/causal.yaml:3: 'row_befor_last' is not a known value to draw. Did you mean 'row_before_last'? Known: …"),
+     "spec/causal.yaml:12: 'row_befor_last' is not a known value to draw. Did you mean 'row_before_last'? Known: …"),
     ("a misspelled transform", "causal.yaml", "replace_after:", "replace_aftr:",
      "spec/causal.yaml:15: 'replace_aftr' is not a known transform. Did you mean 'replace_after'? Known: …"),
     ("a misspelled relation", "causal.yaml", "agree:", "agre:",

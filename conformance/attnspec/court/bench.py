@@ -72,7 +72,8 @@ class SubjectBench:
 
     def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
         """What the definition says, with allowances, at the sampled rows."""
-        return self._expectations.recall(key and f"{key}@{part}{rows is None}", lambda: self._expect(problem, part, rows))
+        name = key and f"{key}@{part}{rows is None}"
+        return self._expectations.recall(name, lambda: self._expect(problem, part, rows))
 
     def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
         if isinstance(problem, Problem):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from attnspec.ground.errors import SpecError
 from attnspec.law.clause import Clause, Spec, Word
 from attnspec.problems.domain import Domain, domain
+from attnspec.problems.recipe import FIELDS
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.posed import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word
-from attnspec.vocabulary.tables import LAYER_TRANSFORMS, RELATIONS, TRANSFORMS
+from attnspec.vocabulary.tables import (
+    ATTENTION_RELATIONS,
+    INSIDE,
+    LAYER_TRANSFORMS,
+    PARTING,
+    RELATIONS,
+    TRANSFORMS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +30,7 @@ class Step:
     function: Callable[..., Any]
     bound: Bound
 
-    def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:
+    def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
         """The function carried out with the drawn values put in."""
         return self.function(subject, **self.bound.arguments(drawn))
 
@@ -37,6 +45,13 @@ class Check:
     then: tuple[Step, ...]
 
     @property
+    def needs(self) -> frozenset[str]:
+        """What it cannot do without: the keywords it names, and those that its kind or what it observes implies."""
+        looks = {step.bound.values.get("observe") for step in self.then}
+        asked = frozenset({"return_weights"} if "returned_weights" in looks else ())
+        return self.clause.needs | self.domain.always | asked
+
+    @property
     def instrument(self) -> str:
         """What the verdict rests on: equality, the worst-case bound, or a law of chance with its false-alarm rate."""
         rates = [step.bound.values["false_alarm"] for step in self.then if "false_alarm" in step.bound.values]
@@ -47,12 +62,13 @@ class Check:
 
     def drawn(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
         """The drawn values: each recipe number picks from what the draw word offers for this problem."""
-        return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word) for name, word in self.clause.draw.items()}
+        return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
+                for name, word in self.clause.draw.items()}
 
     def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
              conventions: Mapping[str, str]) -> dict[str, Posed[Any]]:
         """The runs of this case. Raises NoClaim where a transform says nothing."""
-        start = Posed((problem,), conventions=conventions)
+        start: Posed[Any] = Posed((problem,), conventions=conventions)
         return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
                 for name, steps in self.runs.items()}
 
@@ -64,13 +80,53 @@ def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[s
 
 def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
-    for word in clause.draw.values():
-        if word not in DRAWS:
-            raise SpecError.unknown("value to draw", word, DRAWS, where=clause.where)
-    made = domain(**check_word(clause.given, domain, "problem").values)  # type: ignore[arg-type]  # checked by the signature
+    _check_draws(clause)
+    made = _domain(clause)
     table = LAYER_TRANSFORMS if made.is_layer else TRANSFORMS
-    runs = {name: tuple(_step(word, table, "transform", clause) for word in words) for name, words in clause.runs.items()}
-    return Check(clause, made, runs, tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then))
+    runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
+            for name, words in clause.runs.items()}
+    for words in clause.runs.values():
+        _check_order(words)
+    then = tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then)
+    if made.is_layer:
+        _check_layer(clause.then)
+    return Check(clause, made, runs, then)
+
+
+def _domain(clause: Clause) -> Domain:
+    arguments = check_word(clause.given, domain, "problem").values
+    try:
+        return domain(**arguments)  # type: ignore[arg-type]  # checked by the signature
+    except SpecError as error:  # what goes wrong between arguments has no place of its own
+        raise SpecError(str(error), where=clause.place_of("given")) from None
+
+
+def _check_draws(clause: Clause) -> None:
+    for name, word in clause.draw.items():
+        if word not in DRAWS:
+            raise SpecError.unknown("value to draw", word, DRAWS, where=clause.place_of("given"))
+        if name in FIELDS:
+            raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.",
+                            where=clause.place_of("given"))
+
+
+def _check_order(words: tuple[Word, ...]) -> None:
+    """What takes a problem apart comes last: the other transforms change one problem."""
+    for word in words[:-1]:
+        if word.name in PARTING:
+            raise SpecError(f"the transform {word.name!r} takes the problem apart and must be the last of its run.",
+                            where=word.where)
+
+
+def _check_layer(words: tuple[Word, ...]) -> None:
+    """What is claimed of attention alone cannot be claimed of a layer with its projections."""
+    for word in words:
+        if word.name in ATTENTION_RELATIONS:
+            raise SpecError(f"the relation {word.name!r} speaks of attention; the problem is a layer.",
+                            where=word.where)
+        if word.args.get("observe") in INSIDE:
+            raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
+                            "Observe output or returned_weights.", where=word.where)
 
 
 def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> Step:
@@ -83,11 +139,11 @@ def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause
 def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:
     for name in clause.refuted_by:
         if faults is not None and name not in faults:
-            raise SpecError.unknown("fault", name, faults, where=clause.where)
+            raise SpecError.unknown("fault", name, faults, where=clause.place_of("refuted_by"))
 
 
-def _pick(choices: Any, number: int, word: str) -> int:
-    if not len(choices):
+def _pick(choices: Sequence[int], number: int, word: str) -> int:
+    if not choices:
         raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
     return Drawn(choices[number % len(choices)])
 
@@ -100,7 +156,8 @@ def _carried_out(steps: tuple[Step, ...], posed: Posed[Any], drawn: Mapping[str,
 
 def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
     """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
-    return ",".join(f"{word.name}({', '.join(f'{k}={_shown(v, drawn)}' for k, v in word.args.items())})" for word in words)
+    return ",".join(f"{word.name}({', '.join(f'{k}={_shown(v, drawn)}' for k, v in word.args.items())})"
+                    for word in words)
 
 
 def _shown(value: object, drawn: Mapping[str, int]) -> object:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.court.deviations import with_deviations
+from attnspec.court.deviations import check_deviations, with_deviations
 from attnspec.ground.errors import AttnspecError, UsageError
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import Item, Plan
@@ -15,7 +15,8 @@ from attnspec.ground.profiles import PROFILES
 from attnspec.law.clause import Clause, Spec
 from attnspec.law.load import load_spec
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.subjects.registry import Registered, registered
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
     from attnspec.court.compile import Check
@@ -45,13 +46,24 @@ class Court:
         return registered(self.plan.implementations)
 
     def items(self) -> tuple[Item, ...]:
-        """What is on trial, in an order that depends on the plan alone: by target, dtype and clause."""
+        """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
+
+        Raises UsageError, and ManifestError for a known deviation that no verdict can meet.
+        """
+        self._check_deviations()
         return tuple(self._items())
 
     def _items(self) -> Iterator[Item]:
         for target in self.plan.targets:
             for dtype in self._dtypes(target):
                 yield from (Item(target, clause.id, dtype.value) for clause in self.clauses)
+
+    def _check_deviations(self) -> None:
+        """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
+        clauses = [clause.id for clause in self.spec.clauses]
+        for target in self.plan.targets:
+            if not self.plan.spec and target in self._registered:
+                check_deviations(target, self._registered[target].declaration, clauses)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
         known = self._registered.get(target)
@@ -82,7 +94,8 @@ class Court:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
         hearing = self._hearing(item.target)
         outcome = hearing.try_clause(self._check(item.clause), DType(item.dtype))
-        return with_deviations(outcome, hearing.subject.declaration.deviations)
+        subject = hearing.subject
+        return with_deviations(outcome, subject.declaration.deviations, subject.library.version)
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""

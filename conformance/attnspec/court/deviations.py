@@ -1,34 +1,76 @@
-"""Known deviations: a listed one that fails as listed is EXPECTED; one that passes or fails otherwise is UNEXPECTED."""
+"""Known deviations: one that fails as listed is EXPECTED; one that passes, fails otherwise or is over, UNEXPECTED."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from attnspec.ground.declaration import Deviation
-from attnspec.ground.nouns import FAILURES, Verdict
+from attnspec.ground.declaration import Declaration, Deviation
+from attnspec.ground.errors import ManifestError
+from attnspec.ground.nouns import FAILURES, DType, Verdict
 from attnspec.record.outcome import Outcome
 
 _SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
+_RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
 
 
-def listed(deviations: Iterable[Deviation], outcome: Outcome) -> Deviation | None:
+def check_deviations(subject: str, declaration: Declaration, clauses: Collection[str]) -> None:
+    """Raises ManifestError for a deviation that no verdict can ever meet."""
+    met: set[tuple[str, DType]] = set()
+    for deviation in declaration.deviations:
+        if deviation.clause not in clauses:
+            raise ManifestError.unknown("clause", deviation.clause, clauses, where=deviation.where)
+        for dtype in deviation.dtypes or declaration.dtypes:
+            if dtype not in declaration.dtypes:
+                raise ManifestError(f"{subject} does not take {dtype.value}, so it cannot deviate there.",
+                                    where=deviation.where)
+            if (deviation.clause, dtype) in met:
+                raise ManifestError(f"{subject} deviates from {deviation.clause!r} at {dtype.value} twice.",
+                                    where=deviation.where)
+            met.add((deviation.clause, dtype))
+
+
+def listed(deviations: Iterable[Deviation], clause: str, dtype: DType) -> Deviation | None:
     """The deviation that speaks of this clause at this dtype, if one is listed."""
     for deviation in deviations:
-        if deviation.clause == outcome.clause and outcome.dtype in (deviation.dtypes or (outcome.dtype,)):
+        if deviation.clause == clause and dtype in (deviation.dtypes or (dtype,)):
             return deviation
     return None
 
 
-def with_deviations(outcome: Outcome, deviations: Iterable[Deviation]) -> Outcome:
-    """The outcome in the light of what is known of the subject."""
-    deviation = listed(deviations, outcome)
+def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: str = "") -> Outcome:
+    """The outcome in the light of what is known of the subject; `version`: the one of its library that is installed."""
+    deviation = listed(deviations, outcome.clause, outcome.dtype)
     if deviation is None:
         return outcome
-    if outcome.verdict.value == deviation.verdict:
-        return replace(outcome, verdict=Verdict.EXPECTED, reason=f"{deviation.reason} ({deviation.issue}, until {deviation.until})")
-    how = "passes now" if outcome.verdict not in FAILURES else f"is {outcome.verdict.value} now"
-    if outcome.verdict in _SILENT:
-        how = f"was not judged ({outcome.verdict.value})"
-    return replace(outcome, verdict=Verdict.UNEXPECTED,
-                   reason=f"listed as {deviation.verdict} ({deviation.issue}), but it {how}: mend the manifest. {outcome.reason}".strip())
+    is_met = outcome.verdict.value == deviation.verdict
+    if is_met and not has_reached(version, deviation.until):
+        reason = f"{deviation.reason} ({deviation.issue}, until {deviation.until})"
+        return replace(outcome, verdict=Verdict.EXPECTED, reason=reason)
+    how = f"{version} is installed" if is_met else _how(outcome.verdict)
+    listing = f"listed as {deviation.verdict} until {deviation.until} ({deviation.issue})"
+    reason = f"{listing}, but {how}: mend the manifest. {outcome.reason}".strip()
+    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason)
+
+
+def _how(verdict: Verdict) -> str:
+    if verdict in _SILENT:
+        return f"it was not judged ({verdict.value})"
+    return f"it is {verdict.value} now" if verdict in FAILURES else "it passes now"
+
+
+def has_reached(version: str, until: str) -> bool:
+    """Whether a version is `until` or later. A release before its number (2.14rc1) has not reached it."""
+    return bool(version) and _rank(version) >= _rank(until)
+
+
+def _rank(version: str) -> tuple[tuple[int, ...], bool]:
+    """Numbers without their trailing zeros, and whether it is the release itself; what follows is left out."""
+    match = _RELEASE.match(version)
+    if match is None:
+        return (), True
+    numbers = [int(number) for number in match[1].split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers), match[2] is None

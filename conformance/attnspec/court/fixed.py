@@ -20,7 +20,8 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int) -> 
     if domain.kind not in FIXED_KINDS:
         return ()
     mask = domain.masks[0] if "mask" in domain.always else "none"
+    inputs = "one" if limits.self_attention_only else "separate"
     return tuple(
-        Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, {}, M=model_width(sizes, limits) if domain.is_layer else 0,
-               inputs="one" if limits.self_attention_only else "separate")
+        Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, inputs=inputs,
+               M=model_width(sizes, limits) if domain.is_layer else 0)
         for sizes in shapes_for(domain, limits, effort))

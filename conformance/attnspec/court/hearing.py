@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import cached_property
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.deviations import listed
 from attnspec.court.pictures import pictures
 from attnspec.court.trial import Tally, Trial, Violated
-from attnspec.faults.subject import fault_subject, is_fault
+from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.nouns import DType, Kind, Level, Verdict
 from attnspec.ground.plan import Plan
+from attnspec.problems.domain import Domain
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
-
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate."""
@@ -25,8 +28,8 @@ CASES_OF_THE_KNOWN = 10
 
 def summon(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`."""
-    if is_fault(target):
-        return fault_subject(target)
+    if is_own(target):
+        return own_subject(target)
     return load(target, lift=plan.lift, folders=plan.implementations)
 
 
@@ -64,7 +67,8 @@ class Hearing:
         if reason := self._lacking(check):
             claimed = self.claims(clause.profile) and clause.level is Level.MUST
             if claimed and self._is_want_of_keyword(check):
-                return self._outcome(check, dtype, Verdict.VIOLATED, reason=f"the subject claims {clause.profile!r}, but {reason}")
+                reason = f"the subject claims {clause.profile!r}, but {reason}"
+                return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         trial = self._trial(check, dtype)
         return self._sentence(trial, trial.hold())
@@ -72,10 +76,8 @@ class Hearing:
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
         trial, tally = self._trial(check, dtype), Tally()
-        try:
+        with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
             trial.judge(Recipe.parse(recipe), tally)
-        except (Violated, SubjectRaised):
-            pass  # the tally keeps it
         return self._sentence(trial, tally)
 
     def claims(self, profile: str) -> bool:
@@ -83,9 +85,9 @@ class Hearing:
         return profile == "core" or profile in self.subject.declaration.claims
 
     def _trial(self, check: Check, dtype: DType) -> Trial:
-        known = {deviation.clause for deviation in self.subject.declaration.deviations}
-        seed = zlib.crc32(f"{self.plan.seed}:{check.domain}".encode())
-        is_known = check.clause.id in known  # the listed failure is not shrunk anew in every run
+        seed = zlib.crc32(f"{self.plan.seed}:{_spelled(check.domain)}".encode())
+        known = listed(self.subject.declaration.deviations, check.clause.id, dtype)
+        is_known = known is not None  # the listed failure is not shrunk anew in every run
         return Trial(check, self.bench(dtype), self.plan.effort, seed, self.breadcrumb,
                      cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known)
 
@@ -93,10 +95,10 @@ class Hearing:
         """Why the clause cannot be put to the subject at all; empty if it can."""
         if check.domain.is_layer and self.subject.declaration.kind is not Kind.LAYER:
             return "it is no layer: it has no projections"
-        return self.subject.lacks(check.clause.needs)
+        return self.subject.lacks(check.needs)
 
     def _is_want_of_keyword(self, check: Check) -> bool:
-        return bool(self.subject.lacks(check.clause.needs))
+        return bool(self.subject.lacks(check.needs))
 
     def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
         return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
@@ -122,6 +124,12 @@ class Hearing:
         repeat = f"attnspec replay '{self.subject.id} {check.clause.id} {dtype.value} {recipe}'" if recipe else ""
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument, repeat=repeat)
+
+
+def _spelled(domain: Domain) -> str:
+    """The same text in every process: sets have no order of their own."""
+    values = (getattr(domain, each.name) for each in fields(domain))
+    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:

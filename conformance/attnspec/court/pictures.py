@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -22,17 +21,17 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
     """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
     try:
         return tuple(_pictures(scene, measured))
-    except (NoClaim, OutsideLimits, SubjectRaised, UnusableAnswer):  # a picture is a help, never a reason to lose the verdict
+    except (NoClaim, OutsideLimits, SubjectRaised, UnusableAnswer):  # a help, no reason to lose the verdict
         return ()
 
 
 def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
     run = next(iter(scene.runs))
     posed = scene.runs[run]
-    if len(posed.parts) != 1 or scene.rows is not None:
+    if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
         return
     [expected] = expectations(scene, posed, "output")
-    at = (*measured.index, 0, 0, 0, 0)
+    at = _place(measured.index)
     output = observe(scene, run, "output").array
     if isinstance(posed.one, Problem):
         [inside] = expectations(scene, posed, "weights")
@@ -41,18 +40,26 @@ def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
         yield _picture("output seen - output by definition", "queries", "value features",
                        (output - expected.output)[at[0], at[1]], at[2])
     else:
-        yield _picture("output seen - output by definition", "queries", "model features", (output - expected.output)[at[0]], at[1])
+        yield _picture("output seen - output by definition", "queries", "model features",
+                       (output - expected.output)[at[0]], at[1])
+
+
+def _place(index: tuple[int, ...]) -> tuple[int, ...]:
+    """Batch entry, head and row of the worst entry; averaged weights have no head, and the first is shown."""
+    batch, *rest = (*index, 0, 0)
+    return (batch, *rest) if len(index) != 3 else (batch, 0, *rest)
 
 
 def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:
     start = max(0, min(row - LARGEST // 2, array.shape[0] - LARGEST))
     window = array[start : start + LARGEST, :LARGEST]
     whole = window.shape == array.shape
-    title = name if whole else f"{name} (rows {start} to {start + window.shape[0] - 1}, first {window.shape[1]} columns)"
+    shown = f"rows {start} to {start + window.shape[0] - 1}, first {window.shape[1]} columns"
+    title = name if whole else f"{name} ({shown})"
     return Picture(title, rows, columns, tuple(tuple(_plain(entry) for entry in line) for line in window))
 
 
-def _plain(entry: Any) -> float | str:
+def _plain(entry: np.generic) -> float | str:
     number = float(entry)
     if np.isfinite(number):
         return float(f"{number:.6g}")

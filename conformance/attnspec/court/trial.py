@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
+from hypothesis.strategies import SearchStrategy
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
@@ -38,7 +38,7 @@ ALL_ROWS = 2**17
 SAMPLED_ROWS = 16
 
 
-class Violated(Exception):
+class Violated(Exception):  # noqa: N818  (a finding, no error)
     """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case."""
 
     def __init__(self, measured: Measured, recipe: Recipe) -> None:
@@ -66,7 +66,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A clause, a subject on its bench, and how hard to look: the effort's number of cases, unless `cases` says another.
+    """A clause, a subject on its bench, and how hard to look: as many cases as the effort says, or `cases`.
 
     `breadcrumb` is told each recipe before it is tried.
     """
@@ -107,12 +107,13 @@ class Trial:
             self.judge(recipe, tally)
 
         test = seeded(self.seed)(decide(given(recipe=self._strategy())(holds)))
-        with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps the failure
+        with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
             test()
 
-    def _strategy(self) -> Any:
+    def _strategy(self) -> SearchStrategy[Recipe]:
         declaration = self.bench.subject.declaration
-        return recipes(self.check.domain, declaration.keywords, declaration.limits, self.effort, tuple(self.check.clause.draw))
+        return recipes(self.check.domain, declaration.keywords, declaration.limits, self.effort,
+                       tuple(self.check.clause.draw))
 
     def judge(self, recipe: Recipe, tally: Tally) -> None:
         """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies."""
@@ -167,7 +168,7 @@ class Trial:
             return make_layer(recipe, self.bench.dtype, limits=self._limits)
         return make_problem(recipe, self.bench.dtype)
 
-    def _rows(self, problem: Any, recipe: Recipe) -> Array | None:
+    def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
         """A seeded sample of query rows where a problem is large and the clause looks at one run of it."""
         sizes = problem.sizes
         scores = sizes.B * sizes.H * sizes.T * sizes.S

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnspec.ground.errors import Place
 from attnspec.ground.nouns import DType, Kind
 
 
@@ -30,6 +31,7 @@ class Limits:
     single_head: bool = False
     projects_output: bool = True
     min_head_width: int = 1
+    min_scores: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Deviation:
     issue: str
     until: str
     dtypes: tuple[DType, ...] = ()
+    where: Place = field(default=Place(""), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,4 +163,5 @@ def _deviation(fields: Fields) -> Deviation:
         issue=fields.url("issue"),
         until=until,
         dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
+        where=fields.place("clause"),
     )

@@ -17,6 +17,7 @@ from typing import Any, Literal, NewType
 
 Drawn = NewType("Drawn", int)      # in Python the drawn number; in YAML the name it has under `given: draw:`
 RunName = NewType("RunName", str)  # the name of one of the clause's runs
+ORIGINAL = RunName("original")     # the run of a clause that names none
 
 Hint = Any  # types, NewTypes, Literals and unions have no common type
 

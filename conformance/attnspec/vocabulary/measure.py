@@ -8,17 +8,20 @@ from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured
 
 
-def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array, *, what: str) -> Measured:
+def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
+            *, what: str) -> Measured:
     """Entries that should be `expected` within `allowance` wherever a claim is made.
 
-    An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0 allowed is right.
+    An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0 allowed is right. An
+    allowance that is not a number allows nothing.
     """
     seen, expected, allowance, claimed = np.broadcast_arrays(seen, expected, np.asarray(allowance), claimed)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.abs(seen - expected)
         gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
-        margin = np.where(gap == 0, 0, np.where(np.isinf(gap), np.inf, gap / allowance))
-    return _worst(relation, what, (seen, expected, gap, allowance), np.where(claimed, margin, -1.0), int(claimed.sum()))
+        margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
+    margin = np.where(claimed, np.where(gap == 0, 0, margin), -1.0)
+    return _worst(relation, what, (seen, expected, gap, allowance), margin, int(claimed.sum()))
 
 
 def _worst(relation: str, what: str, arrays: tuple[Array, ...], margin: Array, claimed: int) -> Measured:
@@ -27,16 +30,18 @@ def _worst(relation: str, what: str, arrays: tuple[Array, ...], margin: Array, c
     at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
     seen, expected, gap, allowance = (float(array[at]) for array in arrays)
     wrong = int((margin > 1).sum())
+    allowed = f"{gap:.3g} where {allowance:.2g} is allowed"
     sentence = (f"{what}: {wrong} of {claimed} entries differ; worst at {at}, {seen:.9g} against {expected:.9g}, "
-                f"apart by {gap:.3g} where {allowance:.2g} is allowed" if wrong else
-                f"{what}: all {claimed} entries agree; the closest call at {at} is {gap:.3g} apart where {allowance:.2g} is allowed")
-    return Measured(relation, sentence, float(margin[at]), gap, allowance, seen, expected, at, margin.size, claimed, wrong)
+                f"apart by {allowed}" if wrong else
+                f"{what}: all {claimed} entries agree; the closest call at {at} is apart by {allowed}")
+    return Measured(relation, sentence, float(margin[at]), gap, allowance, seen, expected, at, margin.size, claimed,
+                    wrong)
 
 
 def verdict(relation: str, sentence: str, *, broken: bool, entries: int = 1) -> Measured:
     """A claim that holds or does not, without a distance."""
-    return Measured(relation, sentence, float("inf") if broken else 0.0, float(broken), 0.0, 0.0, 0.0, (), entries, entries,
-                    int(broken))
+    margin = float("inf") if broken else 0.0
+    return Measured(relation, sentence, margin, float(broken), 0.0, 0.0, 0.0, (), entries, entries, int(broken))
 
 
 def nothing(relation: str, why: str) -> Measured:
@@ -44,7 +49,8 @@ def nothing(relation: str, why: str) -> Measured:
     return Measured(relation, why, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
 
 
-def equal(relation: str, left: Array, right: Array, *, what: str) -> Measured:
-    """Equal values, +0 equal to -0 and any NaN to any NaN."""
+def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str) -> Measured:  # noqa: FBT001, FBT002  (an array of claims, no flag)
+    """Equal values wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
     same_nan = np.isnan(left) & np.isnan(right)
-    return measure(relation, np.where(same_nan, 0, left), np.where(same_nan, 0, right), 0.0, np.ones(left.shape, bool), what=what)
+    left, right = (np.where(same_nan, 0, array) for array in (left, right))
+    return measure(relation, left, right, 0.0, np.broadcast_to(claimed, left.shape), what=what)

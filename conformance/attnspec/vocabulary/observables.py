@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attnspec.numerics.expectation import Expectation
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.numerics.expectation import Expectation, visible_keys
+from attnspec.problems.problem import Array, LayerProblem
 from attnspec.vocabulary.posed import NoClaim, Posed
 from attnspec.vocabulary.scene import Observed, Scene, Seen, working
 
@@ -47,7 +47,7 @@ def _weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, .
 
 
 def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
-    """W @ I = W, in blocks of the value width that the case drew: another width can send a library to another kernel."""
+    """W @ I = W, in blocks of the value width that the case drew: another width can mean another kernel."""
     part = posed.parts[index]
     S, width = part.sizes.S, part.sizes.Dv
     if -(-S // width) > MOST_BLOCKS:
@@ -62,7 +62,7 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
 
 
 def _claimed(rows: Array, scene: Scene) -> Array:
-    """Rows (B,H,T) that may be judged. A layer's output projection mixes the heads: one NaN spoils all of a position."""
+    """Rows (B,H,T) that may be judged. A layer's output projection mixes the heads: one NaN spoils a position."""
     return rows & rows.all(axis=1, keepdims=True) if scene.is_layer and rows.ndim == 3 else rows
 
 
@@ -81,14 +81,14 @@ def _define_returned(expected: Expectation, scene: Scene) -> tuple[Array, Array,
     if scene.subject.declaration.limits.weights != "averaged":
         return parts
     truth, allowance, claimed = parts
-    return truth.mean(axis=1), averaged_allowance(truth, allowance, scene), claimed.all(axis=1)
+    return truth.mean(axis=1), averaged_allowance(truth, allowance, scene), np.asarray(claimed.all(axis=1))
 
 
 def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
     """Mean of H honest weights: their mean allowance, and H further roundings (sum and division) of the mean."""
     mean, heads = truth.mean(axis=1), truth.shape[1]
     slack = allowance.mean(axis=1)
-    return slack + (heads + 1) * scene.bench.unit() * (mean + slack)
+    return np.asarray(slack + (heads + 1) * scene.bench.unit() * (mean + slack))
 
 
 def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
@@ -103,8 +103,8 @@ LOOKS: Mapping[str, Look] = {
         Look("weights", "the weights in effect: the output when the values are the identity", _weights, _define_weights,
              "weights"),
         Look("returned_weights", "the weights that the subject returns", _returned, _define_returned, "weights"),
-        Look("logits", "the logarithm of the weights in effect, relative to the row's largest", _weights, _define_logits,
-             "logits"),
+        Look("logits", "the logarithm of the weights in effect, relative to the row's largest", _weights,
+             _define_logits, "logits"),
     )
 }
 
@@ -132,7 +132,7 @@ def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Ar
 
 def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
     if posed.join == "sum":
-        return np.sum(arrays, axis=0)
+        return np.asarray(sum(arrays))
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
@@ -159,6 +159,21 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
     return Seen(array, truth, allowance, unclaimed == 0)
 
 
+def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Callable[[Expectation], Array]) -> Array:
+    """One array of the definition of a run, its parts joined and read back in the order that relations compare."""
+    posed = scene.runs[run]
+    return _joined([np.asarray(pick(expected), float) for expected in expectations(scene, posed, part)], posed, axes)
+
+
+def settled_rows(scene: Scene, run: str) -> Array:
+    """Rows (B,H,T,1) whose answer hangs on what they see alone: under the convention `uniform`, not the empty ones."""
+    posed = scene.runs[run]
+    parts = [visible_keys(part, scene.conventions).any(axis=-1)[..., None] for part in posed.parts]
+    if scene.conventions.get("hidden_row") in {"zeros", "nan"}:
+        parts = [np.ones_like(part) for part in parts]
+    return _joined(parts, posed, ("B", "H", "T", "Dv")) if len(parts) > 1 else parts[0]
+
+
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
     """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
     return [scene.bench.expect(problem, f"{posed.key}#{index}", part, scene.rows)
@@ -166,13 +181,8 @@ def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation
 
 
 def relative_logits(weights: Array, truth: Array) -> Array:
-    """log w_j - log w_top, the top key being the definition's; hidden keys and weights of zero give -inf."""
+    """Log w_j - log w_top, the top key being the definition's; hidden keys and weights of zero give -inf."""
     top = np.argmax(truth, axis=-1)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(weights)
         return np.asarray(logs - np.take_along_axis(logs, top, axis=-1))
-
-
-def is_attention(problem: object) -> bool:
-    """Whether a problem is one of attention itself rather than of a layer."""
-    return isinstance(problem, Problem)

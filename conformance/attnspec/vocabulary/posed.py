@@ -1,4 +1,4 @@
-"""How a problem is put to a subject: as one call or in parts, after other calls or afresh, and how answers are read back."""
+"""How a problem is put to a subject: in one call or in parts, after other calls or afresh, and how answers are read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ P = TypeVar("P", Problem, LayerProblem)
 Axis = Literal["B", "H", "T", "S", "Dv"]
 
 
-class NoClaim(Exception):
-    """This case says nothing: a transform is not exact in the dtype, or there is nothing to draw from."""
+class NoClaim(Exception):  # noqa: N818  (no error: such cases are counted)
+    """A case says nothing: a transform is not exact in the dtype, or there is nothing to draw from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

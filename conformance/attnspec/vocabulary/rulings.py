@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import equal, measure, nothing, verdict
 from attnspec.vocabulary.observables import observe, see
 from attnspec.vocabulary.scene import Scene
+from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads"]
 
@@ -25,17 +26,25 @@ def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
     return verdict("convention_is", f"{convention} is {found!r}; {wanted!r} is recommended", broken=found != wanted)
 
 
-def hidden_rows_follow_convention(scene: Scene) -> Measured:
-    """A query that may attend to no key gets what the subject's convention says: zeros, the mean of all values, or NaN."""
-    name, problem = "hidden_rows_follow_convention", scene.problem()
-    empty = ~visible_keys(problem, scene.conventions).any(axis=-1)
-    answer = scene.conventions.get("hidden_row", UNDEFINED)
+def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """A query that may attend to no key gets what the subject's convention says: zeros, the mean of all, or NaN."""
+    name, problem = "hidden_rows_follow_convention", scene.problem(run)
+    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1))
+    answer = _answer_for_hidden_rows(scene, problem)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "no row is fully hidden" if answer != UNDEFINED else "the convention is undefined")
-    output = observe(scene, "original", "output").array[empty]
+    output = observe(scene, run, "output").array[empty]
     if answer == "uniform":
         return _mean_of_all_values(scene, problem, output, empty)
-    return equal(name, output, np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer]), what=f"fully hidden rows should be {answer}")
+    wanted = np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer])
+    return equal(name, output, wanted, what=f"fully hidden rows should be {answer}")
+
+
+def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
+    """The convention, for the form that hides keys here where the subject's answers differ by form."""
+    forms = {"mask": problem.mask is not None, "bias": problem.bias is not None, "causal": problem.causal}
+    form = next((form for form, is_used in forms.items() if is_used), "")
+    return scene.conventions.get(f"hidden_row.{form}", scene.conventions.get("hidden_row", UNDEFINED))
 
 
 def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Array) -> Measured:
@@ -48,11 +57,10 @@ def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Ar
                    np.ones(output.shape, bool), what="fully hidden rows should be the mean of all values")
 
 
-def is_refused(scene: Scene) -> Measured:
+def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """The call raises, with a message, rather than return a wrong answer."""
     try:
-        for posed in scene.runs.values():
-            scene.bench.ask(posed.one, "", fresh=True)
+        scene.answers(scene.runs[run])
     except SubjectRaised as raised:
         return verdict("is_refused", f"the call was refused: {raised}", broken=not str(raised).strip())
     except UnusableAnswer as unusable:
@@ -60,14 +68,15 @@ def is_refused(scene: Scene) -> Measured:
     return verdict("is_refused", "the call was answered, although it makes no sense", broken=True)
 
 
-def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: float) -> Measured:
+def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Annotated[float, Between(1e-15, 0.5)],
+                 run: RunName = ORIGINAL) -> Measured:
     """Logits of independent standard-normal queries and keys have this variance, at a stated rate of false alarms.
 
     Given a query q, the sum over keys of (s - mean)^2 d_k / |q|^2 is chi-squared with S - 1 degrees of freedom for
     logits s = q·k / sqrt(d_k), exactly, when every query has keys of its own; the sums of independent queries add.
     The tails are bounded by Chernoff's inequality, so that the rate holds at every size.
     """
-    seen, problem = see(scene, "original", "logits"), scene.problem()
+    seen, problem = see(scene, run, "logits"), scene.problem(run)
     if not seen.claimed.all():
         return nothing("has_variance", "some weights are too small to read their logits")
     width = problem.sizes.D
@@ -76,19 +85,19 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: flo
     pivot = float((np.square(_centred(seen.array)).sum(axis=-1) / law).sum())
     freedom = seen.array[..., 1:].size
     misread = float((np.square(seen.allowance).sum(axis=-1) / law).sum())
-    return _variance(pivot / freedom, freedom, false_alarm, misread / freedom, f"at d_k = {width} the variance of the logits")
+    what = f"at d_k = {width} the variance of the logits, over the variance it should have"
+    return _variance(pivot / freedom, misread / freedom, freedom, false_alarm, what)
 
 
 def _centred(logits: Array) -> Array:
     return np.asarray(logits - logits.mean(axis=-1, keepdims=True), dtype=np.float64)
 
 
-def _variance(ratio: float, freedom: int, false_alarm: float, misread: float, what: str) -> Measured:
+def _variance(ratio: float, misread: float, freedom: int, false_alarm: float, what: str) -> Measured:
     spread = 2 * math.sqrt(ratio * misread) + misread
     low, high = (chernoff(freedom, false_alarm / 2, side) for side in (-1, 1))
     allowance = spread + (high - 1 if ratio > 1 else 1 - low)
-    return measure("has_variance", np.array(ratio), np.array(1.0), allowance, np.array(True),  # noqa: FBT003  (an array, no flag)
-                   what=f"{what}, over the variance it should have")
+    return measure("has_variance", np.array(ratio), np.array(1.0), allowance, np.ones((), bool), what=what)
 
 
 def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:

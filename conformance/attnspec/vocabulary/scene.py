@@ -10,17 +10,21 @@ import numpy as np
 
 from attnspec.ground.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.subject import Answer, Subject
 from attnspec.vocabulary.posed import AnyProblem, Posed
 
 
-class OutsideLimits(Exception):
+class OutsideLimits(Exception):  # noqa: N818  (no error: such cases are counted)
     """A run lies outside what the subject declares to take."""
 
 
 class Bench(Protocol):
     """What puts problems to the subject and to the definition; it remembers both by key."""
+
+    @property
+    def subject(self) -> Subject:
+        """The subject on this bench."""
 
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
         """The subject's answer; remembered under the key unless it must be fresh."""
@@ -31,7 +35,7 @@ class Bench(Protocol):
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
 
-    def values_by_head(self, problem: Any) -> Array:
+    def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
 
     def variants(self) -> Mapping[str, Bench]:
@@ -72,7 +76,7 @@ class Scene:
     rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
 
-    def problem(self, run: str = "original") -> Any:
+    def problem(self, run: str) -> Any:  # noqa: ANN401  (Problem or LayerProblem: the clause knows)
         """The problem of a run of one part."""
         return self.runs[run].one
 
@@ -88,7 +92,7 @@ class Scene:
 
     def against(self, bench: Bench) -> Scene:
         """The same case before another bench."""
-        return Scene(self.subject, self.dtype, self.conventions, self.runs, bench, self.drawn, self.rows)
+        return Scene(bench.subject, self.dtype, self.conventions, self.runs, bench, self.drawn, self.rows)
 
     @property
     def is_layer(self) -> bool:

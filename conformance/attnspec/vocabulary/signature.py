@@ -16,11 +16,22 @@ from functools import cache
 from attnspec.ground.errors import Place, SpecError
 from attnspec.law.clause import Word
 from attnspec.law.yaml_lines import Located, LocatedList, describe
-from attnspec.vocabulary.hints import Between, Drawn, Form, Hint, RunName, choices, expected, form_of, is_spelled_by
+from attnspec.vocabulary.hints import (
+    ORIGINAL,
+    Between,
+    Drawn,
+    Form,
+    Hint,
+    RunName,
+    choices,
+    expected,
+    form_of,
+    is_spelled_by,
+)
 from attnspec.vocabulary.hints import schema_of as _schema_of
 
-__all__ = ["Between", "Bound", "Drawn", "DrawnName", "Function", "Parameter", "RunName", "check_word", "json_schema_of",
-           "look_up", "parameters_of"]
+__all__ = ["ORIGINAL", "Between", "Bound", "Drawn", "DrawnName", "Function", "Parameter", "RunName", "check_word",
+           "json_schema_of", "look_up", "parameters_of"]
 
 Function = Callable[..., object]
 

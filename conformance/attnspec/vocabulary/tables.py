@@ -31,12 +31,21 @@ TRANSFORMS: Words = _words(
 LAYER_TRANSFORMS: Words = _words(layers.indivisible_heads, layers.one_head_at_a_time, layers.permute_layer_heads)
 
 RELATIONS: Words = _words(
-    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.adds_up,
+    relations.agrees_with_definition, relations.answers_are_kept, relations.agree, relations.agree_on_prefix, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.has_variance, rulings.is_refused,
 )
+
+ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "has_variance"})
+"""Relations that only problems of attention itself have."""
+
+INSIDE = frozenset({"weights", "logits"})
+"""Observables read through the values: a layer's projections are in the way."""
+
+PARTING = frozenset({"split", "one_head_at_a_time"})
+"""Transforms that take a problem apart: they are the last of a run."""
 
 WORDS: Mapping[str, Words] = {
     "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS},

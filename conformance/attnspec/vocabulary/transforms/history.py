@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from attnspec.problems.problem import Layout
+import numpy as np
+
+from attnspec.problems.problem import Array
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.arrays import Attention
 from attnspec.vocabulary.transforms.contents import other_content
@@ -26,5 +28,29 @@ def after_another(posed: Attention, *, by: Drawn) -> Attention:
 
 
 def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broadcast"]) -> Attention:
-    """Hand the same arrays over in another memory layout."""
-    return replace(posed.but(layout=Layout(layout)), fresh=True)
+    """Hand the same arrays over in another memory layout.
+
+    strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies (B,T,H,D), as split heads
+    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0.
+    """
+    view = {"strided": _with_gaps, "transposed": _heads_last, "broadcast": _one_head}[layout]
+    names = ("query", "key", "value", "mask", "bias")
+    arrays = {name: getattr(posed.one, name) for name in names}
+    laid = {name: None if array is None else view(array) for name, array in arrays.items()}
+    return replace(posed.but(**laid), fresh=True)
+
+
+def _with_gaps(array: Array) -> Array:
+    memory = np.zeros([2 * length for length in array.shape], array.dtype)
+    view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
+    view[...] = array
+    return view
+
+
+def _heads_last(array: Array) -> Array:
+    return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
+
+
+def _one_head(array: Array) -> Array:
+    is_shared = array.tobytes() == np.broadcast_to(array[:, :1], array.shape).tobytes()
+    return np.broadcast_to(array[:, :1].copy(), array.shape) if is_shared else array
