@@ -120,10 +120,8 @@ class Hearing:
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:
         tally = tally or Tally()
-        recipe = evidence.recipe if evidence else ""
-        repeat = f"attnspec replay '{self.subject.id} {check.clause.id} {dtype.value} {recipe}'" if recipe else ""
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
-                       tally.no_claims, tally.worst, evidence, instrument=check.instrument, repeat=repeat)
+                       tally.no_claims, tally.worst, evidence, instrument=check.instrument)
 
 
 def _spelled(domain: Domain) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,15 +12,6 @@ from numpy.typing import NDArray
 from attnspec.ground.nouns import DType
 
 Array = NDArray[Any]
-
-
-class Layout(enum.Enum):
-    """How the arrays that a subject is handed lie in memory. The subject's private copies are made to lie so."""
-
-    CONTIGUOUS = "contiguous"
-    STRIDED = "strided"          # every axis has gaps: a slice with steps of a larger array
-    TRANSPOSED = "transposed"    # (B,H,T,D) as a view of an array stored (B,T,H,D), as a layer's split heads lie
-    BROADCAST = "broadcast"      # axes along which all entries are equal have stride 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,6 @@ class Problem:
     causal: bool = False
     scale: float | None = None
     return_weights: bool = False
-    layout: Layout = Layout.CONTIGUOUS
 
     @property
     def sizes(self) -> Sizes:

@@ -76,7 +76,7 @@ def _distinct(sizes: Iterable[Sizes]) -> tuple[Sizes, ...]:
 def _fits(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
     return (_inputs_fit(sizes, domain, limits) and _lengths_fit(sizes, domain) and _heads_fit(sizes, domain, limits)
             and domain.min_batch <= sizes.B and domain.min_queries <= sizes.T and domain.min_keys <= sizes.S
-            and domain.min_width <= sizes.D)
+            and domain.min_width <= sizes.D and limits.min_scores <= logits(sizes))
 
 
 def _inputs_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:

@@ -45,7 +45,8 @@ class Answer:
     output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), or (B,T,S) of a subject that averages them, or None where
     they were not asked for; both in the dtype that came back, and the holder's own.
     mutated: the inputs that the call changed.  aliases: the inputs whose memory an output shares.
-    stderr: what the subject printed there, and its warnings.
+    stderr: what the subject printed there, and its warnings.  returned: the output in the subject's own memory, and what
+    it held then: a subject that uses one buffer again changes it with a later call.
     """
 
     output: Array
@@ -53,6 +54,7 @@ class Answer:
     mutated: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     stderr: str = ""
+    returned: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +83,7 @@ def perform(function: Callable[..., object], lift: Lift, call: Call) -> Answer:
     aliases = tuple(name for name, array in copies.items() if any(_share_memory(array, result) for result in results))
     output, weights = [result.copy() for result in results] + [None] * (2 - len(results))
     assert output is not None  # there is always a first result
-    return Answer(output, weights, mutated, aliases, stderr)
+    return Answer(output, weights, mutated, aliases, stderr, (results[0], output))
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
@@ -128,6 +130,7 @@ def _returned(function: Callable[..., object], arguments: Sequence[object],
     with kept_stderr() as said:
         try:
             returned = function(*arguments, **keywords)
+            _await(returned)
         except (Exception, SystemExit) as cause:  # whatever it raises is its own doing
             raised: BaseException | None = cause
         else:
@@ -135,6 +138,13 @@ def _returned(function: Callable[..., object], arguments: Sequence[object],
     if raised is not None:
         raise SubjectRaised(_summary(raised), _own_frames(raised), said.text) from None
     return returned, said.text
+
+
+def _await(returned: object) -> None:
+    """JAX answers before it has computed: what goes wrong then belongs to the call."""
+    for value in returned if isinstance(returned, tuple | list) else (returned,):
+        if hasattr(value, "block_until_ready"):
+            value.block_until_ready()
 
 
 def _summary(raised: BaseException) -> str:

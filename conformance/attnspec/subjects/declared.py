@@ -42,7 +42,7 @@ def read_limits(fields: Fields) -> Limits:
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
-    if name == "min_head_width":
+    if name in {"min_head_width", "min_scores"}:
         return fields.integer(name)
     return fields.flag(name)
 

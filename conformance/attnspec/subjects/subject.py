@@ -82,8 +82,10 @@ class Subject:
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.min_head_width > sizes.D:
             yield f"{self.id} takes heads of width {limits.min_head_width} and more; here {sizes}"
+        if limits.min_scores > sizes.B * sizes.H * sizes.T * sizes.S:
+            yield f"{self.id} takes problems of {limits.min_scores} scores (B·H·T·S) and more; here {sizes}"
         if declaration.kind is Kind.LAYER:
-            yield misfit(sizes, limits)
+            yield misfit(sizes, limits) or _own_layout(problem)
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
         elif limits.ties_value_width and sizes.Dv != sizes.D:
@@ -147,3 +149,9 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     assert problem.mask is not None
     bias = np.zeros((), problem.query.dtype) if problem.bias is None else problem.bias
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
+
+
+def _own_layout(problem: Problem | LayerProblem) -> str:
+    """Why a layer cannot be asked about memory layout through an attention problem; empty if it is not asked."""
+    is_plain = all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
+    return "" if is_plain else "a layer's inputs are made by the lowering, so it is not asked about their layout"

@@ -179,13 +179,10 @@ def answers_are_kept(scene: Scene, *, run: RunName, then: RunName) -> Measured:
     """What was returned for one run still holds what it held after another run was asked for."""
     first = scene.answers(scene.runs[run])
     scene.answers(scene.runs[then])
-    changed = any(answer.live is not None and not _same(answer.output, answer.live) for answer in first)
+    pairs = [answer.returned for answer in first if answer.returned is not None]
+    changed = any(memory.tobytes() != held.tobytes() for memory, held in pairs)
     return verdict("answers_are_kept", f"the answer to {run} {'changed' if changed else 'stayed as it was'} when {then} was asked for",
                    broken=changed)
-
-
-def _same(left: Array, right: Array) -> bool:
-    return left.tobytes() == right.tobytes()
 
 
 def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
