@@ -1,0 +1,218 @@
+"""How long the court takes. On two cores, with nothing else running:
+
+    python conformance/benchmarks/speed.py cases                # what a case costs beside the subject's own call
+    python conformance/benchmarks/speed.py cases --profile      # and which functions it is spent in
+    python conformance/benchmarks/speed.py commands             # how long whole commands take, start included
+    python conformance/benchmarks/speed.py commands --only numpy/msa
+
+`cases` draws, makes and judges cases of one clause as the court does, Hypothesis and all, at one size. The subject's
+own call is timed inside of the very case that it belongs to, so every figure is a pair: what the rest of the case
+costs, and what the call costs. Figures of a case are the median over cases; times are CPU seconds of the one thread
+that works, so that a busy machine changes them little. `commands` gives wall seconds, and CPU seconds of all processes.
+
+Targets: beside the call at most 3 times the call at (B,H,T,S,D) = (4,8,128,128,64) in float32, where 16 rows of each
+head are judged; at most 2 ms at (2,4,33,48,32).
+"""
+
+from __future__ import annotations
+
+import os
+
+# before NumPy is imported: one thread, as in the court's workers
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import cProfile
+import pstats
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import compile_spec
+from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.ground.nouns import DType, Effort
+from attnspec.law.load import load_spec
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.strategy import recipes
+from attnspec.subjects.registry import load
+from attnspec.subjects.subject import Subject
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+LARGE = Sizes(B=4, H=8, Hkv=8, T=128, S=128, D=64, Dv=64)
+SMALL = Sizes(B=2, H=4, Hkv=4, T=33, S=48, D=32, Dv=32)
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Adds up the CPU seconds of the calls of a function."""
+
+    function: Callable[..., object]
+    seconds: float = 0.0
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> object:  # noqa: ANN401  (whatever the function takes)
+        """Call the function on the clock."""
+        start = time.thread_time()
+        try:
+            return self.function(*arguments, **keywords)
+        finally:
+            self.seconds += time.thread_time() - start
+
+
+@dataclass(slots=True)
+class Pairs:
+    """By case, CPU seconds of the subject's own call and of making and judging the case; and drawing, a case."""
+
+    own: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    draw: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """What drawing, making and judging costs, in calls of the subject: the median of the ratios."""
+        return statistics.median((rest + self.draw) / own for own, rest in zip(self.own, self.beside, strict=True))
+
+    @property
+    def milliseconds(self) -> tuple[float, float, float]:
+        """Of a case: the call, making and judging (medians), and drawing (mean)."""
+        return 1e3 * statistics.median(self.own), 1e3 * statistics.median(self.beside), 1e3 * self.draw
+
+    @property
+    def mean(self) -> float:
+        """What a case costs beside the call, in milliseconds, as a mean: what many cases take is that many times it."""
+        return 1e3 * (statistics.fmean(self.beside) + self.draw)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is timed: a clause on a subject at one size."""
+
+    trial: Trial
+    sizes: Sizes
+    watch: Stopwatch
+
+    @classmethod
+    def of(cls, target: str, clause: str, dtype: DType, sizes: Sizes, effort: Effort) -> Setup:
+        """Load all that a case needs."""
+        subject: Subject = load(target)
+        watch = Stopwatch(subject.function)
+        bench = SubjectBench(replace(subject, function=watch), dtype)
+        check = compile_spec(load_spec())[clause]
+        return cls(Trial(check, bench, effort, 0, lambda _: None), sizes, watch)
+
+    def timed(self, cases: int) -> Pairs:
+        """Draw and judge this many cases, after some that only warm up."""
+        self._run(10, Pairs())
+        pairs = Pairs()
+        start = time.thread_time()
+        self._run(cases, pairs)
+        whole = time.thread_time() - start
+        pairs.draw = (whole - sum(pairs.own) - sum(pairs.beside)) / len(pairs.own)
+        return pairs
+
+    def _run(self, cases: int, pairs: Pairs) -> None:
+        def case(recipe: Recipe) -> None:
+            before, start = self.watch.seconds, time.thread_time()
+            try:
+                self.trial.judge(replace(recipe, sizes=self.sizes), Tally())
+            except Violated as violated:  # takes its time, too, but should be known
+                click.echo(f"violated: {violated.recipe.text}", err=True)
+            own = self.watch.seconds - before
+            if own:  # an answer that is remembered is no call
+                pairs.own.append(own)
+                pairs.beside.append(time.thread_time() - start - own)
+
+        declaration, check = self.trial.bench.subject.declaration, self.trial.check
+        strategy = recipes(check.domain, declaration.keywords, declaration.limits, self.trial.effort,
+                           tuple(check.clause.draw))
+        decide = settings(max_examples=cases, database=None, deadline=None, phases=(Phase.generate,),
+                          suppress_health_check=list(HealthCheck))
+        seed(cases)(decide(given(recipe=strategy)(case)))()
+
+
+@click.group(help=(__doc__ or "").partition("\n")[0])
+def speed() -> None:
+    """Carries the two commands."""
+
+
+@speed.command()
+@click.option("--target", default="numpy/attention", show_default=True)
+@click.option("--clause", default="attention.definition", show_default=True)
+@click.option("--cases", "count", default=100, show_default=True)
+@click.option("--effort", default="default", show_default=True, type=click.Choice([effort.value for effort in Effort]))
+@click.option("--profile", is_flag=True, help="Show the functions that the time is spent in.")
+def cases(target: str, clause: str, count: int, effort: str, *, profile: bool) -> None:
+    """What a case costs beside the subject's own call, at two sizes and every dtype."""
+    click.echo(f"{target}, {clause}, effort {effort}, {count} cases each; CPU milliseconds a case")
+    click.echo("size   dtype      call   make+judge   draw   beside (mean)   beside / call (median)")
+    for name, sizes in (("large", LARGE), ("small", SMALL)):
+        for dtype in DType:
+            setup = Setup.of(target, clause, dtype, sizes, Effort(effort))
+            with _profiled(profile):
+                pairs = setup.timed(count)
+            call, judge, draw = pairs.milliseconds
+            figures = f"{call:6.2f} {judge:12.2f} {draw:6.2f} {pairs.mean:15.2f} {pairs.ratio:24.2f}"
+            click.echo(f"{name:6} {dtype.value:9} {figures}")
+
+
+class _profiled:  # noqa: N801  (reads as the verb that it is)
+    """Profiles what is done inside and prints the ten functions with most time of their own."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._profile = cProfile.Profile() if wanted else None
+
+    def __enter__(self) -> None:
+        if self._profile:
+            self._profile.enable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._profile:
+            self._profile.disable()
+            pstats.Stats(self._profile, stream=sys.stdout).strip_dirs().sort_stats("tottime").print_stats(10)
+
+
+COMMANDS: Sequence[tuple[float, str]] = (
+    (0.4, "list"),
+    (10.0, "check numpy/msa --dtype float32"),
+    (20.0, "check torch/sdpa --dtype float32"),
+    (60.0, "check jax/dot_product_attention_jit --dtype float32"),
+    (0.0, "check numpy/msa --dtype float64"),
+    (0.0, "check numpy/msa --dtype float16"),
+    (0.0, "check numpy/msa --dtype bfloat16"),
+)
+"""Seconds at most (0: no target), and a command."""
+
+
+@speed.command()
+@click.option("--only", default="", help="Only commands that contain this text.")
+@click.option("--repeats", default=1, show_default=True, help="The median of so many runs counts.")
+def commands(only: str, repeats: int) -> None:
+    """How long whole commands take on two workers, start included."""
+    for most, words in COMMANDS:
+        if only in words:
+            wall, cpu = zip(*(_timed(words) for _ in range(repeats)), strict=True)
+            figures = f"{statistics.median(wall):7.2f} s  {statistics.median(cpu):7.2f} s of CPU"
+            limit = f"  (at most {most:g} s)" if most else ""
+            click.echo(f"{figures}  attnspec {words}{limit}")
+
+
+def _timed(words: str) -> tuple[float, float]:
+    extra = ["-n", "2", "--no-record"] if words.startswith("check") else []
+    start, before = time.perf_counter(), sum(_cpu())
+    subprocess.run([sys.executable, "-m", "attnspec", *words.split(), *extra], check=False, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start, sum(_cpu()) - before
+
+
+def _cpu() -> Iterator[float]:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    yield from (usage.ru_utime, usage.ru_stime)
+
+
+if __name__ == "__main__":
+    speed()

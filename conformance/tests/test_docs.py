@@ -1,0 +1,118 @@
+"""README.md and docs/: links lead somewhere, examples parse, and every command that is shown exists as shown."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from attnspec.cli.group import attnspec
+
+CHECKOUT = Path(__file__).parents[2]
+PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CHANGELOG.md", *(CHECKOUT / "docs").rglob("*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SHELL = ("sh", "bash", "console")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(CHECKOUT)}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    """The blocks in these languages."""
+    every = (Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+             for page in PAGES for text in [page.read_text(encoding="utf-8")] for found in FENCE.finditer(text))
+    return [block for block in every if block.language in languages]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name after the #: headings in lower case, words joined by hyphens."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.casefold()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    """The links of a page that lead to no file, or to no heading of it. What lies in the web is not looked up."""
+    for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        if not there.exists() or (anchor and anchor not in anchors(there)):
+            yield target
+
+
+def commands(block: Block) -> Iterator[list[str]]:
+    """The words after `attnspec` in every command of a block; of a console session, in what stands after `$`."""
+    for line in block.text.replace("\\\n", " ").splitlines():
+        if block.language == "console" and not line.startswith("$ "):
+            continue
+        for part in re.split(r"&&|\||;", line.removeprefix("$ ")):
+            words = shlex.split(part, comments=True)
+            if words[:1] == ["attnspec"]:
+                yield words[1:]
+
+
+def parse(words: list[str]) -> None:
+    """Parse a command line without running it. Raises click.UsageError."""
+    with click.Context(attnspec) as context:
+        _, command, arguments = attnspec.resolve_command(context, words)
+        assert command is not None
+        command.make_context(words[0], arguments, parent=context)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    assert list(broken_links(page)) == []
+
+
+@pytest.mark.parametrize("block", blocks(*SHELL), ids=str)
+def test_commands_are_accepted(block: Block) -> None:
+    for words in commands(block):
+        parse(words)
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_examples_in_python_compile(block: Block) -> None:
+    ast.parse(block.text)
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_examples_in_yaml_parse(block: Block) -> None:
+    assert yaml.safe_load(block.text)
+
+
+def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> None:
+    reached, ahead = set(), [CHECKOUT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in reached or not page.is_file() or page.suffix != ".md":
+            continue
+        reached.add(page)
+        links = LINK.findall(page.read_text(encoding="utf-8"))
+        ahead += [(page.parent / link.partition("#")[0]).resolve() for link in links if "://" not in link]
+    assert {page for page in PAGES if page.parent.name != "decisions"} - reached - {CHECKOUT / "CHANGELOG.md"} == set()
+
+
+def test_these_tests_can_fail(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A heading\n[a](#a-heading) [b](#b) [c](missing.md)\n", encoding="utf-8")
+    assert list(broken_links(page)) == ["#b", "missing.md"]
+    with pytest.raises(click.UsageError):
+        parse(["check", "--efort", "quick", "numpy/msa"])
