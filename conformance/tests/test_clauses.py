@@ -1,0 +1,64 @@
+"""The law against the faults: what a clause says is refuted by, refutes it; what is right, nothing accuses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+import pytest
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.hearing import summon
+from attnspec.court.trial import Trial
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.sound import SOUND
+from attnspec.ground.nouns import DType, Effort, Kind, Level
+from attnspec.ground.plan import Plan
+from attnspec.law.clause import Clause
+from attnspec.law.load import load_spec
+
+CLAUSES = load_spec().clauses
+FEW = 4
+DTYPES = (DType.FLOAT32, DType.BFLOAT16)
+
+
+@functools.cache
+def checks() -> dict[str, Check]:
+    return compile_spec(load_spec(), faults=CATALOGUE.keys())
+
+
+def accusations() -> Iterator[tuple[Clause, str, DType]]:
+    for clause in CLAUSES:
+        for fault in clause.refuted_by:
+            yield from ((clause, fault, dtype) for dtype in DTYPES if dtype not in CATALOGUE[fault].equivalents)
+
+
+@pytest.mark.parametrize(("clause", "fault", "dtype"), list(accusations()),
+                         ids=[f"{clause.id}-{fault}-{dtype.value}" for clause, fault, dtype in accusations()])
+def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault: str, dtype: DType) -> None:
+    check, subject = checks()[clause.id], summon(f"fault/{fault}", Plan(()))
+    assert not subject.lacks(check.needs)
+    trial = Trial(check, SubjectBench(subject, dtype), Effort.DEFAULT, 0, lambda _: None, shrinks=False)
+    assert trial.hold().failure is not None
+
+
+def test_every_fault_is_named_by_a_clause() -> None:
+    assert set(CATALOGUE) - {fault for clause in CLAUSES for fault in clause.refuted_by} == set()
+
+
+def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
+    for clause in CLAUSES:
+        kinds = {CATALOGUE[fault].kind for fault in clause.refuted_by}
+        assert not checks()[clause.id].domain.is_layer or kinds <= {Kind.LAYER}, clause.id
+
+
+@pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("name", SOUND)
+def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:
+    """A few cases of every clause; the campaign at effort thorough is a run of its own."""
+    bench = SubjectBench(summon(f"sound/{name}", Plan(())), dtype)
+    asked = [check for check in checks().values() if check.clause.level is Level.MUST and not check.domain.is_layer]
+    tallies = {check.clause.id: Trial(check, bench, Effort.QUICK, 0, lambda _: None, cases=FEW).hold()
+               for check in asked}
+    assert {clause: str(tally.failure) for clause, tally in tallies.items() if tally.failure} == {}
+    assert sum(tally.cases > 0 for tally in tallies.values()) > len(tallies) / 2

@@ -1,0 +1,136 @@
+"""Known deviations: expected as listed, unexpected in every other way, an error where no verdict can meet them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attnspec.court.court import Court
+from attnspec.court.deviations import check_deviations, has_reached, with_deviations
+from attnspec.ground.declaration import Declaration, Deviation
+from attnspec.ground.errors import ManifestError, Place
+from attnspec.ground.nouns import DType, Effort, Level, Verdict
+from attnspec.ground.plan import Plan
+from attnspec.record.outcome import Outcome
+
+LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
+                   (DType.FLOAT32,), Place("manifest.yaml", 7))
+OUTCOME = Outcome("mine/attend", "causal.no_lookahead", DType.FLOAT32, Level.MUST, Verdict.VIOLATED, "rows moved")
+LISTING = "listed as violated until 2.14 (https://example.org/1), but "
+
+
+def test_a_failure_as_listed_is_expected_and_says_why() -> None:
+    outcome = with_deviations(OUTCOME, [LISTED], "2.13.1")
+    assert (outcome.verdict, outcome.reason) == (
+        Verdict.EXPECTED, "the flag is ignored (https://example.org/1, until 2.14)")
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [
+    (Verdict.HELD, "it passes now: mend the manifest. rows moved"),
+    (Verdict.ERRORED, "it is errored now: mend the manifest. rows moved"),
+    (Verdict.CRASHED, "it is crashed now: mend the manifest. rows moved"),
+    (Verdict.INAPPLICABLE, "it was not judged (inapplicable): mend the manifest. rows moved"),
+    (Verdict.NO_CLAIM, "it was not judged (no_claim): mend the manifest. rows moved"),
+])
+def test_any_other_verdict_is_unexpected(verdict: Verdict, reason: str) -> None:
+    outcome = with_deviations(replace(OUTCOME, verdict=verdict), [LISTED], "2.13")
+    assert (outcome.verdict, outcome.reason) == (Verdict.UNEXPECTED, LISTING + reason)
+
+
+def test_a_deviation_ends_with_its_version() -> None:
+    outcome = with_deviations(OUTCOME, [LISTED], "2.14.0+cpu")
+    assert (outcome.verdict, outcome.reason) == (
+        Verdict.UNEXPECTED, LISTING + "2.14.0+cpu is installed: mend the manifest. rows moved")
+
+
+@pytest.mark.parametrize(("version", "until", "reached"), [
+    ("2.14", "2.14", True), ("2.14.0", "2.14", True), ("2.14", "2.14.0", True), ("2.14.1", "2.14", True),
+    ("3.0", "2.14", True), ("2.9", "2.14", False), ("2.13.9", "2.14", False), ("2.14rc1", "2.14", False),
+    ("2.14.0.dev20260101", "2.14", False), ("2.15.0.dev1", "2.14", True), ("2.14.0+cpu", "2.14", True),
+    ("2.14.post1", "2.14", True), ("", "2.14", False), ("unknown", "2.14", False)])
+def test_versions_are_compared_by_number(version: str, until: str, reached: bool) -> None:
+    assert has_reached(version, until) is reached
+
+
+@pytest.mark.parametrize("other", [replace(OUTCOME, dtype=DType.FLOAT64), replace(OUTCOME, clause="scale.read_out")])
+def test_what_is_not_listed_stays_as_it_is(other: Outcome) -> None:
+    assert with_deviations(other, [LISTED], "2.13") is other
+
+
+def test_a_deviation_without_dtypes_speaks_of_all() -> None:
+    other = replace(OUTCOME, dtype=DType.BFLOAT16)
+    assert with_deviations(other, [replace(LISTED, dtypes=())], "2.13").verdict is Verdict.EXPECTED
+
+
+@pytest.mark.parametrize(("deviations", "message"), [
+    ((replace(LISTED, clause="causal.no_lookahed"),),
+     "manifest.yaml:7: 'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'? "
+     "Known: causal.no_lookahead, scale.read_out."),
+    ((replace(LISTED, dtypes=(DType.FLOAT16,)),),
+     "manifest.yaml:7: mine/attend does not take float16, so it cannot deviate there."),
+    ((LISTED, replace(LISTED, dtypes=())),
+     "manifest.yaml:7: mine/attend deviates from 'causal.no_lookahead' at float32 twice."),
+])
+def test_a_deviation_that_no_verdict_can_meet_is_an_error(deviations: tuple[Deviation, ...], message: str) -> None:
+    declaration = Declaration(dtypes=(DType.FLOAT32, DType.FLOAT64), deviations=deviations)
+    with pytest.raises(ManifestError) as caught:
+        check_deviations("mine/attend", declaration, ["causal.no_lookahead", "scale.read_out"])
+    assert str(caught.value) == message
+
+
+MANIFEST = '''library: Mine
+subjects:
+  - id: attend
+    title: an attention that divides by the width
+    function: adapter:attend
+    deviations:
+      - clause: {clause}
+        verdict: violated
+        reason: it divides by d_k
+        issue: https://example.org/1
+        until: "2.0"
+'''
+ADAPTER = '''
+import numpy as np
+
+def attend(query, key, value):
+    logits = query @ np.swapaxes(key, -1, -2) / query.dtype.type(query.shape[-1])
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+'''
+
+
+def court(folder: Path, clause: str, name: str) -> Court:
+    """Of a library of its own name: an adapter is imported once a process."""
+    library = folder / name
+    library.mkdir()
+    (library / "manifest.yaml").write_text(MANIFEST.format(clause=clause))
+    (library / "adapter.py").write_text(ADAPTER)
+    return Court(Plan((f"{name}/attend",), clauses=("scale.read_out", "attention.shape"), dtypes=(DType.FLOAT32,),
+                      effort=Effort.QUICK, implementations=(str(folder),)))
+
+
+def test_the_court_expects_what_the_manifest_lists(tmp_path: Path) -> None:
+    trial = court(tmp_path, "scale.read_out", "deviating")
+    verdicts = {item.clause: trial.try_item(item).verdict for item in trial.items()}
+    assert verdicts == {"scale.read_out": Verdict.EXPECTED, "attention.shape": Verdict.HELD}
+
+
+def test_the_court_is_surprised_by_a_listed_deviation_that_passes(tmp_path: Path) -> None:
+    trial = court(tmp_path, "attention.shape", "obedient")
+    verdicts = {item.clause: trial.try_item(item).verdict for item in trial.items()}
+    assert verdicts == {"attention.shape": Verdict.UNEXPECTED, "scale.read_out": Verdict.VIOLATED}
+
+
+def test_the_court_opens_with_no_deviation_from_a_clause_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"stranger/manifest\.yaml:7: 'scale\.readout' is not a known clause\. "
+                                            r"Did you mean 'scale\.read_out'\?"):
+        court(tmp_path, "scale.readout", "stranger").items()
+
+
+def test_another_law_may_lack_the_clauses_that_a_manifest_names(tmp_path: Path) -> None:
+    small = Path(__file__).parent / "small_spec"
+    trial = court(tmp_path, "scale.read_out", "foreign")
+    plan = replace(trial.plan, spec=str(small), clauses=())
+    assert len(Court(plan).items()) == 2
