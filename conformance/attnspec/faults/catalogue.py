@@ -19,17 +19,18 @@ from attnspec.faults import (
     scale,
     softmax,
     state,
+    switches,
     tails,
 )
 from attnspec.faults.fault import Fault
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.declaration import Declaration
+from attnspec.ground.declaration import Declaration, Variant
 from attnspec.ground.errors import TargetError
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
 
 _MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
-            state, purity, layers)
+            state, purity, layers, switches)
 
 ALL: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
@@ -37,6 +38,8 @@ CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
+
+OTHER_PATH = "other_path"
 
 RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for convention in CONVENTIONS.values()}
 
@@ -58,4 +61,5 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=RECOMMENDED,
         precision={dtype: {"grade": "G0"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=LAYER_PROFILES if is_layer else ATTENTION_PROFILES)
+        claims=LAYER_PROFILES if is_layer else ATTENTION_PROFILES,
+        variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

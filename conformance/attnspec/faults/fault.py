@@ -42,6 +42,7 @@ class Fault:
     story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
     link: the public thread of a real bug of this kind, or "".  limits: what the faulty function declares beyond
     the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
+    other_path: what the same subject does with a hidden switch flipped, where it has one.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Fault:
     kind: Kind = Kind.ATTENTION
     limits: Limits = field(default_factory=lambda: Limits(grouped=True, broadcasts=True))
     equivalents: Mapping[DType, str] = field(default_factory=dict)
+    other_path: Callable[[], Attend | Layer] | None = None
 
     @property
     def function(self) -> Attend | Layer:

@@ -28,6 +28,15 @@ def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], L
     return Fault(name, stage, story, reach, make, link, Kind.LAYER, limits)
 
 
+def _time_first() -> Layer:
+    def answer(call: LayerCall) -> Array | tuple[Array, Array]:
+        found = sound.run_layer(call, sound.SOUND_LAYER)
+        if isinstance(found, tuple):
+            return found[0].swapaxes(0, 1), found[1]
+        return found.swapaxes(0, 1)
+    return sound.as_layer(answer)
+
+
 def _by_model_width(call: Call, layer: LayerCall) -> tuple[Array, Array]:
     return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
 
@@ -245,6 +254,8 @@ FAULTS = (
            "T = S, a key that differs from the query", staged_layer(take=_changed(_memory_as_query))),
     _fault("layer_value_from_key", Stage.PROJECTION, "forward(x, x, x) is tested; the value's argument is not used.",
            "a value that differs from the key", staged_layer(take=_changed(_key_as_value))),
+    _fault("layer_output_time_first", Stage.MERGE, "batch_first is forgotten: the output is (T,B,M).", "T different from B",
+           _time_first),
     _fault("layer_residual_added", Stage.MERGE, "The residual connection moved into the layer.", "Dv = D",
            staged_layer(attend=_with_residual)),
     _fault("layer_averaged_weights_summed", Stage.WEIGHTS, "Declared as the mean over heads: the sum.",

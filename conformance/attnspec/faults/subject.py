@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attnspec.faults.catalogue import declaration_of, fault_named
+from dataclasses import replace
+
+from attnspec.faults.catalogue import OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.ground.errors import Place
 from attnspec.subjects.manifest import Library
@@ -31,8 +33,11 @@ def own_subject(target: str) -> Subject:
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULTS))
-    place = Place(f"faults/{fault.stage.value}")
-    return Subject(target, fault.story, fault.function, declaration_of(fault), place, _LIBRARY)
+    subject = Subject(target, fault.story, fault.function, declaration_of(fault), Place(f"faults/{fault.stage.value}"), _LIBRARY)
+    if fault.other_path is None:
+        return subject
+    other = replace(subject, id=f"{target} ({OTHER_PATH})", function=fault.other_path())
+    return replace(subject, variants={OTHER_PATH: other})
 
 
 def sound_subject(target: str) -> Subject:
