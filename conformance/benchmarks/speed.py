@@ -219,7 +219,10 @@ def commands(only: str, repeats: int) -> None:
 def _timed(words: str) -> tuple[float, float]:
     extra = ["-n", "2", "--no-record"] if words.startswith("check") else []
     start, before = time.perf_counter(), sum(_cpu())
-    subprocess.run([sys.executable, "-m", "attnspec", *words.split(), *extra], check=False, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "attnspec", *words.split(), *extra]
+    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    if done.returncode > 1:
+        raise click.ClickException(f"attnspec {words} cannot run (exit code {done.returncode})")
     return time.perf_counter() - start, sum(_cpu()) - before
 
 
