@@ -1,0 +1,329 @@
+"""The court end to end: one clause, one subject, one dtype, one verdict, and the reasons for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attnspec.court.bench import REMEMBERED, Memory, SubjectBench
+from attnspec.court.compile import compile_spec
+from attnspec.court.court import Court
+from attnspec.court.hearing import summon
+from attnspec.court.trial import ALL_ROWS, SAMPLED_ROWS, Trial
+from attnspec.ground.errors import TargetError, UsageError
+from attnspec.ground.nouns import DType, Effort, Verdict
+from attnspec.ground.plan import Item, Plan
+from attnspec.law.load import load_spec
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Outcome
+
+HERE = Path(__file__).parent
+CLAUSE = '''  - id: own.{name}
+    level: {level}
+    profile: {profile}
+    says: Something holds.
+    because:
+      - {{cite: vaswani2017, note: equation 1}}
+    given: {given}
+    runs: {runs}
+    then: [{then}]
+    refuted_by: [scale_none]
+'''
+ROWS = (
+    ("definition", "must", "core", "{problem: plain}", "{original: []}", "{agrees_with_definition: {observe: output}}"),
+    ("twice", "must", "core", "{problem: plain}", "{once: [], twice: [{again: {}}]}",
+     "{agree: {runs: [once, twice], observe: output, within: exact}}"),
+    ("masked", "must", "masking", "{problem: plain, always: [mask]}", "{original: []}",
+     "{agrees_with_definition: {observe: output}}"),
+    ("advice", "should", "masking", "{problem: plain, always: [mask]}", "{original: []}",
+     "{agrees_with_definition: {observe: output}}"),
+    ("shown", "must", "core", "{problem: plain}", "{original: [{show_all: {}}]}",
+     "{agrees_with_definition: {observe: output}}"),
+    ("cross", "must", "core", "{problem: plain, lengths: cross}", "{original: []}", "{leaves_inputs: {}}"),
+    ("many_keys", "must", "core", "{problem: plain, min_keys: 9999}", "{original: []}", "{leaves_inputs: {}}"),
+    ("layer", "must", "layers", "{problem: plain, kind: layer}", "{original: []}",
+     "{agrees_with_definition: {observe: output}}"),
+    ("no_bias", "must", "core", "{problem: plain, draw: {step: small_step}}",
+     "{original: [{shift_bias: {by: step}}]}", "{leaves_inputs: {}}"),
+    ("switches", "must", "core", "{problem: plain}", "{original: []}", "{variants_agree: {observe: output}}"),
+)
+SUBJECTS = '''
+import numpy as np
+
+def sound(query, key, value):
+    logits = query @ np.swapaxes(key, -1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+
+def unscaled(query, key, value):
+    return sound(query * query.dtype.type(np.sqrt(query.shape[-1])), key, value)
+
+def claims_masking(query, key, value):
+    return sound(query, key, value)
+
+claims_masking.claims = ["masking"]
+claims_masking.dtypes = ["float32"]
+
+def self_only(query, key, value):
+    return sound(query, key, value)
+
+CALLS = []
+
+def counted(query, key, value):
+    CALLS.append(query.tobytes())
+    return sound(query, key, value)
+
+def raises(query, key, value):
+    raise ValueError("not built")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    spec = Path(shutil.copytree(HERE / "small_spec", tmp_path / "spec"))
+    names = ("name", "level", "profile", "given", "runs", "then")
+    clauses = "".join(CLAUSE.format(**dict(zip(names, row, strict=True))) for row in ROWS)
+    (spec / "own.yaml").write_text(f"theme: own\nclauses:\n{clauses}")
+    (spec / "causal.yaml").unlink()
+    (spec / "scale.yaml").unlink()
+    problems = spec / "problems.yaml"
+    problems.write_text(problems.read_text() + "  plain: {kind: attention}\n")
+    (tmp_path / "subjects.py").write_text(SUBJECTS)
+    return tmp_path
+
+
+def court(folder: Path, function: str = "sound", **plan: object) -> Court:
+    return Court(Plan((f"{folder / 'subjects.py'}:{function}",), spec=str(folder / "spec"),
+                      **{"effort": Effort.QUICK, **plan}))  # type: ignore[arg-type]  # fields of a plan
+
+
+def judged(folder: Path, clause: str, function: str = "sound", dtype: DType = DType.FLOAT32, **plan: object) -> Outcome:
+    trial = court(folder, function, **plan)
+    return trial.try_item(Item(trial.plan.targets[0], f"own.{clause}", dtype.value))
+
+
+# --- what is on trial
+
+def test_items_come_by_target_dtype_and_clause(folder: Path) -> None:
+    trial = court(folder, clauses=("own.twice", "own.definition"), dtypes=(DType.FLOAT16, DType.FLOAT64))
+    assert [(item.dtype, item.clause) for item in trial.items()] == [
+        ("float64", "own.definition"), ("float64", "own.twice"),
+        ("float16", "own.definition"), ("float16", "own.twice")]
+
+
+def test_a_profile_names_its_clauses(folder: Path) -> None:
+    trial = court(folder, profiles=("masking",), dtypes=(DType.FLOAT32,))
+    assert [item.clause for item in trial.items()] == ["own.masked", "own.advice"]
+
+
+@pytest.mark.parametrize(("plan", "message"), [
+    (Plan((), clauses=("own.defintion",)), "'own.defintion' is not a known clause. Did you mean 'own.definition'?"),
+    (Plan((), profiles=("maskng",)), "'maskng' is not a known profile. Did you mean 'masking'?")])
+def test_what_does_not_exist_is_not_tried(folder: Path, plan: Plan, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        court(folder, clauses=plan.clauses, profiles=plan.profiles).items()
+    assert str(caught.value).startswith(message)
+
+
+def test_a_subject_that_cannot_be_had_is_a_target_error(folder: Path) -> None:
+    with pytest.raises(TargetError):
+        court(folder, "nobody").card(f"{folder / 'subjects.py'}:nobody")
+
+
+def test_a_card_tells_what_was_probed(folder: Path) -> None:
+    trial = court(folder)
+    card = trial.card(trial.plan.targets[0])
+    assert card.id == trial.plan.targets[0]
+    assert set(card.precision) == {dtype.value for dtype in DType}
+
+
+# --- verdicts
+
+@pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
+def test_a_sound_subject_holds(folder: Path, dtype: DType) -> None:
+    outcome = judged(folder, "definition", dtype=dtype)
+    assert outcome.verdict is Verdict.HELD
+    assert outcome.cases == 15
+    assert outcome.worst
+    assert 0 < outcome.worst.margin <= 1
+    assert outcome.instrument == "worst-case rounding bound"
+    assert outcome.evidence is None
+
+
+def test_a_violation_shows_the_simplest_case_with_pictures(folder: Path) -> None:
+    outcome = judged(folder, "definition", "unscaled")
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence
+    assert outcome.evidence.measured
+    assert outcome.evidence.measured.margin > 1
+    assert outcome.evidence.sentence == outcome.reason
+    assert "families=integers" in outcome.evidence.recipe
+    assert [picture.name.split(" (")[0] for picture in outcome.evidence.pictures] == [
+        "weights by definition", "output seen", "output seen - output by definition"]
+
+
+def test_a_subject_that_raises_errored_with_the_case_and_the_traceback(folder: Path) -> None:
+    outcome = judged(folder, "definition", "raises")
+    assert (outcome.verdict, outcome.reason) == (Verdict.ERRORED, "ValueError: not built")
+    assert outcome.evidence
+    assert outcome.evidence.traceback.endswith("ValueError: not built\n")
+    assert outcome.evidence.case.startswith("B=1 H=1 Hkv=1 T=1 S=1 D=1 Dv=1 float32")
+
+
+@pytest.mark.parametrize(("clause", "reason"), [
+    ("masked", "takes no mask"),
+    ("shown", "takes no mask"),
+    ("layer", "it is no layer: it has no projections"),
+    ("many_keys", "no shape of the clause's problems lies within the subject's declared limits"),
+    ("switches", "it declares no hidden switch")])
+def test_what_cannot_be_put_to_a_subject_is_inapplicable_and_says_why(folder: Path, clause: str, reason: str) -> None:
+    outcome = judged(folder, clause)
+    assert outcome.verdict is Verdict.INAPPLICABLE
+    assert outcome.reason.endswith(reason)
+
+
+def test_a_dtype_that_is_not_supported_is_inapplicable(folder: Path) -> None:
+    outcome = judged(folder, "definition", "claims_masking", DType.FLOAT64)
+    assert (outcome.verdict, outcome.reason) == (Verdict.INAPPLICABLE, "the subject does not take float64")
+
+
+def test_a_claimed_profile_without_its_keyword_is_violated_by_must_clauses_only(folder: Path) -> None:
+    must, should = judged(folder, "masked", "claims_masking"), judged(folder, "advice", "claims_masking")
+    assert must.verdict is Verdict.VIOLATED
+    assert must.reason.startswith("the subject claims 'masking', but ")
+    assert must.reason.endswith("takes no mask")
+    assert should.verdict is Verdict.INAPPLICABLE
+
+
+def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
+    outcome = judged(folder, "no_bias")
+    assert (outcome.verdict, outcome.reason) == (
+        Verdict.NO_CLAIM, "no case lay in the domain of the bound (15 tried)")
+
+
+# --- again
+
+def test_the_same_seed_gives_the_same_outcomes(folder: Path) -> None:
+    first, second = (judged(folder, "definition", "unscaled") for _ in range(2))
+    assert first == second
+
+
+def test_another_seed_tries_other_cases(folder: Path) -> None:
+    crumbs: list[list[str]] = []
+    for seed in (0, 0, 1):
+        told: list[str] = []
+        trial = Court(court(folder, seed=seed).plan, breadcrumb=told.append)
+        trial.try_item(Item(trial.plan.targets[0], "own.definition", "float32"))
+        crumbs.append(told)
+    assert crumbs[0] == crumbs[1] != crumbs[2]
+
+
+TELL = """
+import sys
+from attnspec.court.court import Court
+from attnspec.ground.plan import Item, Plan
+from attnspec.ground.nouns import Effort
+trial = Court(Plan((sys.argv[1],), spec=sys.argv[2], effort=Effort.QUICK), breadcrumb=print)
+trial.try_item(Item(sys.argv[1], "own.masked_and_biased", "float32"))
+"""
+
+
+def test_every_process_tries_the_same_cases(folder: Path) -> None:
+    """Sets have another order in every process: the seed must not depend on it."""
+    own = folder / "spec" / "own.yaml"
+    own.write_text(own.read_text().replace("own.definition", "own.masked_and_biased").replace(
+        "{problem: plain}", "{problem: plain, sometimes: [mask, bias, causal, scale]}", 1))
+    command = [sys.executable, "-c", TELL, f"{folder / 'subjects.py'}:sound", str(folder / "spec")]
+    said = [subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, check=True, capture_output=True,
+                           text=True).stdout for seed in ("1", "2")]
+    assert said[0]
+    assert said[0] == said[1]
+
+
+def test_a_replayed_recipe_measures_the_same(folder: Path) -> None:
+    outcome = judged(folder, "definition", "unscaled")
+    assert outcome.evidence
+    trial = court(folder, "unscaled")
+    again = trial.replay(Item(trial.plan.targets[0], "own.definition", "float32"), outcome.evidence.recipe)
+    assert again.evidence == outcome.evidence
+    assert (again.verdict, again.cases) == (Verdict.VIOLATED, 1)
+
+
+def test_a_replayed_recipe_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder: Path) -> None:
+    trial = court(folder)
+    item = Item(trial.plan.targets[0], "own.definition", "float32")
+    recipe = "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0"
+    assert trial.replay(item, recipe).verdict is Verdict.HELD
+    with pytest.raises(UsageError, match="this is no recipe"):
+        trial.replay(item, "B1")
+    with pytest.raises(UsageError, match=r"'own\.defintion' is not a known clause"):
+        trial.replay(replace(item, clause="own.defintion"), recipe)
+
+
+# --- what is remembered, and which rows are judged
+
+def trial_of(folder: Path, clause: str, function: str = "counted", effort: Effort = Effort.QUICK) -> Trial:
+    subject = summon(f"{folder / 'subjects.py'}:{function}", Plan(()))
+    check = compile_spec(load_spec(folder / "spec"))[f"own.{clause}"]
+    return Trial(check, SubjectBench(subject, DType.FLOAT32), effort, 0, lambda _: None)
+
+
+RECIPE = Recipe.parse("B1,H2,Hkv2,T3,S4,D2,Dv2;mask=none;families=integers;seed=5")
+
+
+def calls(trial: Trial, *runs: str) -> int:
+    told = trial.bench.subject.function.__globals__["CALLS"]
+    scene = trial.scene(RECIPE)  # the first one probes the conventions
+    before = len(told)
+    for run in runs:
+        scene.answers(scene.runs[run])
+    return len(told) - before
+
+
+def test_an_answer_is_remembered_and_a_repeated_call_is_not(folder: Path) -> None:
+    trial = trial_of(folder, "twice")
+    assert calls(trial, "once") == 1
+    assert calls(trial, "once") == 0
+    assert calls(trial, "twice", "twice") == 2
+
+
+def test_what_is_remembered_does_not_grow_without_end() -> None:
+    memory: Memory[int] = Memory()
+    for number in range(2 * REMEMBERED):
+        assert memory.recall(str(number), lambda number=number: number) == number  # type: ignore[misc]  # bound at once
+    assert len(memory) == REMEMBERED
+    assert memory.recall(str(number), lambda: -1) == number
+    assert memory.recall("0", lambda: -1) == -1
+    assert memory.recall("", lambda: 1) == 1
+    assert memory.recall("", lambda: 2) == 2
+
+
+LARGE = Recipe.parse("B2,H2,Hkv2,T257,S257,D4,Dv4;mask=none;families=normal;seed=5")
+
+
+@pytest.mark.parametrize(("clause", "effort", "sampled"), [
+    ("definition", Effort.DEFAULT, True), ("definition", Effort.THOROUGH, False), ("twice", Effort.DEFAULT, False)])
+def test_rows_are_sampled_of_large_plain_problems(folder: Path, clause: str, effort: Effort, sampled: bool) -> None:
+    assert ALL_ROWS < 2 * 2 * 257 * 257
+    trial = trial_of(folder, clause, "sound", effort)
+    rows = trial.scene(LARGE).rows
+    assert trial.scene(RECIPE).rows is None
+    assert (rows is not None) is sampled
+    if rows is not None:
+        assert len(set(rows.tolist())) == SAMPLED_ROWS
+        np.testing.assert_array_equal(rows, trial.scene(LARGE).rows)
+
+
+def test_a_fault_shows_in_the_sampled_rows(folder: Path) -> None:
+    trial = court(folder, "unscaled", effort=Effort.DEFAULT)
+    outcome = trial.replay(Item(trial.plan.targets[0], "own.definition", "float32"), LARGE.text)
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence
+    assert outcome.evidence.measured
+    assert outcome.evidence.measured.entries == 2 * 2 * SAMPLED_ROWS * 4

@@ -1,0 +1,133 @@
+"""What is looked at: weights read out in blocks of the values' width, logits, parts joined, rows sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from attnspec.court.bench import SubjectBench
+from attnspec.faults import staged
+from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.errors import Place
+from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.nouns import DType, Kind
+from attnspec.problems.problem import Array, Problem
+from attnspec.subjects.manifest import Library
+from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.observables import LOOKS, MOST_BLOCKS, observe, relative_logits, see
+from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import OutsideLimits, Scene
+from attnspec.vocabulary.signature import Drawn
+from attnspec.vocabulary.transforms import order
+
+CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
+               "grouped_heads": "repeat"}
+B, H, T, S, D = 2, 2, 3, 7, 4
+
+
+class Recorder:
+    """A sound attention that keeps the shapes of the values it was asked with."""
+
+    def __init__(self) -> None:
+        self.widths: list[int] = []
+        self.sound: Callable[..., object] = staged.staged()()
+
+    def __call__(self, query: Array, key: Array, value: Array, **keywords: object) -> object:
+        self.widths.append(value.shape[-1])
+        return self.sound(query, key, value, **keywords)
+
+
+def scene(Dv: int, *, limits: Limits | None = None, rows: Array | None = None, S: int = S, H: int = H,
+          **changes: object) -> tuple[Scene, Recorder]:
+    random = np.random.RandomState(0)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in ((B, H, T, D), (B, H, S, D), (B, H, S, Dv))]
+    function = Recorder()
+    keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    declared = Declaration(keywords=keywords, conventions=CONVENTIONS, limits=limits or Limits())
+    subject = Subject("mine", "mine", function, declared, Place(""), Library("mine"))
+    bench = SubjectBench(subject, DType.FLOAT32)
+    posed = Posed((Problem(DType.FLOAT32, arrays[0], arrays[1], arrays[2]).but(**changes),), key="original")
+    return Scene(subject, DType.FLOAT32, CONVENTIONS, {"original": posed}, bench, rows=rows), function
+
+
+@pytest.mark.parametrize(("width", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (9, 1)])
+def test_weights_are_read_in_blocks_of_the_values_width(width: int, calls: int) -> None:
+    case, subject = scene(width)
+    seen = see(case, "original", "weights")
+    assert seen.array.shape == (B, H, T, S)
+    assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
+    assert subject.widths == [width] * calls
+
+
+def test_weights_are_read_of_a_subject_whose_widths_are_tied() -> None:
+    case, subject = scene(D, limits=Limits(ties_value_width=True))
+    seen = see(case, "original", "weights")
+    assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
+    assert set(subject.widths) == {D}
+
+
+def test_a_read_out_that_takes_too_many_calls_says_nothing() -> None:
+    case, _ = scene(1, S=MOST_BLOCKS + 1)
+    with pytest.raises(NoClaim, match="too many calls"):
+        observe(case, "original", "weights")
+
+
+def test_a_run_is_looked_at_once_a_case() -> None:
+    case, subject = scene(S)
+    for name in ("weights", "weights", "logits", "output", "output"):
+        see(case, "original", name)
+    assert len(subject.widths) == 2  # the identity, and the values
+
+
+def test_logits_are_read_relative_to_the_top_key() -> None:
+    case, _ = scene(S)
+    seen = see(case, "original", "logits")
+    problem = case.problem("original")
+    logits = problem.query.astype(float) @ problem.key.astype(float).swapaxes(-1, -2) / np.sqrt(D)
+    np.testing.assert_allclose(seen.truth, logits - logits.max(axis=-1, keepdims=True), rtol=1e-12)
+    assert seen.claimed.all()
+    assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
+
+
+def test_logits_of_hidden_keys_are_not_claimed_on() -> None:
+    mask = np.arange(S) % 2 == 0
+    case, _ = scene(S, mask=np.broadcast_to(mask, (B, H, T, S)).copy())
+    np.testing.assert_array_equal(see(case, "original", "logits").claimed, np.broadcast_to(mask, (B, H, T, S)))
+
+
+def test_a_weight_of_zero_has_an_infinitely_low_logit() -> None:
+    found = relative_logits(np.array([[0.0, 0.5, 0.25]]), np.array([[-9.0, 0.0, -1.0]]))
+    np.testing.assert_allclose(found, [[-np.inf, 0, -np.log(2)]])
+
+
+def test_returned_weights_are_asked_for() -> None:
+    case, _ = scene(2)
+    seen = see(case, "original", "returned_weights")
+    assert seen.array.shape == (B, H, T, S)
+    assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
+
+
+def test_parts_are_joined_in_their_order_and_read_back() -> None:
+    case, _ = scene(3)
+    whole = see(case, "original", "output")
+    moved = order.split(order.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
+    parts = Scene(case.subject, case.dtype, CONVENTIONS, {"original": moved}, case.bench)
+    apart = see(parts, "original", "output")
+    np.testing.assert_allclose(apart.truth, whole.truth, rtol=1e-12)
+    assert (np.abs(apart.array - whole.array) <= apart.allowance + whole.allowance).all()
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_sampled_rows_are_those_rows(name: str) -> None:
+    whole, _ = scene(3)
+    sampled, _ = scene(3, rows=np.array([0, 2]))
+    for field in ("array", "truth", "allowance", "claimed"):
+        left, right = (getattr(see(case, "original", name), field) for case in (sampled, whole))
+        np.testing.assert_allclose(left, right[:, :, [0, 2]], rtol=1e-12)
+
+
+def test_a_run_outside_the_declared_limits_says_so() -> None:
+    case, _ = scene(3, limits=Limits(ties_value_width=True))
+    with pytest.raises(OutsideLimits, match="takes values as wide as keys only"):
+        observe(case, "original", "output")
