@@ -9,9 +9,13 @@ from attnspec.ground.plan import Plan
 from attnspec.subjects.registry import registered
 
 
+OWN = ("fault/", "sound/")  # attnspec's own wrong and right implementations, judged as any other
+
+
 def known_targets(plan: Plan) -> None:
     """Raise TargetError for a registered id that does not exist, or whose framework is not installed."""
-    ids = [target for target in plan.targets if ":" not in target]
+    _known_own([target for target in plan.targets if target.startswith(OWN)])
+    ids = [target for target in plan.targets if ":" not in target and not target.startswith(OWN)]
     known = registered(plan.implementations) if ids else {}
     for target in ids:
         if target not in known:
@@ -19,6 +23,14 @@ def known_targets(plan: Plan) -> None:
                               "A function of yours is named package.module:function or path/to/file.py:function.")
         if known[target].missing:
             raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
+
+
+def _known_own(targets: Iterable[str]) -> None:
+    """Raise TargetError, with the nearest name, for a fault or sound formulation that does not exist."""
+    for target in targets:
+        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+
+        own_subject(target)
 
 
 def judgeable(implementations: Iterable[str]) -> tuple[str, ...]:
