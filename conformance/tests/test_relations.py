@@ -291,6 +291,20 @@ def test_changed_inputs_and_shared_memory_are_named() -> None:
     assert relations.shares_no_memory(scene(careless)).sentence == "the output shares memory with value"
 
 
+def test_an_answer_that_a_later_call_overwrites_is_found() -> None:
+    runs = two(lambda first: contents.other_content(first, by=Drawn(1), arrays=("query",)))
+    buffer = np.zeros((B, H, T, DV), np.float32)
+
+    def into_one_buffer(*args: Array) -> object:
+        buffer[...] = SOUND(*args)  # type: ignore[call-overload]  # an array
+        return buffer
+
+    def check(function: Attend) -> float:
+        return relations.answers_are_kept(scene(function, posed=runs), run=ORIGINAL, then=OTHER).margin
+    assert check(SOUND) == 0
+    assert check(into_one_buffer) == np.inf
+
+
 def test_the_shape_is_that_of_the_definition() -> None:
     found = relations.has_shape(scene(SOUND), observe="output")
     assert (found.margin, found.sentence) == (

@@ -44,10 +44,10 @@ def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
                        (output - expected.output)[at[0]], at[1])
 
 
-def _place(index: tuple[int, ...]) -> tuple[int, ...]:
+def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
     """Batch entry, head and row of the worst entry; averaged weights have no head, and the first is shown."""
-    batch, *rest = (*index, 0, 0)
-    return (batch, *rest) if len(index) != 3 else (batch, 0, *rest)
+    batch, head, row = (*index, 0, 0)[:3]
+    return (batch, 0, head) if len(index) == 3 else (batch, head, row)
 
 
 def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:

@@ -49,7 +49,7 @@ def nothing(relation: str, why: str) -> Measured:
     return Measured(relation, why, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
 
 
-def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str) -> Measured:  # noqa: FBT001, FBT002  (an array of claims, no flag)
+def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str) -> Measured:
     """Equal values wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
     same_nan = np.isnan(left) & np.isnan(right)
     left, right = (np.where(same_nan, 0, array) for array in (left, right))

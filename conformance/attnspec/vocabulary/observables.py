@@ -168,10 +168,10 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
 def settled_rows(scene: Scene, run: str) -> Array:
     """Rows (B,H,T,1) whose answer hangs on what they see alone: under the convention `uniform`, not the empty ones."""
     posed = scene.runs[run]
-    parts = [visible_keys(part, scene.conventions).any(axis=-1)[..., None] for part in posed.parts]
-    if scene.conventions.get("hidden_row") in {"zeros", "nan"}:
-        parts = [np.ones_like(part) for part in parts]
-    return _joined(parts, posed, ("B", "H", "T", "Dv")) if len(parts) > 1 else parts[0]
+    answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
+    is_fixed = bool(answers) and answers <= {"zeros", "nan"}
+    sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
+    return _joined([(rows | is_fixed)[..., None] for rows in sees], posed, ("B", "H", "T", "1"))
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:

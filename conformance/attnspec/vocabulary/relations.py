@@ -9,7 +9,15 @@ import numpy as np
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.measure import equal, measure, nothing, verdict
-from attnspec.vocabulary.observables import Observable, averaged_allowance, defined, expectations, observe, see, settled_rows
+from attnspec.vocabulary.observables import (
+    Observable,
+    averaged_allowance,
+    defined,
+    expectations,
+    observe,
+    see,
+    settled_rows,
+)
 from attnspec.vocabulary.scene import OutsideLimits, Scene, Seen, working
 from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
 
@@ -181,8 +189,8 @@ def answers_are_kept(scene: Scene, *, run: RunName, then: RunName) -> Measured:
     scene.answers(scene.runs[then])
     pairs = [answer.returned for answer in first if answer.returned is not None]
     changed = any(memory.tobytes() != held.tobytes() for memory, held in pairs)
-    return verdict("answers_are_kept", f"the answer to {run} {'changed' if changed else 'stayed as it was'} when {then} was asked for",
-                   broken=changed)
+    what = "changed" if changed else "stayed as it was"
+    return verdict("answers_are_kept", f"the answer to {run} {what} when {then} was asked for", broken=changed)
 
 
 def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:

@@ -31,10 +31,11 @@ TRANSFORMS: Words = _words(
 LAYER_TRANSFORMS: Words = _words(layers.indivisible_heads, layers.one_head_at_a_time, layers.permute_layer_heads)
 
 RELATIONS: Words = _words(
-    relations.agrees_with_definition, relations.answers_are_kept, relations.agree, relations.agree_on_prefix, relations.adds_up,
+    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
+    relations.answers_are_kept,
     rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.has_variance, rulings.is_refused,
 )
 
