@@ -243,3 +243,11 @@ def test_a_rounded_query_below_the_normal_range_is_allowed_for() -> None:
     given = operands(tiny, np.dtype(np.float32), expected.visible)
     stored = (given.q * np.float32(0.52)).astype(np.float16).astype(np.float32)
     assert margin(naive(replace(given, q=stored, scale=1.0)).astype(np.float16), expected) <= 1
+
+
+def test_heads_with_small_values_are_allowed_as_much_beside_their_size() -> None:
+    problem = drawn(DType.FLOAT64, Sizes(2, 4, 4, 33, 48, 32, 32))  # large enough for sums of squares
+    small = problem.value.copy()
+    small[:, 0] *= 2.0**-501  # whose squares are near the end of the range, and their errors beyond it
+    allowance, of_small = (expected_of(each).output_allowance for each in (problem, problem.but(value=small)))
+    assert (of_small[:, 0] >= 0.999 * 2.0**-501 * allowance[:, 0]).all()

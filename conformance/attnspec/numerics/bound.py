@@ -151,7 +151,7 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
     squares, shift = excess @ (value * value), o * o * mass
     guard = (2 * S + 16) * 2.0**-52
     spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
-    drift: Array = np.sqrt(mass * (spread + mass * SQUARED_AWAY)) / errors.least[..., None]
+    drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * SQUARED_AWAY) / errors.least[..., None]
     return drift
 
 
