@@ -22,7 +22,7 @@ __all__ = ["__version__", "gate"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (whatever the package exports)
     """`gate` is imported when it is asked for, so that `import attnspec` stays light."""
     if name == "gate":
         from attnspec.runner.gate import gate  # noqa: PLC0415  (weight: the runner needs pytest)

@@ -112,6 +112,8 @@ def _poisoned(problem: Problem, name: str) -> Problem:
 
 
 def _beyond(answer: Array, truth: Array, allowance: Array, claimed: Array) -> bool:
+    if answer.shape != truth.shape:
+        return True
     error = np.abs(answer.astype(np.longdouble) - truth)
     return bool((~(error <= allowance) & claimed).any())
 

@@ -8,7 +8,6 @@ from attnspec.ground.errors import TargetError
 from attnspec.ground.plan import Plan
 from attnspec.subjects.registry import registered
 
-
 OWN = ("fault/", "sound/")  # attnspec's own wrong and right implementations, judged as any other
 
 

@@ -14,6 +14,7 @@ from attnspec.court.deviations import listed
 from attnspec.court.pictures import pictures
 from attnspec.court.trial import Tally, Trial, Violated
 from attnspec.faults.subject import is_own, own_subject
+from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.problems.domain import Domain
@@ -65,9 +66,8 @@ class Hearing:
         if dtype not in self.subject.declaration.dtypes:
             return self._inapplicable(check, dtype, f"the subject does not take {dtype.value}")
         if reason := self._lacking(check):
-            claimed = self.claims(clause.profile) and clause.level is Level.MUST
-            if claimed and self._is_want_of_keyword(check):
-                reason = f"the subject claims {clause.profile!r}, but {reason}"
+            if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
+                reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         trial = self._trial(check, dtype)
@@ -97,8 +97,10 @@ class Hearing:
             return "it is no layer: it has no projections"
         return self.subject.lacks(check.needs)
 
-    def _is_want_of_keyword(self, check: Check) -> bool:
-        return bool(self.subject.lacks(check.needs))
+    def _broken_claims(self, check: Check) -> list[str]:
+        """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
+        missing = check.needs - self.subject.declaration.keywords
+        return sorted({KEYWORDS[name].profile for name in missing if self.claims(KEYWORDS[name].profile)})
 
     def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
         return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)

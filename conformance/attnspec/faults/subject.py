@@ -33,7 +33,8 @@ def own_subject(target: str) -> Subject:
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULTS))
-    subject = Subject(target, fault.story, fault.function, declaration_of(fault), Place(f"faults/{fault.stage.value}"), _LIBRARY)
+    place = Place(f"faults/{fault.stage.value}")
+    subject = Subject(target, fault.story, fault.function, declaration_of(fault), place, _LIBRARY)
     if fault.other_path is None:
         return subject
     other = replace(subject, id=f"{target} ({OTHER_PATH})", function=fault.other_path())

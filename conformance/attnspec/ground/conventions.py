@@ -1,4 +1,4 @@
-"""Questions on which practice is divided, each with a closed list of answers. The first answer is the recommended one."""
+"""Questions on which practice is divided, each with a closed list of answers and the recommended one."""
 
 from __future__ import annotations
 

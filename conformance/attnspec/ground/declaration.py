@@ -16,7 +16,8 @@ class Limits:
     ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
     self_attention_only: one input X serves as query, key and value, so T = S.
     ties_model_width: M = H·D.  broadcasts: masks of fewer axes or of size-1 axes are accepted.
-    bias_is_mask: the only way to hand over a mask is an additive bias.  weights: what is returned, `per_head` or `averaged`.
+    bias_is_mask: the only way to hand over a mask is an additive bias.
+    weights: what is returned, `per_head` or `averaged`.
     has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
     min_head_width: the least D.   min_scores: the least B·H·T·S.
     """

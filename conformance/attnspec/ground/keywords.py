@@ -10,11 +10,12 @@ from attnspec.ground.nouns import Kind
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """A keyword of `attend(query, key, value, *, ...)`: its shape, its meaning, and which subjects may take it."""
+    """A keyword of `attend(query, key, value, *, ...)`: its shape, its meaning, its profile, and who may take it."""
 
     name: str
     shape: str
     meaning: str
+    profile: str  # who claims it promises to take the keyword
     kinds: frozenset[Kind] = frozenset(Kind)
     required: frozenset[Kind] = frozenset()
 
@@ -24,13 +25,15 @@ _LAYER = frozenset({Kind.LAYER})
 KEYWORDS: Mapping[str, Keyword] = {
     word.name: word
     for word in (
-        Keyword("mask", "(B,H,T,S) bool", "True where a query may attend to a key"),
-        Keyword("bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf hides a key"),
-        Keyword("causal", "bool", "a query attends to no later key; see the convention `causal_alignment`"),
-        Keyword("scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)"),
-        Keyword("return_weights", "bool", "return the pair (output, weights)"),
-        Keyword("params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, "
-                "only where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", _LAYER, _LAYER),
-        Keyword("heads", "int", "H; head h owns the columns h·D … (h+1)·D-1", _LAYER, _LAYER),
+        Keyword("mask", "(B,H,T,S) bool", "True where a query may attend to a key", "masking"),
+        Keyword("bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf hides a key",
+                "bias"),
+        Keyword("causal", "bool", "a query attends to no later key; see `causal_alignment`", "causal"),
+        Keyword("scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale"),
+        Keyword("return_weights", "bool", "return the pair (output, weights)", "weights"),
+        Keyword("params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) "
+                "and, only where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers",
+                _LAYER, _LAYER),
+        Keyword("heads", "int", "H; head h owns the columns h·D … (h+1)·D-1", "layers", _LAYER, _LAYER),
     )
 }

@@ -45,8 +45,9 @@ class Answer:
     output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), or (B,T,S) of a subject that averages them, or None where
     they were not asked for; both in the dtype that came back, and the holder's own.
     mutated: the inputs that the call changed.  aliases: the inputs whose memory an output shares.
-    stderr: what the subject printed there, and its warnings.  returned: the output in the subject's own memory, and what
-    it held then: a subject that uses one buffer again changes it with a later call.
+    stderr: what the subject printed there, and its warnings.
+    returned: the output in the subject's own memory, and what it held then: a subject that uses one buffer again
+    changes it with a later call.
     """
 
     output: Array

@@ -17,6 +17,8 @@ from attnspec.subjects.lifts.lift import Lift, NoLift
 from attnspec.subjects.lower import head_width, lower, misfit
 from attnspec.subjects.manifest import Library
 
+_GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+
 __all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
 
 
@@ -108,7 +110,7 @@ class Subject:
             version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: str(getattr(limits, name)) for name in type(limits).__slots__
-                    if getattr(limits, name) != getattr(type(limits)(), name)})
+                    if getattr(limits, name) != getattr(type(limits)(), name) and not (name in _GIVEN and getattr(limits, name))})
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)

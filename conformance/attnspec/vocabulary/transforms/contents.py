@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.units import unit
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.posed import NoClaim
 from attnspec.vocabulary.signature import Drawn
@@ -57,21 +58,30 @@ def other_content(posed: Attention, *, by: Drawn, arrays: tuple[ArrayName, ...])
     return posed.but(**{name: stirred(getattr(posed.one, name)) for name in arrays})
 
 
+LARGE = 256.0
+
+
 def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
-    """Put other content into the keys and values that no query may attend to."""
+    """Put other content into the keys and values that no query may attend to.
+
+    `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
+    """
     problem = posed.one
     if problem.sizes.Hkv < problem.sizes.H:
         raise NoClaim("heads are grouped")
     hidden = np.asarray(~visible_keys(problem, posed.conventions).any(axis=2))
     if not hidden.any():
         raise NoClaim("no key is hidden from every query")
+    reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
+    if content == "large" and reach > unit(problem.dtype).largest:
+        raise NoClaim("a dot product with the new keys would overflow")
     changed = {name: _poisoned(getattr(problem, name), hidden, content) for name in arrays}
     return posed.but(**changed)
 
 
 def _poisoned(array: Array, hidden: Array, content: str) -> Array:
-    poison = {"nan": np.nan, "inf": np.inf, "large": 256.0}[content]
+    poison = {"nan": np.nan, "inf": np.inf, "large": LARGE}[content]
     signs = np.where(np.arange(array.shape[-1]) % 2, -1.0, 1.0)
     return np.where(hidden[..., None], (poison * signs).astype(array.dtype), array)
 
