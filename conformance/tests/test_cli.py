@@ -467,3 +467,18 @@ def test_a_pipe_gets_plain_lines() -> None:
         handler.handle(event)
     assert pipe.getvalue().splitlines()[1:] == ["b: 1 held"]
     assert "\x1b" not in pipe.getvalue()
+
+
+@pytest.mark.parametrize(("target", "said"), [
+    ("fault/scale_nne", "'scale_nne' is not a known fault. Did you mean 'scale_none'?"),
+    ("sound/naiv", "'naiv' is not a known sound formulation. Did you mean 'naive'?")])
+def test_a_mistyped_fault_or_sound_formulation_is_told_with_the_nearest(cli: Cli, target: str, said: str) -> None:
+    code, _, err = cli("check", target)
+    assert code == 2
+    assert said in err
+
+
+def test_a_fault_is_judged_by_its_id_as_any_subject(cli: Cli) -> None:
+    code, out, _ = cli("check", "fault/scale_none", "--clause", "scale.read_out", "--dtype", "float32", "-n", "1")
+    assert code == 1
+    assert "scale.read_out (spec/scale.yaml:" in out
