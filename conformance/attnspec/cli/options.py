@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import click
 
+from attnspec.cli.targets import expanded
 from attnspec.ground.errors import hint
 from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Plan
@@ -95,4 +96,4 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     options = dict(selected)
     options["implementations"] = tuple(str(Path(folder).absolute()) for folder in options["implementations"])
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
-    return Plan(targets=tuple(dict.fromkeys(targets)), **options)
+    return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import fnmatch
+from collections.abc import Iterable, Iterator
 
 from attnspec.ground.errors import TargetError
 from attnspec.ground.plan import Plan
@@ -22,6 +23,26 @@ def known_targets(plan: Plan) -> None:
                               "A function of yours is named package.module:function or path/to/file.py:function.")
         if known[target].missing:
             raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
+
+
+def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
+    """The targets, with `torch/*`, `fault/*` and the like spelled out. Raises TargetError for one that matches none."""
+    for target in targets:
+        if ":" in target or "*" not in target:
+            yield target
+            continue
+        matches = fnmatch.filter(_all_ids(target, implementations), target)
+        if not matches:
+            raise TargetError(f"{target!r} matches no subject.")
+        yield from matches
+
+
+def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
+    if not target.startswith(OWN):
+        return judgeable(implementations)
+    from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
+
+    return own_ids()
 
 
 def _known_own(targets: Iterable[str]) -> None:

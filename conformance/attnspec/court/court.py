@@ -56,7 +56,14 @@ class Court:
     def _items(self) -> Iterator[Item]:
         for target in self.plan.targets:
             for dtype in self._dtypes(target):
-                yield from (Item(target, clause.id, dtype.value) for clause in self.clauses)
+                yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target))
+
+    def _put_to(self, target: str) -> Iterator[Clause]:
+        """The clauses that a target is put to: a fault, unless clauses are asked for, to those that name it."""
+        chosen = self.plan.clauses or self.plan.profiles
+        for clause in self.clauses:
+            if chosen or not target.startswith("fault/") or target.removeprefix("fault/") in clause.refuted_by:
+                yield clause
 
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnspec.faults.catalogue import OTHER_PATH, declaration_of, fault_named
+from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
+from attnspec.faults.sound import SOUND as SOUND_ONES
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.ground.errors import Place
 from attnspec.subjects.manifest import Library
@@ -23,6 +24,11 @@ def is_fault(target: str) -> bool:
 def is_own(target: str) -> bool:
     """Whether a target names a fault or a sound formulation."""
     return target.startswith((FAULTS, SOUND))
+
+
+def own_ids() -> tuple[str, ...]:
+    """Every fault and every sound formulation."""
+    return (*(FAULTS + name for name in CATALOGUE), *(SOUND + name for name in SOUND_ONES))
 
 
 def own_subject(target: str) -> Subject:

@@ -110,7 +110,8 @@ class Subject:
             version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: str(getattr(limits, name)) for name in type(limits).__slots__
-                    if getattr(limits, name) != getattr(type(limits)(), name) and not (name in _GIVEN and getattr(limits, name))})
+                    if getattr(limits, name) != getattr(type(limits)(), name)
+                    and not (name in _GIVEN and getattr(limits, name))})
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)

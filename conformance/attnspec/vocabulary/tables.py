@@ -28,7 +28,8 @@ TRANSFORMS: Words = _words(
     history.again, history.after_another, history.lay_out,
 )
 
-LAYER_TRANSFORMS: Words = _words(layers.indivisible_heads, layers.one_head_at_a_time, layers.permute_layer_heads)
+LAYER_TRANSFORMS: Words = _words(
+    layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
 
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.adds_up,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import OutsideLimits
 from attnspec.vocabulary.signature import Drawn
 
 Layer = Posed[LayerProblem]
@@ -47,6 +49,15 @@ def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array
     if "b_out" in params and head:
         lone["b_out"] = np.zeros_like(params["b_out"])
     return lone
+
+
+def multiply_biases(posed: Layer, *, by: Literal["minus four", "two"]) -> Layer:
+    """Multiply every bias by a power of two, which is exact; a layer without biases is outside what this asks."""
+    params, factor = posed.one.params, {"minus four": -4, "two": 2}[by]
+    if not any(name.startswith("b_") for name in params):
+        raise OutsideLimits("its projections add no biases")
+    return posed.but(params={name: array * array.dtype.type(factor) if name.startswith("b_") else array
+                             for name, array in params.items()})
 
 
 def indivisible_heads(posed: Layer) -> Layer:
