@@ -318,3 +318,12 @@ def test_the_card_shows_only_the_limits_that_limit() -> None:
 def test_a_variant_that_is_not_declared_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="is not a known variant of mine"):
         subject_of(first_rows).variant("fast")
+
+
+def test_a_limit_to_contiguous_features_refuses_gaps_along_the_last_axis_only() -> None:
+    subject = subject_of(lambda query, key, value: value, limits=Limits(contiguous_features=True))
+    problem = Problem(DType.FLOAT32, *(np.ones((1, 2, 3, 4), np.float32) for _ in range(3)))
+    gaps = problem.but(query=np.ones((1, 2, 3, 8), np.float32)[..., ::2])
+    heads_last = problem.but(query=np.ones((1, 3, 2, 4), np.float32).swapaxes(1, 2))
+    assert "contiguous along their last axis" in subject.refuses(gaps)
+    assert subject.refuses(heads_last) == subject.refuses(problem) == ""

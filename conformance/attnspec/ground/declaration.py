@@ -20,6 +20,7 @@ class Limits:
     weights: what is returned, `per_head` or `averaged`.
     has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
     min_head_width: the least D.   min_scores: the least B·H·T·S.
+    contiguous_features: query, key and value must be contiguous along their last axis.
     """
 
     ties_value_width: bool = False
@@ -34,6 +35,7 @@ class Limits:
     projects_output: bool = True
     min_head_width: int = 1
     min_scores: int = 1
+    contiguous_features: bool = False
 
 
 @dataclass(frozen=True, slots=True)

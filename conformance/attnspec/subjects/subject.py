@@ -86,6 +86,8 @@ class Subject:
             yield f"{self.id} takes heads of width {limits.min_head_width} and more; here {sizes}"
         if limits.min_scores > sizes.B * sizes.H * sizes.T * sizes.S:
             yield f"{self.id} takes problems of {limits.min_scores} scores (B·H·T·S) and more; here {sizes}"
+        if limits.contiguous_features and not _has_contiguous_features(problem):
+            yield f"{self.id} takes inputs that are contiguous along their last axis only"
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
         elif isinstance(problem, LayerProblem):
@@ -152,6 +154,11 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     assert problem.mask is not None
     bias = np.zeros((), problem.query.dtype) if problem.bias is None else problem.bias
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
+
+
+def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
+    arrays = (problem.query, problem.key, problem.value)
+    return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
 
 
 def _own_layout(problem: Problem | LayerProblem) -> str:
