@@ -176,9 +176,12 @@ def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array,
 
 def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
     """The largest and smallest attended value of each of these rows, (N,Dv)."""
+    if operands.visible is None:
+        batch, head, _ = np.nonzero(rows)
+        return operands.value.max(axis=-2)[batch, head], operands.value.min(axis=-2)[batch, head]
     heads = rows.any(axis=-1)
     value = operands.value[heads][:, None]
-    hidden = np.where(operands.seen()[heads], 0.0, -np.inf)[..., None]  # added to what the row does not see
+    hidden = np.where(operands.visible[heads], 0.0, -np.inf)[..., None]  # added to what the row does not see
     top = np.full((*hidden.shape[:2], value.shape[-1]), -np.inf)
     bottom, step = -top, max(1, HULL_AT_ONCE // max(1, top.size))
     for start in range(0, value.shape[-2], step):

@@ -18,10 +18,19 @@ def measure(relation: str, seen: Array, expected: Array, allowance: Array | floa
     seen, expected, allowance, claimed = np.broadcast_arrays(seen, expected, np.asarray(allowance), claimed)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.abs(seen - expected)
+        margin = gap / allowance
+    if not (margin < np.inf).all():  # something is not finite, or nothing is allowed
+        margin, gap = _margin(seen, expected, gap, allowance)
+    margin = np.where(claimed, margin, -1.0)
+    return _worst(relation, what, (seen, expected, gap, allowance), margin, int(claimed.sum()))
+
+
+def _margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
+    """Gap over allowance, and the gap, where either may not be a finite number."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
         margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
-    margin = np.where(claimed, np.where(gap == 0, 0, margin), -1.0)
-    return _worst(relation, what, (seen, expected, gap, allowance), margin, int(claimed.sum()))
+    return np.where(gap == 0, 0, margin), gap
 
 
 def _worst(relation: str, what: str, arrays: tuple[Array, ...], margin: Array, claimed: int) -> Measured:
