@@ -78,8 +78,7 @@ def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
     value_width = width if _ties(limits) else sizes.Dv
     M = sizes.H * max(width, value_width)
     columns = {"query": (sizes.H, width), "key": (sizes.Hkv, width), "value": (sizes.Hkv, value_width)}
-    inputs = {name: _padded(_side_by_side(getattr(problem, name), per_head), M)
-              for name, (_, per_head) in columns.items()}
+    inputs = {name: _side_by_side(getattr(problem, name), per_head, M) for name, (_, per_head) in columns.items()}
     widths = (sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width)
     params = _identities(M, widths, problem.dtype, limits)
     return Lowered(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width)
@@ -88,23 +87,21 @@ def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
 def _one_input(problem: Problem, limits: Limits) -> Lowered:
     """X = [q|k|v] within each head, and projections that select the parts."""
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
-    parts = [_padded(getattr(problem, name), width // 3) for name in ("query", "key", "value")]
-    X = _side_by_side(np.concatenate(parts, axis=-1), width)
+    B, H, T = sizes.B, sizes.H, sizes.T
+    parts = np.zeros((B, T, H, 3, width // 3), problem.query.dtype)
+    for part, array in enumerate((problem.query, problem.key, problem.value)):
+        parts[:, :, :, part, : array.shape[-1]] = array.swapaxes(1, 2)
+    X = parts.reshape(B, T, H * width)
     params = _selections(sizes.H, width, problem.dtype, limits)
     return Lowered(X, X, X, params, sizes, width, width)
 
 
-def _padded(array: Array, width: int) -> Array:
-    """Zero columns appended to the last axis."""
-    padded = np.zeros((*array.shape[:-1], width), array.dtype)
-    padded[..., : array.shape[-1]] = array
-    return padded
-
-
-def _side_by_side(array: Array, per_head: int) -> Array:
-    """(B,heads,L,W) to (B,L,heads·per_head)."""
-    B, heads, length, _ = array.shape
-    return _padded(array, per_head).swapaxes(1, 2).reshape(B, length, heads * per_head)
+def _side_by_side(array: Array, per_head: int, M: int) -> Array:
+    """(B,heads,L,W) to (B,L,M): each head takes `per_head` columns, and zeros fill what is left."""
+    B, heads, length, width = array.shape
+    model = np.zeros((B, length, M), array.dtype)
+    model[..., : heads * per_head].reshape(B, length, heads, per_head)[..., :width] = array.swapaxes(1, 2)
+    return model
 
 
 @lru_cache(maxsize=32)
