@@ -174,3 +174,12 @@ def test_the_shipped_folder_is_named_where_the_user_sees_it() -> None:
     assert home.folder("implementations").is_dir()
     with pytest.raises(TargetError, match="Known: jax/attention, "):
         load("numpy/nothing")
+
+
+def test_a_mistake_in_one_library_keeps_no_other_from_being_judged(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "manifest.yaml").write_text("librry: broken\n")
+    assert load("numpy/attention", folders=[tmp_path]).id == "numpy/attention"
+    with pytest.raises(ManifestError, match="librry"):
+        load("nupmy/attention", folders=[tmp_path])

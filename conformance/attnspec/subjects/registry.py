@@ -15,11 +15,16 @@ if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
 
 
-def registered(folders: Iterable[Path | str] = ()) -> Mapping[str, Registered]:
-    """Every registered subject by id, from `implementations/` and further folders. Raises ManifestError, UsageError."""
+def registered(folders: Iterable[Path | str] = (), *, library: str = "") -> Mapping[str, Registered]:
+    """Every registered subject by id, from `implementations/` and further folders; or those of one library.
+
+    Raises ManifestError, UsageError.
+    """
     subjects: dict[str, Registered] = {}
-    for library in _libraries(folders):
-        for subject in read_manifest(library):
+    for folder in _libraries(folders):
+        if library and folder.name != library:
+            continue
+        for subject in read_manifest(folder):
             if subject.id in subjects:
                 raise ManifestError(f"the subject {subject.id!r} is registered twice, first at "
                                     f"{subjects[subject.id].where}.", where=subject.where)
@@ -36,7 +41,9 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
 
     if ":" in target:
         return load_bare(target, lift=lift)
-    known = registered(folders)
+    known = registered(folders, library=target.partition("/")[0])  # mistakes in other libraries do not matter here
+    if target not in known:
+        known = registered(folders)
     if target not in known:
         raise TargetError(f"{target!r} is not a known subject.{hint(target, known)} A function of your own is named "
                           "package.module:function or path/to/file.py:function.")
