@@ -17,7 +17,6 @@ from attnspec.problems.problem import Array
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
 LARGEST_ARGUMENT = 700.0  # exp of more would overflow float64; what is cut off here is beyond every bound already
 ELEMENTWISE_UP_TO = 2**18  # entries of |v_j - o| that are cheap enough to be formed one by one
-HULL_AT_ONCE = 2**14      # entries of the values seen by each row, that stay in the fastest cache
 SQUARABLE = (1e-100, 1e140)  # the largest |v| must lie here for squares to be trusted
 SQUARED_AWAY = 1e-300     # more than any square that underflows
 
@@ -176,19 +175,16 @@ def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array,
 
 def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
     """The largest and smallest attended value of each of these rows, (N,Dv)."""
+    batch, head, query = np.nonzero(rows)
     if operands.visible is None:
-        batch, head, _ = np.nonzero(rows)
         return operands.value.max(axis=-2)[batch, head], operands.value.min(axis=-2)[batch, head]
-    heads = rows.any(axis=-1)
-    value = operands.value[heads][:, None]
-    hidden = np.where(operands.visible[heads], 0.0, -np.inf)[..., None]  # added to what the row does not see
-    top = np.full((*hidden.shape[:2], value.shape[-1]), -np.inf)
-    bottom, step = -top, max(1, HULL_AT_ONCE // max(1, top.size))
-    for start in range(0, value.shape[-2], step):
-        keys = slice(start, start + step)
-        np.maximum(top, (value[:, :, keys] + hidden[:, :, keys]).max(axis=-2), out=top)
-        np.minimum(bottom, (value[:, :, keys] - hidden[:, :, keys]).min(axis=-2), out=bottom)
-    return top[rows[heads]], bottom[rows[heads]]
+    top = np.full((len(batch), operands.value.shape[-1]), -np.inf)
+    bottom = -top
+    for row, (b, h, i) in enumerate(zip(batch, head, query, strict=True)):
+        attended = operands.value[b, h][operands.visible[b, h, i]]  # gathered, they stay in the cache
+        attended.max(axis=0, initial=-np.inf, out=top[row])
+        attended.min(axis=0, initial=np.inf, out=bottom[row])
+    return top, bottom
 
 
 def _lost(operands: Operands, size: Array, r: Roundings) -> Array:
