@@ -35,7 +35,7 @@ CASES: Mapping[Effort, int] = {Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOR
 ALL_ROWS = 2**17
 """Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
 
-SAMPLED_ROWS = 16
+SAMPLED_ROWS = 8
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)

@@ -18,7 +18,7 @@ from attnspec.problems.problem import Sizes
 #                 B  H Hkv  T    S   D   Dv      in the order in which they are worth having
 POOL: tuple[Sizes, ...] = (
     Sizes(1, 1, 1, 1, 1, 1, 1),
-    Sizes(2, 2, 2, 128, 128, 64, 64),
+    Sizes(1, 2, 2, 128, 128, 64, 64),
     Sizes(2, 2, 2, 2, 5, 7, 3),
     Sizes(2, 4, 2, 1, 9, 8, 8),
     Sizes(2, 6, 2, 15, 17, 16, 16),
