@@ -327,3 +327,12 @@ def test_a_fault_shows_in_the_sampled_rows(folder: Path) -> None:
     assert outcome.evidence
     assert outcome.evidence.measured
     assert outcome.evidence.measured.entries == 2 * 2 * SAMPLED_ROWS * 4
+
+
+@pytest.mark.parametrize("clause", ["scale.inverse_root_width", "layers.definition", "layers.returned_weights"])
+def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
+    fault = "layer_unscaled" if clause.startswith("layers") else "scale_none"
+    outcome = Court(Plan((f"fault/{fault}",), clauses=(clause,))).try_item(Item(f"fault/{fault}", clause, "float32"))
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence is not None
+    assert any(picture.name == "output seen - output by definition" for picture in outcome.evidence.pictures)

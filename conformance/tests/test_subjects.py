@@ -321,8 +321,11 @@ def test_a_variant_that_is_not_declared_is_a_usage_error() -> None:
 
 
 def test_a_limit_to_contiguous_features_refuses_gaps_along_the_last_axis_only() -> None:
-    subject = subject_of(lambda query, key, value: value, limits=Limits(contiguous_features=True))
-    problem = Problem(DType.FLOAT32, *(np.ones((1, 2, 3, 4), np.float32) for _ in range(3)))
+    def values(query: Array, key: Array, value: Array) -> Array:  # noqa: ARG001  (the contract's signature)
+        return value
+
+    subject, ones = subject_of(values, limits=Limits(contiguous_features=True)), np.ones((1, 2, 3, 4), np.float32)
+    problem = Problem(DType.FLOAT32, ones, ones, ones)
     gaps = problem.but(query=np.ones((1, 2, 3, 8), np.float32)[..., ::2])
     heads_last = problem.but(query=np.ones((1, 3, 2, 4), np.float32).swapaxes(1, 2))
     assert "contiguous along their last axis" in subject.refuses(gaps)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, LayerProblem
 from attnspec.record.outcome import Measured, Picture
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.observables import expectations, observe
+from attnspec.vocabulary.observables import defined, see
 from attnspec.vocabulary.posed import NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 
@@ -30,22 +30,20 @@ def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
     posed = scene.runs[run]
     if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
         return
-    [expected] = expectations(scene, posed, "output")
-    at = _place(measured.index)
-    output = observe(scene, run, "output").array
-    if isinstance(posed.one, Problem):
-        [inside] = expectations(scene, posed, "weights")
-        yield _picture("weights by definition", "queries", "keys", inside.weights[at[0], at[1]], at[2])
-        yield _picture(f"output seen ({run})", "queries", "value features", output[at[0], at[1]], at[2])
-        yield _picture("output seen - output by definition", "queries", "value features",
-                       (output - expected.output)[at[0], at[1]], at[2])
-    else:
-        yield _picture("output seen - output by definition", "queries", "model features",
-                       (output - expected.output)[at[0]], at[1])
+    at, output = _place(measured.index), see(scene, run, "output")
+    difference = "output seen - output by definition"
+    if isinstance(posed.one, LayerProblem):
+        yield _picture(difference, "queries", "model features", (output.array - output.truth)[at[0]], at[2])
+        return
+    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)[at[0], at[1]]
+    seen, truth = output.array[at[0], at[1]], output.truth[at[0], at[1]]
+    yield _picture("weights by definition", "queries", "keys", weights, at[2])
+    yield _picture(f"output seen ({run})", "queries", "value features", seen, at[2])
+    yield _picture(difference, "queries", "value features", seen - truth, at[2])
 
 
 def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
-    """Batch entry, head and row of the worst entry; averaged weights have no head, and the first is shown."""
+    """Batch entry, head and row of the worst entry; what has no head (a layer, averaged weights) counts as 0."""
     batch, head, row = (*index, 0, 0)[:3]
     return (batch, 0, head) if len(index) == 3 else (batch, head, row)
 
