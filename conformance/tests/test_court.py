@@ -336,3 +336,10 @@ def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence is not None
     assert any(picture.name == "output seen - output by definition" for picture in outcome.evidence.pictures)
+
+
+def test_a_fault_that_cannot_be_told_from_rounding_at_a_dtype_is_not_put_on_trial_there() -> None:
+    item = Item("fault/inputs_tf32", "attention.definition", "bfloat16")
+    outcome = Court(Plan((item.target,))).try_item(item)
+    assert outcome.verdict is Verdict.INAPPLICABLE
+    assert outcome.reason.startswith("no wrong answer at bfloat16: ")

@@ -64,7 +64,8 @@ class Hearing:
         """The verdict on one clause at one dtype."""
         clause = check.clause
         if dtype not in self.subject.declaration.dtypes:
-            return self._inapplicable(check, dtype, f"the subject does not take {dtype.value}")
+            reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
+            return self._inapplicable(check, dtype, reason)
         if reason := self._lacking(check):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"

@@ -58,6 +58,8 @@ def declaration_of(fault: Fault) -> Declaration:
         kind=fault.kind,
         keywords=frozenset(word.name for word in KEYWORDS.values()
                            if fault.kind in word.kinds and not (is_layer and word.name == "scale")),
+        dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
+        left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
         conventions=RECOMMENDED,
         precision={dtype: {"grade": "G0"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},

@@ -69,6 +69,7 @@ class Declaration:
     kind: Kind = Kind.ATTENTION
     keywords: frozenset[str] = frozenset()
     dtypes: tuple[DType, ...] = tuple(DType)
+    left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
     output_dtype: str = "input"  # "input", or the name of the dtype that is always returned
     limits: Limits = field(default_factory=Limits)
     conventions: Mapping[str, str] = field(default_factory=dict)
