@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import pytest
 from attnspec.ground.errors import Place, SpecError
-from attnspec.ground.nouns import Within
 from attnspec.law.clause import Word
 from attnspec.law.yaml_lines import parse_yaml
 from attnspec.vocabulary.signature import (
@@ -20,6 +20,13 @@ from attnspec.vocabulary.signature import (
     look_up,
     parameters_of,
 )
+
+
+class Within(enum.Enum):
+    """An enumeration as a word may take it."""
+
+    EXACT = "exact"
+    ROUNDING = "rounding"
 
 Name = Literal["query", "key", "value"]
 ORIGINAL = RunName("original")

@@ -6,10 +6,10 @@ import fnmatch
 from collections.abc import Iterable, Iterator
 
 from attnspec.ground.errors import TargetError
-from attnspec.ground.plan import Plan
+from attnspec.ground.plan import FAULT, SOUND, Plan
 from attnspec.subjects.registry import registered
 
-OWN = ("fault/", "sound/")  # attnspec's own wrong and right implementations, judged as any other
+OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
 
 
 def known_targets(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from attnspec.problems.domain import Domain, domain
 from attnspec.problems.recipe import FIELDS
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.posed import AnyProblem, NoClaim, Posed
-from attnspec.vocabulary.signature import Bound, Drawn, check_word
+from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
     INSIDE,
@@ -103,8 +103,7 @@ def _domain(clause: Clause) -> Domain:
 
 def _check_draws(clause: Clause) -> None:
     for name, word in clause.draw.items():
-        if word not in DRAWS:
-            raise SpecError.unknown("value to draw", word, DRAWS, where=clause.place_of("given"))
+        look_up(word, DRAWS, "value to draw", clause.place_of("given"))
         if name in FIELDS:
             raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.",
                             where=clause.place_of("given"))
@@ -130,9 +129,7 @@ def _check_layer(words: tuple[Word, ...]) -> None:
 
 
 def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> Step:
-    if word.name not in table:
-        raise SpecError.unknown(kind, word.name, table, where=word.where)
-    function = table[word.name]
+    function = look_up(word.name, table, kind, word.where)
     return Step(function, check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec.court.deviations import check_deviations, with_deviations
-from attnspec.ground.errors import AttnspecError, UsageError
+from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType
-from attnspec.ground.plan import Item, Plan
+from attnspec.ground.plan import FAULT, Item, Plan
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.clause import Clause, Spec
 from attnspec.law.load import load_spec
@@ -62,7 +62,7 @@ class Court:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that name it."""
         chosen = self.plan.clauses or self.plan.profiles
         for clause in self.clauses:
-            if chosen or not target.startswith("fault/") or target.removeprefix("fault/") in clause.refuted_by:
+            if chosen or not target.startswith(FAULT) or target.removeprefix(FAULT) in clause.refuted_by:
                 yield clause
 
     def _check_deviations(self) -> None:
@@ -117,8 +117,3 @@ def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list
     for name in names:
         if name not in known:
             raise UsageError.unknown(kind, name, known)
-
-
-def is_usable(error: AttnspecError) -> bool:
-    """Whether a run may go on without the subject that raised this."""
-    return not isinstance(error, UsageError)

@@ -77,10 +77,6 @@ def _skipped_if_square(x: Array, which: str, params: Params) -> Array:
     return x if weight.shape[0] == weight.shape[1] else sound.project(x, which, params)
 
 
-def _in_half(x: Array, which: str, params: Params) -> Array:
-    return sound.project(x, which, params).astype(np.float16).astype(x.dtype)
-
-
 def _split_interleaved(x: Array, heads: int) -> Array:
     """Head h owns the columns h, h + H, h + 2H, …"""
     B, T, width = x.shape

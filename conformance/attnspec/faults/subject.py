@@ -5,30 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
-from attnspec.faults.sound import SOUND as SOUND_ONES
+from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.ground.errors import Place
+from attnspec.ground.plan import FAULT, SOUND
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
-FAULTS = "fault/"
-SOUND = "sound/"
 _LIBRARY = Library("attnspec's own faults", distribution="attnspec", homepage="")
 
 
 def is_fault(target: str) -> bool:
     """Whether a target names a fault."""
-    return target.startswith(FAULTS)
+    return target.startswith(FAULT)
 
 
 def is_own(target: str) -> bool:
     """Whether a target names a fault or a sound formulation."""
-    return target.startswith((FAULTS, SOUND))
+    return target.startswith((FAULT, SOUND))
 
 
 def own_ids() -> tuple[str, ...]:
     """Every fault and every sound formulation."""
-    return (*(FAULTS + name for name in CATALOGUE), *(SOUND + name for name in SOUND_ONES))
+    return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in FORMULATIONS))
 
 
 def own_subject(target: str) -> Subject:
@@ -38,7 +37,7 @@ def own_subject(target: str) -> Subject:
 
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
-    fault = fault_named(target.removeprefix(FAULTS))
+    fault = fault_named(target.removeprefix(FAULT))
     place = Place(f"faults/{fault.stage.value}")
     subject = Subject(target, fault.story, fault.function, declaration_of(fault), place, _LIBRARY)
     if fault.other_path is None:

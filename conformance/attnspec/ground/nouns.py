@@ -61,10 +61,3 @@ class Kind(enum.Enum):
 
     ATTENTION = "attention"
     LAYER = "layer"
-
-
-class Within(enum.Enum):
-    """The kinds of tolerance. `exact`: equal values (+0 equals -0). `rounding`: the bound of docs/numerics.md."""
-
-    EXACT = "exact"
-    ROUNDING = "rounding"

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from attnspec.ground.nouns import DType, Effort
 
+FAULT = "fault/"
+SOUND = "sound/"
+"""How the ids of attnspec's own subjects begin: wrong implementations, and differently right ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

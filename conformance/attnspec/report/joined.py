@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from attnspec.ground.nouns import DType
+from attnspec.ground.plan import FAULT
 from attnspec.record.events import SubjectKnown
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.texts import ClauseText, clause_text
 
-FAULT = "fault/"
 Key = tuple[int, str, DType]  # number of the subject, id of the clause, dtype
 
 

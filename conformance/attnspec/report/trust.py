@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from attnspec.ground.nouns import FAILURES
+from attnspec.ground.plan import FAULT
 from attnspec.record.outcome import Outcome
-from attnspec.report.joined import FAULT, Joined, Judged
+from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import SHORT, SIGNS
 from attnspec.report.texts import ClauseText
 
