@@ -1,6 +1,7 @@
 """What happens during a run, in order. Every output is a handler of these.
 
 RunStarted, then SubjectKnown (once a subject's adapter is loaded), ItemStarted and ItemFinished, then RunFinished.
+A measurement of power has SubjectPut in their place, a campaign for false alarms BlockJudged.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from attnspec.record.campaign import BlockJudged
 from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.power import SubjectPut
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class RunFinished:
     interrupted: bool = False
 
 
-Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | RunFinished
+Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | SubjectPut | BlockJudged | RunFinished
 
 
 class Handler(Protocol):

@@ -6,14 +6,18 @@ import json
 from collections.abc import Mapping
 
 from attnspec.ground.errors import RecordError, hint
+from attnspec.record.campaign import BlockJudged
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.power import SubjectPut
 
 EVENTS: Mapping[str, type[Event]] = {
     "run_started": RunStarted,
     "subject_known": SubjectKnown,
     "item_started": ItemStarted,
     "item_finished": ItemFinished,
+    "subject_put": SubjectPut,
+    "block_judged": BlockJudged,
     "run_finished": RunFinished,
 }
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}

@@ -22,6 +22,20 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What an instrument read off a subject, whether or not a claim was broken: a number with its spread, or a word.
+
+    quantity: what was read ("temperature drift", "precision grade").  sentence: the same for a reader, with the rate
+    of error where chance is involved.
+    """
+
+    quantity: str
+    value: float | str
+    spread: float
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """The worst entry that a relation met.
 
@@ -40,11 +54,30 @@ class Measured:
     entries: int
     claimed: int
     wrong: int = 0
+    readings: tuple[Reading, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """A fault of the catalogue whose answers are, within rounding, those of the subject.
+
+    agreed of tried: on how many of the diagnosis's cases.
+    """
+
+    fault: str
+    stage: str
+    story: str
+    link: str
+    agreed: int
+    tried: int
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it."""
+    """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
+
+    like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
+    """
 
     sentence: str
     case: str
@@ -53,11 +86,13 @@ class Evidence:
     pictures: tuple[Picture, ...] = ()
     traceback: str = ""
     stderr: str = ""
+    like: tuple[Likeness, ...] = ()
+    located: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one item."""
+    """The verdict on one item. `readings`: what its instruments measured, in every case."""
 
     subject: str
     clause: str
@@ -72,6 +107,7 @@ class Outcome:
     seconds: float = 0.0
     instrument: str = ""
     repeat: str = ""
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""How each rule of judgement fared on one subject whose answer is known: a fault, or a sound formulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import DType
+
+SUITE = "attnspec"
+"""The name under which the suite itself stands among the rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conviction:
+    """One rule on one subject at one seed.
+
+    convicted: whether the rule called the subject wrong.  cases: how many cases it took; where it did not, how many
+    were tried. For the suite a case is one problem put to one clause, and `cases` counts those of the clause that
+    convicted soonest; `problems` counts every problem of every clause that was tried before, in the suite's own order.
+    """
+
+    rule: str
+    convicted: bool
+    cases: int
+    problems: int = 0
+    clause: str = ""
+    instrument: str = ""
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectPut:
+    """A subject was put to the rules. `fault`: whether it is wrong; `equivalent`: why it cannot be told apart here.
+
+    named: what the diagnosis says first of the suite's counterexample: the name of a fault, or "" for none.
+    like: every fault that explains it as well as the first.
+    """
+
+    subject: str
+    dtype: DType
+    seed: int
+    is_fault: bool
+    stage: str
+    equivalent: str
+    convictions: tuple[Conviction, ...]
+    named: str = ""
+    like: tuple[str, ...] = ()
+    seconds: float = 0.0
+    lost: str = ""
