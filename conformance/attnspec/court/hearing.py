@@ -124,7 +124,8 @@ class Hearing:
                  evidence: Evidence | None = None) -> Outcome:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
-                       tally.no_claims, tally.worst, evidence, instrument=check.instrument)
+                       tally.no_claims, tally.worst, evidence, instrument=check.instrument,
+                       readings=tuple(tally.readings))
 
 
 def _spelled(domain: Domain) -> str:

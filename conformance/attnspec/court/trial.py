@@ -23,7 +23,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.problems.strategy import recipes
-from attnspec.record.outcome import Measured
+from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import verdict
 from attnspec.vocabulary.posed import AnyProblem, NoClaim
@@ -57,9 +57,11 @@ class Tally:
     worst: Measured | None = None
     last: Recipe | None = None
     failure: Violated | SubjectRaised | None = None
+    readings: dict[Reading, None] = field(default_factory=dict)
 
     def add(self, measured: Measured) -> None:
-        """Remember the closest call."""
+        """Remember the closest call, and each reading once, in the order they came."""
+        self.readings.update(dict.fromkeys(measured.readings))
         if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
             self.worst = measured
 
