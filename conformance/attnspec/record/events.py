@@ -20,6 +20,8 @@ class RunStarted:
     """The header of a record. `clauses` embeds what a page shows of each clause, so that it outlives the spec.
 
     `planned` is how many items each subject has, so that a run that was killed still says what it did not reach.
+    A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
+    meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
     """
 
     started: str
@@ -35,6 +37,8 @@ class RunStarted:
     clauses: tuple[Mapping[str, object], ...]
     planned: Mapping[str, int] = field(default_factory=dict)
     format: int = 1
+    rules: tuple[Mapping[str, str], ...] = ()
+    faults: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

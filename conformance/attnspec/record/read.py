@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from attnspec.ground.errors import Place, RecordError
+from attnspec.record.campaign import BlockJudged
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import from_line
 from attnspec.record.outcome import Outcome
+from attnspec.record.power import SubjectPut
 
 FORMAT = 1
+Key = tuple[str, ...]
+T = TypeVar("T")
 
 
 class EmptyRecordError(RecordError):
@@ -36,13 +41,18 @@ class DuplicateItemError(RecordError):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run, read back. `unfinished` are the items that were on trial when the record ends."""
+    """A run, read back. `unfinished` are the items that were on trial when the record ends.
+
+    A measurement of power has `puts` in place of outcomes, a campaign for false alarms `blocks`.
+    """
 
     header: RunStarted
     subjects: tuple[SubjectKnown, ...]
     outcomes: tuple[Outcome, ...]
     footer: RunFinished | None
     unfinished: tuple[ItemStarted, ...] = ()
+    puts: tuple[SubjectPut, ...] = ()
+    blocks: tuple[BlockJudged, ...] = ()
 
     @property
     def interrupted(self) -> bool:
@@ -74,24 +84,47 @@ def assemble(events: Iterable[tuple[Place, Event]], file: str) -> RunRecord:
     """The record of a stream of events, each with its place."""
     stream = iter(events)
     header = _header(stream, file)
-    cards: dict[str, SubjectKnown] = {}
-    started: dict[tuple[str, str, str], ItemStarted] = {}
-    outcomes: dict[tuple[str, str, str], Outcome] = {}
-    footer: RunFinished | None = None
+    found = _Found()
     for where, event in stream:
+        found.take(event, where)
+    return RunRecord(
+        header, tuple(found.cards.values()), tuple(found.outcomes.values()), found.footer, found.unfinished,
+        tuple(found.puts.values()), tuple(found.blocks.values()))
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was read so far."""
+
+    cards: dict[str, SubjectKnown] = field(default_factory=dict)
+    started: dict[Key, ItemStarted] = field(default_factory=dict)
+    outcomes: dict[Key, Outcome] = field(default_factory=dict)
+    puts: dict[Key, SubjectPut] = field(default_factory=dict)
+    blocks: dict[Key, BlockJudged] = field(default_factory=dict)
+    footer: RunFinished | None = None
+
+    @property
+    def unfinished(self) -> tuple[ItemStarted, ...]:
+        """The items that have no outcome yet."""
+        return tuple(event for key, event in self.started.items() if key not in self.outcomes)
+
+    def take(self, event: Event, where: Place) -> None:
+        """Take one event after the header. Raises DuplicateItemError."""
         match event:
-            case SubjectKnown():
-                cards[event.card.id] = event
-            case ItemStarted():
-                started[event.subject, event.clause, event.dtype] = event
-            case ItemFinished():
-                _enter(outcomes, event.outcome, where)
+            case SubjectKnown(card=card):
+                self.cards[card.id] = event
+            case ItemStarted(subject=subject, clause=clause, dtype=name):
+                self.started[subject, clause, name] = event
+            case ItemFinished(outcome=outcome):
+                _enter(self.outcomes, (outcome.subject, outcome.clause, outcome.dtype.value), outcome, where)
+            case SubjectPut(subject=subject, dtype=dtype, seed=seed):
+                _enter(self.puts, (subject, dtype.value, f"seed {seed}"), event, where)
+            case BlockJudged(subject=subject, dtype=dtype, block=block):
+                _enter(self.blocks, (subject, dtype.value, f"block {block}"), event, where)
             case RunFinished():
-                footer = event
+                self.footer = event
             case RunStarted():
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
-    unfinished = tuple(event for key, event in started.items() if key not in outcomes)
-    return RunRecord(header, tuple(cards.values()), tuple(outcomes.values()), footer, unfinished)
 
 
 def _header(stream: Iterator[tuple[Place, Event]], file: str) -> RunStarted:
@@ -107,8 +140,7 @@ def _header(stream: Iterator[tuple[Place, Event]], file: str) -> RunStarted:
     return event
 
 
-def _enter(outcomes: dict[tuple[str, str, str], Outcome], outcome: Outcome, where: Place) -> None:
-    key = (outcome.subject, outcome.clause, outcome.dtype.value)
-    if key in outcomes:
+def _enter(known: dict[Key, T], key: Key, event: T, where: Place) -> None:
+    if key in known:
         raise DuplicateItemError(f"{'-'.join(key)} has a second outcome here.", where=where)
-    outcomes[key] = outcome
+    known[key] = event
