@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import cached_property
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.pictures import pictures
-from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind, Level, Verdict
 from attnspec.ground.plan import Plan
-from attnspec.problems.domain import Domain
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.subjects.registry import load
@@ -86,10 +83,9 @@ class Hearing:
         return profile == "core" or profile in self.subject.declaration.claims
 
     def _trial(self, check: Check, dtype: DType) -> Trial:
-        seed = zlib.crc32(f"{self.plan.seed}:{_spelled(check.domain)}".encode())
         known = listed(self.subject.declaration.deviations, check.clause.id, dtype)
         is_known = known is not None  # the listed failure is not shrunk anew in every run
-        return Trial(check, self.bench(dtype), self.plan.effort, seed, self.breadcrumb,
+        return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
                      cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known)
 
     def _lacking(self, check: Check) -> str:
@@ -126,12 +122,6 @@ class Hearing:
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
                        readings=tuple(tally.readings))
-
-
-def _spelled(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own."""
-    values = (getattr(domain, each.name) for each in fields(domain))
-    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
@@ -17,6 +18,7 @@ from attnspec.court.compile import Check
 from attnspec.court.fixed import fixed_recipes
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
+from attnspec.problems.domain import Domain
 from attnspec.problems.layers import make_layer
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
@@ -47,10 +49,15 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
         self.recipe = recipe
 
 
+class _Enough(BaseException):
+    """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
+
+
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far."""
+    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without."""
 
+    tried: int = 0
     cases: int = 0
     no_claims: int = 0
     outside: dict[str, int] = field(default_factory=dict)
@@ -70,7 +77,8 @@ class Tally:
 class Trial:
     """A clause, a subject on its bench, and how hard to look: as many cases as the effort says, or `cases`.
 
-    `breadcrumb` is told each recipe before it is tried.
+    `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
+    most: end after so many of the very same cases; 0 sets no end.
     """
 
     check: Check
@@ -80,11 +88,12 @@ class Trial:
     breadcrumb: Callable[[str], None]
     cases: int = 0
     shrinks: bool = True
+    most: int = 0
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised):
+        with contextlib.suppress(Violated, SubjectRaised, _Enough):
             self._hold(tally)
         return tally
 
@@ -95,7 +104,7 @@ class Trial:
         fixed = fixed_recipes(self.check.domain, self._limits, self.effort, self.seed)
         if fixed:
             for recipe in fixed:
-                self.judge(recipe, tally)
+                self._try(recipe, tally)
         else:
             self._search(tally)
 
@@ -106,7 +115,7 @@ class Trial:
                           print_blob=False)
 
         def holds(recipe: Recipe) -> None:
-            self.judge(recipe, tally)
+            self._try(recipe, tally)
 
         test = seeded(self.seed)(decide(given(recipe=self._strategy())(holds)))
         with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
@@ -116,6 +125,18 @@ class Trial:
         declaration = self.bench.subject.declaration
         return recipes(self.check.domain, declaration.keywords, declaration.limits, self.effort,
                        tuple(self.check.clause.draw))
+
+    def _try(self, recipe: Recipe, tally: Tally) -> None:
+        """Judge one more case, unless nothing more is to be tried."""
+        if self.most and tally.tried >= self.most:
+            raise _Enough
+        tally.tried += 1
+        try:
+            self.judge(recipe, tally)
+        except (Violated, SubjectRaised):
+            if self.shrinks:
+                raise
+            raise _Enough from None
 
     def judge(self, recipe: Recipe, tally: Tally) -> None:
         """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies."""
@@ -188,3 +209,17 @@ class Trial:
             if not spare & self.check.domain.always:
                 return replace(recipe, features=recipe.features - spare)
         raise OutsideLimits("it makes no promise of mask or bias together with the causal flag")
+
+
+def seed_of(seed: int, domain: Domain) -> int:
+    """The seed of a clause's cases in a run with this seed: clauses that speak of the same problems get the same ones.
+
+    What a subject answered and what the definition says is remembered, and so serves all of them.
+    """
+    return zlib.crc32(f"{seed}:{_spelled(domain)}".encode())
+
+
+def _spelled(domain: Domain) -> str:
+    """The same text in every process: sets have no order of their own."""
+    values = (getattr(domain, each.name) for each in fields(domain))
+    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])

@@ -1,0 +1,75 @@
+"""How soon the suite convicts a subject: on the very cases that `attnspec check` would try, and no more than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check
+from attnspec.court.trial import Tally, Trial, Violated, seed_of
+from attnspec.faults.subject import is_own, own_subject
+from attnspec.ground.nouns import DType, Effort, Kind, Level
+from attnspec.problems.recipe import Recipe
+from attnspec.record.power import SUITE, Conviction
+from attnspec.subjects.subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The suite's conviction of a subject, and what it rests on: a clause and the recipe of the case; None if none."""
+
+    conviction: Conviction
+    check: Check | None = None
+    recipe: Recipe | None = None
+
+
+def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effort: Effort, seed: int,
+            first: Sequence[str] = ()) -> Found:
+    """The smallest number of cases in which a clause convicts the subject, among the clauses that may.
+
+    checks: the law, in its own order.  first: the clauses to begin with; those that name the fault. They convict at
+    any level, all others only where they say `must`.  Once a clause has convicted in k cases, the others are tried on
+    k - 1, so that the search ends at the first clause that convicts in one. Cases are counted whether or not they lay
+    in the domain of the bound. Where nothing convicts, `cases` is what the most patient clause tried.
+    """
+    best, most, problems, patience = Found(Conviction(SUITE, convicted=False, cases=0)), 0, 0, 0
+    for check in _in_order(checks, first, subject):
+        trial = _trial(check, subject, dtype, effort=effort, seed=seed, most=most)
+        tally = trial.hold()
+        problems, patience = problems + tally.tried, max(patience, tally.tried)
+        if tally.failure is not None:
+            best, most = _found(check, tally), tally.tried - 1
+            if not most:
+                break
+    return _counted(best, problems, patience)
+
+
+def _in_order(checks: Mapping[str, Check], first: Sequence[str], subject: Subject) -> Iterator[Check]:
+    rest = (name for name, check in checks.items() if name not in first and check.clause.level is Level.MUST)
+    for name in (*first, *rest):
+        check = checks[name]
+        is_layer = subject.declaration.kind is Kind.LAYER
+        if (is_layer or not check.domain.is_layer) and not subject.lacks(check.needs):
+            yield check
+
+
+def _trial(check: Check, subject: Subject, dtype: DType, *, effort: Effort, seed: int, most: int) -> Trial:
+    """A subject of our own is made anew: what one clause asked of a fault with a memory must not serve the next."""
+    fresh = own_subject(subject.id) if is_own(subject.id) else subject
+    return Trial(check, SubjectBench(fresh, dtype), effort, seed_of(seed, check.domain), lambda _: None,
+                 shrinks=False, most=most)
+
+
+def _found(check: Check, tally: Tally) -> Found:
+    sentence = tally.failure.measured.sentence if isinstance(tally.failure, Violated) else str(tally.failure)
+    conviction = Conviction(SUITE, convicted=True, cases=tally.tried, clause=check.clause.id,
+                            instrument=check.instrument, sentence=sentence)
+    recipe = tally.failure.recipe if isinstance(tally.failure, Violated) else tally.last
+    return Found(conviction, check, recipe)
+
+
+def _counted(found: Found, problems: int, patience: int) -> Found:
+    was = found.conviction
+    cases = was.cases if was.convicted else patience
+    return replace(found, conviction=replace(was, cases=cases, problems=problems))
