@@ -1,0 +1,61 @@
+"""The smaller print of a measurement of power: equivalents, what convicted, and how long it took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import DType
+from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.report.power_figures import conviction, dtypes, name_of, run_of, runs_of, tellable
+
+EDGES = (1, 2, 3, 5, 10, 20, 50, 150)
+"""Upper ends of the classes in which cases to conviction are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equivalent:
+    """A fault that no honest check tells from rounding at these dtypes. `convicted`: the suite did so all the same."""
+
+    name: str
+    reason: str
+    dtypes: tuple[DType, ...]
+    convicted: bool
+
+
+def equivalents(puts: Iterable[SubjectPut]) -> tuple[Equivalent, ...]:
+    """The faults that cannot be told from rounding at some dtypes, by name."""
+    found: dict[tuple[str, str], list[SubjectPut]] = {}
+    for put in puts:
+        if put.is_fault and put.equivalent:
+            found.setdefault((name_of(put), put.equivalent), []).append(put)
+    return tuple(Equivalent(*key, dtypes(group), any(run_of(put, conviction(put, SUITE)).convicted for put in group))
+                 for key, group in sorted(found.items()))
+
+
+def tally(puts: Sequence[SubjectPut], of: Callable[[Conviction], str]) -> tuple[tuple[str, int], ...]:
+    """How many of the suite's convictions each instrument or clause brought, the most telling first."""
+    said = [conviction(put, SUITE) for put in tellable(puts)]
+    return tuple(Counter(of(each) for each in said if each and each.convicted).most_common())
+
+
+def distribution(puts: Sequence[SubjectPut], dtype: DType) -> tuple[tuple[str, int], ...]:
+    """How many runs the suite convicted within each class of cases, and how many not at all."""
+    runs = runs_of([put for put in tellable(puts) if put.dtype is dtype], SUITE)
+    took = Counter(_class_of(run.cases) for run in runs if run.convicted)
+    labels = [_label(place) for place in range(len(EDGES) + 1)]
+    missed = len(runs) - sum(took.values())
+    return (*((label, took[place]) for place, label in enumerate(labels)), ("not", missed))
+
+
+def _class_of(cases: int) -> int:
+    return next((place for place, edge in enumerate(EDGES) if cases <= edge), len(EDGES))
+
+
+def _label(place: int) -> str:
+    """`1`, `4–5`, `> 150`."""
+    if place == len(EDGES):
+        return f"> {EDGES[-1]}"
+    low = EDGES[place - 1] + 1 if place else 1
+    return f"{low}" if low == EDGES[place] else f"{low}–{EDGES[place]}"

@@ -1,0 +1,144 @@
+"""What a measurement of power comes to, on measurements small enough to be counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from attnspec.ground.nouns import DType
+from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.report.power_details import Equivalent, distribution, equivalents, tally
+from attnspec.report.power_figures import (
+    Alarm,
+    Escapee,
+    Group,
+    Misnamed,
+    Share,
+    best_peer,
+    curve,
+    escapees,
+    false_alarms,
+    naming,
+    quantile,
+    rules,
+    shares,
+    stages,
+    total,
+)
+
+F32, BF16 = DType.FLOAT32, DType.BFLOAT16
+
+
+def said(rule: str, cases: int, *, convicted: bool = True, clause: str = "", instrument: str = "") -> Conviction:
+    return Conviction(rule, convicted, cases, clause=clause, instrument=instrument)
+
+
+def put(name: str, *convictions: Conviction, dtype: DType = F32, seed: int = 0, stage: str = "scale") -> SubjectPut:
+    """A fault, unless its name has another prefix."""
+    subject = name if "/" in name else f"fault/{name}"
+    return SubjectPut(subject, dtype, seed, subject.startswith("fault/"), stage, "", convictions)
+
+
+def missed(rule: str, cases: int) -> Conviction:
+    return said(rule, cases, convicted=False)
+
+
+PUTS = (
+    put("a", said(SUITE, 1), said("gauss", 1)), put("a", said(SUITE, 3), missed("gauss", 5), seed=1),
+    put("b", said(SUITE, 1), missed("gauss", 5), stage="mask"), put("b", said(SUITE, 9), missed("gauss", 5), seed=1,
+                                                                    stage="mask"),
+    put("a", said(SUITE, 2), dtype=BF16), put("b", missed(SUITE, 40), dtype=BF16, stage="mask"),
+)
+
+
+def test_a_fault_counts_as_convicted_where_every_seed_convicts_it() -> None:
+    assert shares(PUTS) == (
+        Share(SUITE, F32, 2, 2, median=1, p95=9, worst=9, convicted_runs=4, tried_runs=4),
+        Share(SUITE, BF16, 1, 2, median=2, p95=2, worst=2, convicted_runs=1, tried_runs=2),
+        Share("gauss", F32, 0, 2, median=1, p95=1, worst=1, convicted_runs=1, tried_runs=4))
+
+
+def test_a_rule_is_not_charged_with_dtypes_that_it_does_not_speak_about() -> None:
+    assert total(PUTS, "gauss") == Group("gauss", 0, 2)
+    assert total(PUTS, SUITE) == Group(SUITE, 3, 4)
+    assert total(PUTS, SUITE).part == 0.75
+
+
+def test_a_lost_run_counts_against_every_rule_of_its_dtype() -> None:
+    lost = replace(put("c"), lost="the worker died")
+    found = {(share.rule, share.dtype): (share.convicted, share.tried) for share in shares((*PUTS, lost))}
+    assert found == {(SUITE, F32): (2, 3), (SUITE, BF16): (1, 2), ("gauss", F32): (0, 3)}
+    assert Escapee("c", "scale", ((F32, 1, 1),), "the worker died") in escapees((*PUTS, lost))
+
+
+def test_equivalents_are_no_misses_and_are_told_apart() -> None:
+    same = replace(put("c", missed(SUITE, 40)), equivalent="rounds alike")
+    odd = replace(put("d", said(SUITE, 2)), equivalent="exact here")
+    assert shares((*PUTS, same, odd)) == shares(PUTS)
+    assert equivalents((*PUTS, same, replace(same, dtype=BF16), odd)) == (
+        Equivalent("c", "rounds alike", (F32, BF16), convicted=False),
+        Equivalent("d", "exact here", (F32,), convicted=True))
+
+
+def test_a_curve_rises_where_runs_are_convicted_and_ends_at_their_share() -> None:
+    assert curve(PUTS, SUITE) == ((1, 2 / 6), (2, 3 / 6), (3, 4 / 6), (9, 5 / 6))
+    assert curve(PUTS, "gauss") == ((1, 1 / 4),)
+    assert curve(PUTS, "unheard of") == ()
+
+
+def test_stages_share_out_the_faults() -> None:
+    assert stages(PUTS, SUITE) == (Group("scale", 2, 2), Group("mask", 1, 2))
+    assert stages(PUTS, "gauss") == (Group("scale", 0, 1), Group("mask", 0, 1))
+
+
+def test_an_escapee_says_at_which_dtypes_how_many_seeds_missed_it() -> None:
+    assert escapees(PUTS) == (Escapee("b", "mask", ((BF16, 1, 1),)),)
+    assert escapees(PUTS, "gauss") == (Escapee("a", "scale", ((F32, 1, 2),)), Escapee("b", "mask", ((F32, 2, 2),)))
+
+
+def test_an_accusation_of_what_is_sound_is_a_false_alarm_at_whatever_seed() -> None:
+    sound = (put("sound/plain", missed(SUITE, 40), said("gauss", 2)), put("torch/sdpa", missed(SUITE, 40)),
+             put("sound/plain", missed(SUITE, 40), missed("gauss", 5), seed=1))
+    assert false_alarms((*PUTS, *sound)) == (Alarm(SUITE, F32, (), 2), Alarm("gauss", F32, ("plain",), 1))
+    assert shares((*PUTS, *sound)) == shares(PUTS)
+    assert false_alarms(PUTS) == ()
+
+
+def test_a_diagnosis_is_right_where_it_names_the_fault_or_one_that_explains_no_better() -> None:
+    right, alike, other, none = (put(name, said(SUITE, 1)) for name in "abcd")
+    named = naming((
+        replace(right, named="a"), replace(alike, named="a", like=("a", "b")), replace(other, named="a", like=("a",)),
+        replace(other, named="a", dtype=BF16), none, put("e", missed(SUITE, 40))))
+    assert (named.exact, named.alike, named.tried) == (1, 1, 5)
+    assert named.part == 0.4
+    assert named.wrong == (Misnamed("c", "a", (F32, BF16), 2), Misnamed("d", "", (F32,), 1))
+
+
+def test_the_suite_stands_first_and_the_best_peer_is_known() -> None:
+    better = put("a", said("dots", 1), said(SUITE, 1), said("gauss", 1))
+    assert rules((better,)) == (SUITE, "dots", "gauss")
+    assert best_peer((*PUTS, put("z", said("dots", 1)))) == "dots"
+    assert best_peer((put("a", said(SUITE, 1)),)) == ""
+
+
+def test_convictions_are_counted_by_what_brought_them() -> None:
+    told = [put(name, said(SUITE, 1, clause=clause)) for name, clause in zip("abc", ("x", "y", "y"), strict=True)]
+    assert tally(told, lambda each: each.clause) == (("y", 2), ("x", 1))
+
+
+def test_cases_to_conviction_are_counted_in_classes() -> None:
+    far = put("far", said(SUITE, 151))
+    assert dict(distribution((*PUTS, far), F32)) == {
+        "1": 2, "2": 0, "3": 1, "4–5": 0, "6–10": 1, "11–20": 0, "21–50": 0, "51–150": 0, "> 150": 1, "not": 0}
+    assert dict(distribution(PUTS, BF16))["not"] == 1
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.5, 2), (0.75, 3), (0.95, 30), (1.0, 30), (0.0, 1)])
+def test_a_quantile_is_a_count_that_occurred(share: float, least: int) -> None:
+    assert quantile([3, 1, 30, 2], share) == least
+    assert quantile([], share) == 0
+
+
+def test_nothing_comes_to_nothing() -> None:
+    assert shares(()) == escapees(()) == false_alarms(()) == equivalents(()) == ()
+    assert naming(()).part == 0.0
