@@ -11,11 +11,10 @@ import pytest
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The plan of a run, and the folder where workers leave their traces."""
     group = parser.getgroup("attnspec", "attnspec (internal: used by the attnspec command)")
-    group.addoption("--attnspec-plan", metavar="JSON", help="what the workers of `attnspec check` judge")
+    group.addoption("--attnspec-plan", metavar="JSON", help="what the workers of the attnspec command do")
     group.addoption("--attnspec-traces", metavar="DIR", help="where they leave what explains a crash")
     group.addoption("--attnspec-path", metavar="JSON", help="from where they import targets")
-    group.addoption("--attnspec-court", metavar="MODULE:NAME", help="what judges an item")
-    group.addoption("--attnspec-recipe", metavar="RECIPE", help="judge this one case")
+    group.addoption("--attnspec-docket", metavar="MODULE:NAME", help="what makes the errands and carries them out")
 
 
 def pytest_configure(config: pytest.Config) -> None:

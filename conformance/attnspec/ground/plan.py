@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from attnspec.ground.nouns import DType, Effort
 
@@ -18,6 +19,7 @@ class Plan:
     targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
     clauses: ids; empty means all (of the profiles, if any are named).  dtypes: empty means all that a subject supports.
     implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
+    more: what a docket beyond the court's trials needs to know, by name.
     """
 
     targets: tuple[str, ...]
@@ -31,6 +33,7 @@ class Plan:
     implementations: tuple[str, ...] = ()
     spec: str = ""
     deadline: float = 300.0
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,6 +43,11 @@ class Item:
     target: str
     clause: str
     dtype: str
+
+    @property
+    def part(self) -> str:
+        """What of the subject is on trial."""
+        return self.clause
 
     @property
     def id(self) -> str:

@@ -47,3 +47,13 @@ class BlockJudged:
     accused: tuple[str, ...] = ()
     seconds: float = 0.0
     lost: str = ""
+
+    @property
+    def part(self) -> str:
+        """What tells this event from the others of its subject and dtype."""
+        return part_of_block(self.block)
+
+
+def part_of_block(block: int) -> str:
+    """`block 3`."""
+    return f"block {block}"

@@ -76,6 +76,9 @@ class RunFinished:
     interrupted: bool = False
 
 
+Done = ItemFinished | SubjectPut | BlockJudged
+"""How an errand of a run ends."""
+
 Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | SubjectPut | BlockJudged | RunFinished
 
 

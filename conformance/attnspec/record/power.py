@@ -47,3 +47,13 @@ class SubjectPut:
     like: tuple[str, ...] = ()
     seconds: float = 0.0
     lost: str = ""
+
+    @property
+    def part(self) -> str:
+        """What tells this event from the others of its subject and dtype."""
+        return part_of_seed(self.seed)
+
+
+def part_of_seed(seed: int) -> str:
+    """`seed 3`."""
+    return f"seed {seed}"

@@ -106,7 +106,8 @@ class _Found:
     @property
     def unfinished(self) -> tuple[ItemStarted, ...]:
         """The items that have no outcome yet."""
-        return tuple(event for key, event in self.started.items() if key not in self.outcomes)
+        ended = self.outcomes.keys() | self.puts.keys() | self.blocks.keys()
+        return tuple(event for key, event in self.started.items() if key not in ended)
 
     def take(self, event: Event, where: Place) -> None:
         """Take one event after the header. Raises DuplicateItemError."""
@@ -117,10 +118,10 @@ class _Found:
                 self.started[subject, clause, name] = event
             case ItemFinished(outcome=outcome):
                 _enter(self.outcomes, (outcome.subject, outcome.clause, outcome.dtype.value), outcome, where)
-            case SubjectPut(subject=subject, dtype=dtype, seed=seed):
-                _enter(self.puts, (subject, dtype.value, f"seed {seed}"), event, where)
-            case BlockJudged(subject=subject, dtype=dtype, block=block):
-                _enter(self.blocks, (subject, dtype.value, f"block {block}"), event, where)
+            case SubjectPut(subject=subject, dtype=dtype):
+                _enter(self.puts, (subject, event.part, dtype.value), event, where)
+            case BlockJudged(subject=subject, dtype=dtype):
+                _enter(self.blocks, (subject, event.part, dtype.value), event, where)
             case RunFinished():
                 self.footer = event
             case RunStarted():

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.plan import Item, Plan
+from attnspec.ground.errand import Errand, Loss
+from attnspec.ground.nouns import Verdict
+from attnspec.ground.plan import Plan
 from attnspec.record.codec import decode
-from attnspec.record.events import Event, ItemFinished, ItemStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.runner.judge import complete, not_run
-from attnspec.runner.traces import LastWords, end_workers, last_words
+from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, SubjectKnown
+from attnspec.record.lines import from_line
+from attnspec.record.outcome import SubjectCard
+from attnspec.runner.docket import Docket
+from attnspec.runner.traces import end_workers, last_words
 
-PATIENCE = 4  # workers that may die in a row without an item to blame before the run is given up
+PATIENCE = 4  # workers that may die in a row without an errand to blame before the run is given up
 ENDED = {
     Verdict.CRASHED: "the process died while the implementation ran",
     Verdict.TIMED_OUT: "the implementation had not returned after {:g} s",
@@ -24,15 +27,15 @@ ENDED = {
 
 
 class Clerk:
-    """A pytest plugin. `outcomes` grow as items finish; `defects` are failures of attnspec itself."""
+    """A pytest plugin. `done` grows as errands end; `defects` are failures of attnspec itself."""
 
     def __init__(
-        self, plan: Plan, items: Mapping[Item, Level], emit: Callable[[Event], None], traces: Path, recipe: str = "",
+        self, docket: Docket[Any], items: Sequence[Errand], plan: Plan, emit: Callable[[Event], None], traces: Path,
     ) -> None:
-        self.outcomes: dict[Item, Outcome] = {}
+        self.done: dict[Errand, Done] = {}
         self.defects: list[str] = []
         self.interrupted = False
-        self._plan, self._levels, self._emit, self._traces, self._recipe = plan, items, emit, traces, recipe
+        self._docket, self._items, self._plan, self._emit, self._traces = docket, items, plan, emit, traces
         self._by_id = {item.id: item for item in items}
         self._cards: dict[str, SubjectCard] = {}
         self._deaths = 0
@@ -40,20 +43,20 @@ class Clerk:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A worker takes up an item."""
         item = self._item(nodeid)
-        self._emit(ItemStarted(item.target, item.clause, item.dtype))
+        self._emit(ItemStarted(item.target, item.part, item.dtype))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A phase of an item is over, or its worker died (xdist then reports a phase of its own)."""
         properties = dict(report.user_properties)
         item = self._item(report.nodeid)
         if report.when not in ("setup", "call", "teardown"):  # "???" is xdist's word for the end of a worker
-            self._finish(item, self._death(item, report.node.gateway.id))
+            self._lose(item, self._death(report.node.gateway.id))
         elif report.when == "call" and "attnspec" in properties:
             self._know(properties)
-            self._finish(item, decode(Outcome, json.loads(str(properties["attnspec"]))))
+            self._finish(item, _done(str(properties["attnspec"])))
         elif report.failed:
             self._defect(report.longreprtext)
-            self._finish(item, not_run(item, self._levels[item], "attnspec itself failed; see the end of its output"))
+            self._lose(item, Loss("attnspec itself failed; see the end of its output"))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A worker could not even list the items."""
@@ -77,24 +80,24 @@ class Clerk:
         self._defect(str(excrepr))
         return True
 
-    def missing(self) -> list[Item]:
-        """The items without an outcome."""
-        return [item for item in self._levels if item not in self.outcomes]
+    def missing(self) -> list[Errand]:
+        """The errands that have not ended."""
+        return [item for item in self._items if item not in self.done]
 
     def close(self, reason: str) -> None:
-        """Give every missing item its outcome, NOT_RUN, and every subject that never spoke a card."""
+        """Give up what is missing, and give every subject that never spoke a card."""
         for item in self.missing():
-            self._finish(item, not_run(item, self._levels[item], reason))
-        for target in dict.fromkeys(item.target for item in self._levels):
+            self._lose(item, Loss(reason))
+        for target in dict.fromkeys(item.target for item in self._items):
             if target not in self._cards:
                 card = SubjectCard(target, target, "", "", "", "", {}, {}, {}, ())
                 self._emit(SubjectKnown(card, broken=self._reason(target)))
 
     def _reason(self, target: str) -> str:
-        reasons = [outcome.reason for item, outcome in self.outcomes.items() if item.target == target]
+        reasons = [_why_lost(done) for item, done in self.done.items() if item.target == target]
         return next(filter(None, reasons), "no item of it came to an end")
 
-    def _item(self, nodeid: str) -> Item:
+    def _item(self, nodeid: str) -> Errand:
         return self._by_id[nodeid.partition("[")[2].removesuffix("]")]
 
     def _know(self, properties: Mapping[str, object]) -> None:
@@ -105,23 +108,30 @@ class Clerk:
             self._cards[card.id] = card
             self._emit(SubjectKnown(card))
 
-    def _finish(self, item: Item, outcome: Outcome) -> None:
+    def _finish(self, item: Errand, done: Done) -> None:
         self._deaths = 0
-        if item not in self.outcomes:
-            self.outcomes[item] = outcome
-            self._emit(ItemFinished(outcome))
+        if item not in self.done:
+            self.done[item] = done
+            self._emit(done)
+
+    def _lose(self, item: Errand, loss: Loss) -> None:
+        self._finish(item, self._docket.lost(item, loss))
 
     def _defect(self, text: str) -> None:
         if text not in self.defects:
             self.defects.append(text)
 
-    def _death(self, item: Item, worker: str) -> Outcome:
+    def _death(self, worker: str) -> Loss:
         words = last_words(self._traces, worker)
-        sentence = ENDED[words.verdict].format(self._plan.deadline)
-        outcome = Outcome(item.target, item.clause, DType(item.dtype), self._levels[item], words.verdict,
-                          evidence=_evidence(words, sentence, self._recipe))
-        return complete(outcome, item, self._plan)
+        reason = ENDED[words.verdict].format(self._plan.deadline)
+        return Loss(reason, words.verdict, words.recipe, words.traceback, words.stderr)
 
 
-def _evidence(words: LastWords, sentence: str, recipe: str) -> Evidence:
-    return Evidence(sentence, case="", recipe=words.recipe or recipe, traceback=words.traceback, stderr=words.stderr)
+def _done(line: str) -> Done:
+    event = from_line(line)
+    assert isinstance(event, Done)  # our own worker wrote it
+    return event
+
+
+def _why_lost(done: Done) -> str:
+    return done.outcome.reason if isinstance(done, ItemFinished) else done.lost

@@ -19,7 +19,7 @@ from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Item, Plan
 from attnspec.record.codec import encode
 from attnspec.runner.announce import announce
-from attnspec.runner.judge import COURT, HANDED, clause_of, docket, pronounce, summon
+from attnspec.runner.judge import COURT, HANDED, clause_of, distinct_items, pronounce, summon
 
 E = TypeVar("E", DType, Effort)
 
@@ -59,7 +59,7 @@ def gate(
 def _test(plan: Plan, court: str) -> Callable[..., None]:
     judge = summon(plan, court=court)
 
-    @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in docket(judge)])
+    @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
         outcome = pronounce(judge, item, plan=plan)
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))

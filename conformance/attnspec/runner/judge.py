@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import shlex
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,11 +13,11 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Item, Plan
 from attnspec.law.clause import Clause, Spec
 from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.runner.docket import Breadcrumb
 
 _WORDS = 4
 HANDED = "attnspec_handed"  # a module in memory only, for functions handed to `gate` that no import would find again
 COURT = "attnspec.court.court:Court"
-Breadcrumb = Callable[[str], None]  # takes the recipe on trial, before the subject sees it
 
 
 class Judge(Protocol):
@@ -48,7 +47,7 @@ def summon(plan: Plan, *, court: str = COURT, breadcrumb: Breadcrumb = lambda _:
     return judge
 
 
-def docket(judge: Judge) -> tuple[Item, ...]:
+def distinct_items(judge: Judge) -> tuple[Item, ...]:
     """The items, each once: whoever names a target or a clause twice means it once."""
     return tuple(dict.fromkeys(judge.items()))
 

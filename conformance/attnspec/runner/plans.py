@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from attnspec.ground.errors import UsageError
 from attnspec.ground.plan import Plan
 from attnspec.record.codec import decode, encode
+from attnspec.runner.docket import Breadcrumb, Docket, open_docket
 
 
 def plan_text(plan: Plan) -> str:
@@ -22,3 +24,8 @@ def plan_of(config: pytest.Config) -> Plan:
     if not text:
         raise UsageError("only the attnspec command runs runner/suite.py; in a test file of yours, use attnspec.gate.")
     return decode(Plan, json.loads(text))
+
+
+def docket_of(config: pytest.Config, breadcrumb: Breadcrumb) -> Docket[Any]:
+    """The docket that this pytest was started with."""
+    return open_docket(str(config.getoption("attnspec_docket")), plan_of(config), breadcrumb=breadcrumb)

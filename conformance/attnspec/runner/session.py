@@ -18,19 +18,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from attnspec.ground.plan import Item, Plan
+from attnspec.ground.errand import Errand
+from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
-from attnspec.record.events import Event, Handler, RunFinished, RunStarted
+from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner import suite, tally
+from attnspec.runner import suite
 from attnspec.runner.clerk import Clerk
-from attnspec.runner.judge import COURT, clause_of, docket, summon
+from attnspec.runner.docket import Docket, open_docket
+from attnspec.runner.judge import COURT
 from attnspec.runner.plans import plan_text
 from attnspec.runner.surroundings import environment, prepared
-from attnspec.runner.texts import embedded
+from attnspec.runner.trials import TRIALS, with_court
 
 # ids may hold any letter a path may hold
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
@@ -43,49 +46,60 @@ class Result:
     """What a run came to. `defects` are failures of attnspec itself, to be shown and reported."""
 
     exit_code: int
-    outcomes: tuple[Outcome, ...]
+    done: tuple[Done, ...]
     interrupted: bool
     defects: tuple[str, ...]
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The verdicts, where items of the court were tried."""
+        return tuple(each.outcome for each in self.done if isinstance(each, ItemFinished))
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """How to run a plan: with how many workers, before which court, and, to replay, on which one case."""
+    """How to run a plan: with how many workers, and what is carried out.
+
+    docket: the court's trials unless another is named.  court, recipe: for trials, before which court, and, to replay,
+    on which one case.
+    """
 
     plan: Plan
     workers: int = 1
     command: tuple[str, ...] = ()
     court: str = COURT
     recipe: str = ""
+    docket: str = TRIALS
 
     def run(self, handlers: Sequence[Handler]) -> Result:
-        """Judge every item of the plan. Raises AttnspecError where the plan makes no sense, before anything is run."""
-        judge = summon(self.plan, court=self.court)
-        items = docket(judge)
+        """Carry out every errand of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
+        docket = open_docket(self.docket, self._plan)
+        items = docket.items()
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
             began = time.perf_counter()
-            emit(self._header(judge.spec, items))
-            levels = {item: clause_of(judge.spec, item.clause).level for item in items}
-            clerk = Clerk(self.plan, levels, emit, Path(folder), self.recipe)
+            emit(docket.header(self._header(docket.spec, items)))
+            clerk = Clerk(docket, items, self.plan, emit, Path(folder))
             if items:
                 self._work(clerk, Path(folder))
             clerk.close("the run was interrupted" if clerk.interrupted else "the run ended before its turn came")
-            return self._footer(clerk, emit, time.perf_counter() - began)
+            return self._footer(docket, clerk, emit, time.perf_counter() - began)
 
-    def _header(self, spec: Spec, items: Sequence[Item]) -> RunStarted:
-        clauses = dict.fromkeys(item.clause for item in items)
+    @property
+    def _plan(self) -> Plan:
+        return with_court(self.plan, court=self.court, recipe=self.recipe)
+
+    def _header(self, spec: Spec, items: Sequence[Errand]) -> RunStarted:
         return RunStarted(
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
-            clauses=tuple(embedded(clause_of(spec, name), spec) for name in clauses),
-            planned=Counter(item.target for item in items))
+            clauses=(), planned=Counter(item.target for item in items))
 
-    def _footer(self, clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
-        outcomes = tuple(clerk.outcomes.values())
-        code = tally.exit_code(outcomes, strict=self.plan.strict, interrupted=clerk.interrupted)
-        emit(RunFinished(_now(), seconds, tally.counts(outcomes), code, clerk.interrupted))
-        return Result(code, outcomes, clerk.interrupted, tuple(clerk.defects))
+    def _footer(self, docket: Docket[Any], clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
+        done = tuple(clerk.done.values())
+        end = docket.conclude(done, interrupted=clerk.interrupted)
+        emit(RunFinished(_now(), seconds, end.counts, end.exit_code, clerk.interrupted))
+        return Result(end.exit_code, done, clerk.interrupted, tuple(clerk.defects))
 
     def _work(self, clerk: Clerk, folder: Path) -> None:
         configuration = folder / "pytest.ini"
@@ -103,9 +117,8 @@ class Session:
             # worksteal gives each worker a run of neighbours, which share a subject and its remembered answers;
             # unlike loadscope and loadfile it goes on after a crash. Every item may cost a worker its life.
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
-            "--attnspec-plan", plan_text(self.plan), "--attnspec-traces", str(folder),
-            "--attnspec-path", json.dumps(sys.path),
-            "--attnspec-court", self.court, "--attnspec-recipe", self.recipe,
+            "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
+            "--attnspec-path", json.dumps(sys.path), "--attnspec-docket", self.docket,
         ]
 
 
