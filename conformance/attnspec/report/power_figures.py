@@ -195,6 +195,12 @@ def total(puts: Sequence[SubjectPut], rule: str) -> Group:
     return Group(rule, sum(pooled.values()), len(pooled))
 
 
+def total_runs(puts: Sequence[SubjectPut], rule: str) -> Group:
+    """The runs of all dtypes and seeds together."""
+    runs = runs_of(tellable(puts), rule)
+    return Group(rule, sum(run.convicted for run in runs), len(runs))
+
+
 def curve(puts: Sequence[SubjectPut], rule: str) -> tuple[tuple[int, float], ...]:
     """Which share of its runs a rule had convicted after so many cases, at every number at which the share rises."""
     runs = runs_of(tellable(puts), rule)
@@ -249,6 +255,12 @@ def false_alarms(puts: Sequence[SubjectPut]) -> tuple[Alarm, ...]:
 def _alarm(rule: str, dtype: DType, runs: Sequence[Run]) -> Alarm:
     accused = dict.fromkeys(name_of(run.put) for run in runs if run.convicted)
     return Alarm(rule, dtype, tuple(accused), len({run.put.subject for run in runs}))
+
+
+def accused(puts: Sequence[SubjectPut], rule: str) -> Group:
+    """Of the sound implementations at every dtype, how many a rule accused."""
+    alarms = [alarm for alarm in false_alarms(puts) if alarm.rule == rule]
+    return Group(rule, sum(len(alarm.accused) for alarm in alarms), sum(alarm.tried for alarm in alarms))
 
 
 def naming(puts: Sequence[SubjectPut]) -> Naming:
