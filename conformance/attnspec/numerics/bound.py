@@ -52,9 +52,7 @@ def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
         seeded = D * r.accumulate if r.bias_in_accumulator else 0.0
         error += seeded * np.abs(operands.bias)
         error = _with_bias(error, a * np.abs(truth.dots), np.abs(truth.logits), r)
-    error += _underflow(sizes.query_sums, D, a, r)
-    if r.lost_input:
-        error += (max(1.0, a) * r.lost_input) * sizes.key_sums[:, :, None, :]
+    error += logit_underflow(operands, r)
     return error
 
 
@@ -66,10 +64,11 @@ def _with_bias(error: Array, scaled: Array, logits: Array, r: Roundings) -> Arra
     return grown
 
 
-def _underflow(query_sums: Array, D: int, a: float, r: Roundings) -> Array:
-    """(B,H,T,1): what products, sums, the logits' storage and the query's own roundings lose below the normal range."""
-    lost: Array = max(1.0, a) * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * query_sums)
-    return lost[..., None]
+def logit_underflow(operands: Operands, r: Roundings) -> Array:
+    """(B,H,T,S) or (B,H,T,1): what products, sums, storage and scaled operands lose below the normal range."""
+    a, D, sizes = max(1.0, abs(float(operands.scale))), operands.query.shape[-1], operands.sizes
+    lost: Array = a * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * sizes.query_sums[..., None])
+    return lost + (a * r.lost_input) * sizes.key_sums[:, :, None, :] if r.lost_input else lost
 
 
 def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
@@ -119,7 +118,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     divided = errors.chain * r.row_sum / (1 - errors.chain * r.row_sum)
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
-    inside = drift + rounded + _lost(operands, size, r)
+    inside = drift + rounded + lost_weights(operands, size, r)
     allowance: Array = inside + r.output * (size + inside) + r.lost_output
     return allowance
 
@@ -187,7 +186,7 @@ def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
     return top, bottom
 
 
-def _lost(operands: Operands, size: Array, r: Roundings) -> Array:
+def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
     """B3: weights that underflow, each of them lost to numerator and denominator, and products that do."""
     sizes, counts, visible = operands.sizes, operands.counts[..., None], operands.visible
     seen = sizes.value_sums[:, :, None, :] if visible is None else visible.astype(np.float64) @ sizes.value

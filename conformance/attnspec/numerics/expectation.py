@@ -18,6 +18,7 @@ from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.readout import logits_allowance, row_sum_allowance, weights_allowance
 from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
 from attnspec.numerics.roundings import roundings
+from attnspec.numerics.typical import Typical, multiple, typical
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 __all__ = ["EVERYTHING", "Expectation", "expect", "expect_layer", "visible_keys"]
@@ -37,7 +38,9 @@ class Expectation:
     visible: (B,H,T,S) bool.  empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
     claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
-    What was not asked for (`parts`; the row sums come with the weights) has length 0 along every axis.
+    typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
+    What was not asked for (`parts`; the row sums come with the weights, the output with what is typical) has length 0
+    along every axis.
     """
 
     output: Array
@@ -51,6 +54,17 @@ class Expectation:
     empty: Array
     claimed: Array
     output_claimed: Array
+    typical_spread: Array
+    typical_strain: Array
+    typical_sure: Array
+
+    def typical_allowance(self, false_alarm: float) -> Array:
+        """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
+        generic. Every entry counts, and every weight behind them, since its error is taken to be small.
+        """
+        spread = multiple(self.output.size + self.visible.size, false_alarm)
+        parts = Typical(self.typical_spread, self.typical_strain, self.typical_sure)
+        return parts.allowance(self.output_allowance, spread)
 
 
 def expect(
@@ -61,7 +75,8 @@ def expect(
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
     recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
-    T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed.
+    T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed; `typical` must be asked for,
+    and is for values without structure only.
     """
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         operands = (operands_of(piece, conventions, scale_width, rows) for piece in _pieces(problem))
@@ -93,6 +108,8 @@ def _joined(pieces: Sequence[Expectation]) -> Expectation:
     return Expectation(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _FIELDS})
 
 
+_NONE = np.zeros((0, 0, 0, 0))
+_ABSENT = (_NONE, _NONE, _NONE)
 _FIELDS = tuple(field.name for field in fields(Expectation))
 
 
@@ -107,17 +124,17 @@ def expect_layer(
         output, allowance = carried(problem, r, inside.output, inside.output_allowance)
         fits = sums_fit(problem, r, inside.output)
     claimed = inside.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
-    return Expectation(output, allowance, *rest, inside.visible, inside.empty, inside.claimed, claimed)
+    return Expectation(output, allowance, *rest, inside.visible, inside.empty, inside.claimed, claimed, *_ABSENT)
 
 
 def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> Expectation:
     truth, seen = wide.narrow(), operands.seen()
     classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
     erring = [(r, weight_error(operands, truth, r)) for r in classes]  # the subject, and the truth where it is no finer
-    output = output_slack = weights = weights_slack = logits = logits_slack = np.zeros((0, 0, 0, 0))
+    output = output_slack = weights = weights_slack = logits = logits_slack = _NONE
     sums_slack = np.zeros((0, 0, 0))
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
-    if "output" in parts:
+    if parts & {"output", "typical"}:
         output, output_slack = wide.output, _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
         claimed &= np.isfinite(output_slack).all(axis=-1)
     if "weights" in parts:
@@ -127,8 +144,12 @@ def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: f
     if "logits" in parts:
         logits = np.where(seen, wide.shifted, -np.inf)
         logits_slack = np.where(seen, _total(logits_allowance(truth, r, errors) for r, errors in erring), 0.0)
+    chances = _ABSENT
+    if "typical" in parts:
+        found = functools.reduce(Typical.__add__, (typical(operands, truth, r, errors) for r, errors in erring))
+        chances = (found.spread, found.strain, found.sure)
     return Expectation(output, output_slack, weights, weights_slack, logits, logits_slack, sums_slack, seen,
-                       operands.counts == 0, claimed, claimed)
+                       operands.counts == 0, claimed, claimed, *chances)
 
 
 def _total(allowances: Iterable[Array]) -> Array:

@@ -10,7 +10,8 @@ from attnspec.ground.errors import SpecError, hint
 from attnspec.ground.keywords import KEYWORDS
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
-               "worked_example", "acceptance"]
+               "worked_example", "acceptance", "score", "generic",
+               "long", "panel"]
 Lengths = Literal["any", "self", "cross", "more_queries", "more_keys"]
 Grouped = Literal["no", "maybe", "always"]
 Inputs = Literal["any", "separate", "memory", "one"]
@@ -18,14 +19,16 @@ FamilyName = Literal[
     "integers", "normal", "uniform", "student_t", "constant", "near_ties", "huge_logits", "tiny_values", "one_hot",
     "alternating_values", "duplicated_keys", "log_normal", "offset", "tiny_query_key", "one_hot_values",
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
-    "gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example"]
+    "gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
+    "spread_logits"]
 MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "banded", "left_padding",
                    "causal_like", "triangle", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
 
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
 SPECIAL_FAMILIES: frozenset[FamilyName] = frozenset(
-    {"gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example"})
+    {"gaussian", "scale_ladder", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
+     "spread_logits"})
 # Masks that a clause must ask for: rows that see nothing, and the attack's own mask.
 SPECIAL_MASKS: frozenset[MaskName] = frozenset({"with_empty_rows", "attack"})
 # A bias that holds -inf is a mask, and a clause must ask for it.
@@ -36,6 +39,15 @@ ANY_MASK: tuple[MaskName, ...] = tuple(name for name in get_args(MaskName) if na
 ANY_BIAS: tuple[BiasName, ...] = tuple(name for name in get_args(BiasName) if name not in SPECIAL_BIASES)
 # A layer's entries must stay exact through its projections, which leaves two families.
 LAYER_FAMILIES: tuple[FamilyName, ...] = ("integers", "huge_logits")
+
+# Families with random mantissas and no structure: the only ones that a law of independent roundings may judge. One
+# that serves a purpose of its own, `gaussian`, is left out.
+GENERIC_FAMILIES: tuple[FamilyName, ...] = (
+    "normal", "uniform", "student_t", "huge_logits", "log_normal", "offset", "extreme")
+# Kinds that are judged by such a law. A bias that repeats itself would make roundings repeat, and a scale of 0 would
+# make all weights the same, and so all their roundings.
+GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
+_GENERIC_SCALES = (0.3, -0.25, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,9 @@ class Domain:
 _FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
     "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
     "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
-    "logit_read_out": ("integers",), "worked_example": ("worked_example",)}
+    "logit_read_out": ("integers",), "worked_example": ("worked_example",),
+    "score": ("spread_logits",), **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
+_BIASES: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
 # One key hides nothing and makes no ladder.
 _LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
 _MASKS: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",), "acceptance": ("triangle",)}
@@ -85,7 +99,7 @@ def domain(
     families: Literal["any"] | Sequence[FamilyName] = "any",
     masks: Literal["any"] | Sequence[MaskName] = "any",
     biases: Literal["any"] | Sequence[BiasName] = "any",
-    scales: Sequence[float] = (0.125, 1.0, -0.25, 0.0, 0.3),
+    scales: Literal["any"] | Sequence[float] = "any",
     inputs: Inputs = "any",
     min_batch: int = 1,
     min_heads: int = 1,
@@ -98,7 +112,8 @@ def domain(
     kind: plain attention, a layer, or a problem built for one purpose.
     always, sometimes: optional keywords in use in every case, or in about half (only if the subject takes them).
     lengths: how T and S compare.  grouped: whether query heads share key/value heads.
-    families, masks, biases: how entries are made; `any` leaves out those built for one purpose.
+    families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
+    judged by a law of chance (generic, long, panel) all with a structure.
     scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
     min_*: the least B, H, T, S and D.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
@@ -106,10 +121,12 @@ def domain(
     known = _FAMILIES.get(kind, ANY_FAMILY)
     if kind in {"layer", "acceptance"}:
         _check_layer(families, {*always, *sometimes})
+    if kind in GENERIC_KINDS:
+        _check_generic(kind, families, biases)
     return Domain(
         kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
         known if families == "any" else tuple(families), _masks(kind, masks),
-        ANY_BIAS if biases == "any" else tuple(biases), tuple(float(scale) for scale in scales), inputs,
+        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _scales(kind, scales), inputs,
         min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width)
 
 
@@ -120,6 +137,24 @@ def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
             raise SpecError(f"a layer cannot have the value family {name!r}.{hint(name, LAYER_FAMILIES)}")
     if "scale" in keywords:
         raise SpecError("a layer takes no keyword 'scale'.")
+
+
+def _check_generic(kind: Kind, families: str | Sequence[str], biases: str | Sequence[str]) -> None:
+    """Structure makes roundings depend on each other, and then their law says nothing."""
+    for name in () if families == "any" else families:
+        if name not in GENERIC_FAMILIES:
+            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the value family {name!r} has a "
+                            f"structure.{hint(name, GENERIC_FAMILIES)}")
+    for name in () if biases == "any" else biases:
+        if name not in _BIASES[kind]:
+            raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the bias {name!r} has a "
+                            f"structure.{hint(name, _BIASES[kind])}")
+
+
+def _scales(kind: Kind, scales: Literal["any"] | Sequence[float]) -> tuple[float, ...]:
+    if scales == "any":
+        return _GENERIC_SCALES if kind in GENERIC_KINDS else (0.125, 1.0, -0.25, 0.0, 0.3)
+    return tuple(float(scale) for scale in scales)
 
 
 def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:

@@ -41,7 +41,14 @@ _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
                  Sizes(4, 4, 4, 1, 64, 256, 256)),
     "worked_example": (Sizes(1, 1, 1, 4, 4, 4, 4),),
     "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
+    "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), Sizes(1, 7, 7, 64, 64, 64, 64), Sizes(2, 4, 4, 33, 129, 24, 48),
+                Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
+    "long": (Sizes(1, 7, 7, 2, 1024, 64, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 64, 128)),
+    "panel": (Sizes(2, 7, 7, 32, 128, 64, 64),),
 }
+# How many of them, the first ones, at an effort that does not try them all.
+_TRIED: Mapping[Kind, Mapping[Effort, int]] = {
+    "generic": {Effort.QUICK: 2, Effort.DEFAULT: 4}, "long": {Effort.QUICK: 1, Effort.DEFAULT: 2}}
 
 # At most so many shapes, none with more than so many logits (B·H·T·S).
 _BUDGET = {Effort.QUICK: (5, 5_000), Effort.DEFAULT: (9, 80_000), Effort.THOROUGH: (len(POOL), 80_000)}
@@ -54,14 +61,23 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, .
     the subject declares that it takes them.
     """
     if domain.kind in _OF_KIND:
-        fixed = (sizes for sizes in _OF_KIND[domain.kind] if _inputs_fit(sizes, domain, limits))
-        return _distinct(_adapted(sizes, limits) for sizes in fixed)
+        fixed = [sizes for sizes in _of_kind(domain.kind, limits) if _may_be_put(sizes, domain, limits)]
+        tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
+        return _distinct(_adapted(sizes, limits) for sizes in fixed[:tried])
     count, most = _BUDGET[effort]
     fitting = sorted((sizes for sizes in POOL if _fits(sizes, domain, limits) and logits(sizes) <= most), key=logits)
     if not fitting:
         return ()
     chosen = dict.fromkeys([fitting[0], fitting[-1], *(sizes for sizes in POOL if sizes in fitting)])
     return _distinct(sorted((_adapted(sizes, limits) for sizes in list(chosen)[:count]), key=logits))
+
+
+def _of_kind(kind: Kind, limits: Limits) -> tuple[Sizes, ...]:
+    """The kind's own sizes; a subject of one head has as many head slices in its batch, where their number counts."""
+    sizes = _OF_KIND[kind]
+    if kind == "score" and limits.single_head:
+        return tuple(replace(each, B=each.B * each.H, H=1, Hkv=1) for each in sizes)
+    return sizes
 
 
 def logits(sizes: Sizes) -> int:
@@ -77,6 +93,12 @@ def _fits(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
     return (_inputs_fit(sizes, domain, limits) and _lengths_fit(sizes, domain) and _heads_fit(sizes, domain, limits)
             and domain.min_batch <= sizes.B and domain.min_queries <= sizes.T and domain.min_keys <= sizes.S
             and domain.min_width <= sizes.D and limits.min_scores <= logits(sizes))
+
+
+def _may_be_put(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
+    """Whether a size that a kind brings along suits the subject; grouped heads come up only where they are declared."""
+    is_grouped = sizes.Hkv < sizes.H
+    return _inputs_fit(sizes, domain, limits) and (not is_grouped or limits.grouped is True)
 
 
 def _inputs_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
