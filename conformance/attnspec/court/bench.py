@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -14,13 +15,19 @@ from attnspec.ground.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.numerics.units import unit
+from attnspec.problems.layers import make_layer
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
+from attnspec.problems.recipe import Recipe
 from attnspec.subjects.probe import probe_conventions
 from attnspec.subjects.subject import Answer, Subject
 from attnspec.vocabulary.posed import AnyProblem
 
 REMEMBERED = 512
 """How many answers and expectations a bench keeps: some clauses' worth of cases."""
+
+PROBLEMS = 64
+"""How many problems are kept for the next clause of the same domain."""
 
 HEAP = 2**25 - 2**14
 """Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
@@ -29,7 +36,11 @@ V = TypeVar("V")
 
 
 class Memory(OrderedDict[str, V]):
-    """The most recently used values by key; the key "" is never remembered."""
+    """The `most` most recently used values by key; the key "" is never remembered."""
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        super().__init__()
+        self.most = most
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -39,9 +50,17 @@ class Memory(OrderedDict[str, V]):
         value = make()
         if key:
             self[key] = value
-            if len(self) > REMEMBERED:
+            if len(self) > self.most:
                 self.popitem(last=False)
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Problems, and what the definition says of them: benches of one class and convention may share it."""
+
+    problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
+    expectations: Memory[Expectation] = field(default_factory=Memory)
 
 
 @cache
@@ -56,14 +75,15 @@ def keep_heap() -> None:
 class SubjectBench:
     """One subject at one dtype, held to its declared and probed conventions."""
 
-    def __init__(self, subject: Subject, dtype: DType, conventions: Mapping[str, str] | None = None) -> None:
+    def __init__(self, subject: Subject, dtype: DType, conventions: Mapping[str, str] | None = None, *,
+                 archive: Archive | None = None) -> None:
         keep_heap()
         self.subject = subject
         self.dtype = dtype
         self.precision: Precision = precision_of(subject.declaration.precision.get(dtype), dtype)
         self._given = conventions
         self._answers: Memory[Answer] = Memory()
-        self._expectations: Memory[Expectation] = Memory()
+        self._archive = archive or Archive()
 
     @cached_property
     def conventions(self) -> Mapping[str, str]:
@@ -83,10 +103,20 @@ class SubjectBench:
         with np.errstate(all="ignore"):
             return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
 
+    def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
+        """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
+        name = f"{replace(recipe, drawn={}).text}@{is_layer}"
+        return self._archive.problems.recall(name, lambda: self._problem(recipe, is_layer=is_layer))
+
+    def _problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
+        if is_layer:
+            return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
+        return make_problem(recipe, self.dtype)
+
     def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
         """What the definition says, with allowances, at the sampled rows."""
         name = key and f"{key}@{part}{rows is None}"
-        return self._expectations.recall(name, lambda: self._expect(problem, part, rows))
+        return self._archive.expectations.recall(name, lambda: self._expect(problem, part, rows))
 
     def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
         if isinstance(problem, Problem):

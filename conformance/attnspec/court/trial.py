@@ -6,25 +6,23 @@ import contextlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
-from hypothesis.strategies import SearchStrategy
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.fixed import fixed_recipes
+from attnspec.court.openings import OneExample, openings
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
-from attnspec.problems.layers import make_layer
-from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
-from attnspec.problems.strategy import recipes
+from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import verdict
@@ -38,6 +36,9 @@ ALL_ROWS = 2**17
 """Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
 
 SAMPLED_ROWS = 8
+
+LEAST_MARGIN = 2.0**-40
+"""What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)
@@ -98,9 +99,6 @@ class Trial:
         return tally
 
     def _hold(self, tally: Tally) -> None:
-        if not shapes_for(self.check.domain, self._limits, self.effort):
-            tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
-            return
         fixed = fixed_recipes(self.check.domain, self._limits, self.effort, self.seed)
         if fixed:
             for recipe in fixed:
@@ -109,55 +107,75 @@ class Trial:
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        phases = (Phase.generate, Phase.shrink) if self.shrinks else (Phase.generate,)
-        decide = settings(max_examples=self.cases or CASES[self.effort], database=None, deadline=None,
-                          phases=phases, suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
-                          print_blob=False)
+        """Openings first, one half of the cases. One that fails is shrunk; if none does, Hypothesis draws the others."""
+        menu = self._menu()
+        if menu is None:
+            tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
+            return
+        cases = self.cases or CASES[self.effort]
+        for choices in openings(menu, self.seed, (cases + 1) // 2):
+            try:
+                self._try(menu.recipe(*choices), tally)
+            except (Violated, SubjectRaised):
+                self._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+                return
+        if cases > 1:
+            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
+            self._run(menu, tally, max_examples=cases // 2, phases=phases)
+
+    def _menu(self) -> Menu | None:
+        declared = self.bench.subject.declaration
+        return menu_of(self.check.domain, declared.keywords, declared.limits, self.effort,
+                       tuple(self.check.clause.draw))
+
+    def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
+        """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
+        decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
+                          report_multiple_bugs=False, print_blob=False)
 
         def holds(recipe: Recipe) -> None:
-            self._try(recipe, tally)
+            if (margin := self._try(recipe, tally)) is not None:
+                target(np.log2(max(margin, LEAST_MARGIN)))
 
-        test = seeded(self.seed)(decide(given(recipe=self._strategy())(holds)))
+        test = seeded(self.seed)(decide(given(recipe=from_menu(menu))(holds)))
         with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
             test()
 
-    def _strategy(self) -> SearchStrategy[Recipe]:
-        declaration = self.bench.subject.declaration
-        return recipes(self.check.domain, declaration.keywords, declaration.limits, self.effort,
-                       tuple(self.check.clause.draw))
-
-    def _try(self, recipe: Recipe, tally: Tally) -> None:
+    def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
         if self.most and tally.tried >= self.most:
             raise _Enough
         tally.tried += 1
         try:
-            self.judge(recipe, tally)
+            return self.judge(recipe, tally)
         except (Violated, SubjectRaised):
             if self.shrinks:
                 raise
             raise _Enough from None
 
-    def judge(self, recipe: Recipe, tally: Tally) -> None:
-        """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies."""
+    def judge(self, recipe: Recipe, tally: Tally) -> float | None:
+        """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies.
+
+        The margin of the closest call, at most 1; None if nothing was claimed.
+        """
         self.breadcrumb(recipe.text)
         try:
             recipe = self._lawful(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim:
             tally.no_claims += 1
-            return
+            return None
         except OutsideLimits as outside:
             tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
-            return
+            return None
         except UnusableAnswer as unusable:
             found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except SubjectRaised as raised:
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
-        self._conclude(found, recipe, tally)
+        return self._conclude(found, recipe, tally)
 
-    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> None:
+    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
         claimed = any(measured.claimed for measured in found)
         tally.cases += claimed
         tally.no_claims += not claimed
@@ -167,6 +185,7 @@ class Trial:
         if worst.margin > 1:
             tally.failure = Violated(worst, recipe)
             raise tally.failure
+        return worst.margin if claimed else None
 
     def _measure(self, scene: Scene) -> Iterator[Measured]:
         drawn = scene.drawn
@@ -187,9 +206,7 @@ class Trial:
         return self.bench.subject.declaration.limits
 
     def _problem(self, recipe: Recipe) -> AnyProblem:
-        if self.check.domain.is_layer:
-            return make_layer(recipe, self.bench.dtype, limits=self._limits)
-        return make_problem(recipe, self.bench.dtype)
+        return self.bench.problem(recipe, is_layer=self.check.domain.is_layer)
 
     def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
         """A seeded sample of query rows where a problem is large and the clause looks at one run of it."""
