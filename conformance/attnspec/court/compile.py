@@ -54,9 +54,9 @@ class Check:
     @property
     def instrument(self) -> str:
         """What the verdict rests on: equality, the worst-case bound, or a law of chance with its false-alarm rate."""
-        rates = [step.bound.values["false_alarm"] for step in self.then if "false_alarm" in step.bound.values]
-        if rates:
-            return f"chi-squared law, at most {rates[0]:g} false alarms a shape"
+        for step in self.then:
+            if "false_alarm" in step.bound.values:
+                return _LAWS[step.bound.name].format(step.bound.values["false_alarm"])
         exact = all(step.bound.values.get("within") == "exact" for step in self.then)
         return "equality" if exact else "worst-case rounding bound"
 
@@ -71,6 +71,10 @@ class Check:
         start: Posed[Any] = Posed((problem,), conventions=conventions)
         return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
                 for name, steps in self.runs.items()}
+
+
+_LAWS = {"has_variance": "chi-squared law, at most {:g} false alarms a shape",
+         "has_no_drift": "self-normalised score test, at most {:g} false alarms a clause"}
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:

@@ -7,6 +7,7 @@ docs/numerics.md for what each grade means and who computes that way.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
@@ -47,6 +48,8 @@ class Precision:
     prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.  scale: what the
     constant is rounded to.  *_roundings: how many roundings there are of each (logits: one more with a bias).
     exp_ulps: the documented error of exp.  block: keys per step of an online softmax, at the least.
+    systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
+    in; `output`, a sixteenth of a unit of the output (see `systematic_error`).
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
     """
 
@@ -68,6 +71,7 @@ class Precision:
     block: int = 16
     bias_in_accumulator: bool = True
     flushes_subnormals: bool = False
+    systematic: str = "accumulator"
     reason: str = ""
 
     def __str__(self) -> str:
@@ -80,6 +84,7 @@ class Precision:
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "block")
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals")
+SYSTEMATIC = ("accumulator", "output")
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
 
@@ -97,7 +102,7 @@ def graded(grade: str, dtype: DType) -> Precision:
     return Precision(
         grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
         scale=since[3], logit_roundings=1 if rung >= 3 else 0, prescale_roundings=1 if rung >= 2 else 2,
-        scale_roundings=1 if rung == 3 else 2)
+        scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 
 def assumed(dtype: DType) -> Precision:
@@ -120,6 +125,34 @@ def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precisi
     return _justified(replace(base, **_implied(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
 
 
+UNITS_OF_THE_ACCUMULATOR = 8
+"""Roundings that every entry of an answer may share: the scale 4 (root and reciprocal, of a scale split in two), the
+constants log2(e) and ln(2) of the exponential 1 each, and what its polynomial is off by on average 2 (1 ulp)."""
+
+GUARDED = 1 / 16
+"""Of a unit of the output: what truncation adds on average if four bits beyond the output's are kept."""
+
+
+def systematic_error(precision: Precision, *, scale_width: int | None = None) -> float:
+    """How large a relative error may be that is the same everywhere: what a subject of this class vouches for.
+
+    Some units of the coarsest of what sums, exponentials and quotients are computed in; where the class does not vouch
+    for that, besides it, a sixteenth of a unit of the output. Rounding to nearest adds u² a storage: numbers just above
+    a power of two are rounded more coarsely than those below, which leaves -u²/5 on average.
+    scale_width: what the default scale is the root of, for errors of the temperature: a constant that is stored more
+    coarsely than all else is off by its roundings, unless its root and fourth root are powers of two.
+    """
+    working = max(unit(getattr(precision, word)).roundoff for word in ("accumulate", "softmax", "row_sum"))
+    stored = max(unit(getattr(precision, word)).roundoff for word in ("output", "weights", "logits", "prescale"))
+    error = UNITS_OF_THE_ACCUMULATOR * working + stored**2
+    if precision.systematic == "output":
+        error += GUARDED * unit(precision.output).roundoff
+    constant = unit(precision.scale).roundoff
+    if scale_width is not None and constant > working and math.log(scale_width, 16) % 1:
+        error += precision.scale_roundings * constant
+    return error
+
+
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
     """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what count together."""
     return tuple(word for word in WORDS if word not in ("grade", "reason", *_COUNTS.values())
@@ -132,6 +165,8 @@ _COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale
 
 def _looseness(word: str, precision: Precision) -> float:
     value = getattr(precision, word)
+    if word == "systematic":
+        return float(SYSTEMATIC.index(value))
     if word in _COUNTS:
         return unit(value).roundoff * float(getattr(precision, _COUNTS[word]))
     if word in _DTYPE_WORDS:
@@ -173,12 +208,20 @@ def _value(word: str, given: object) -> object:
         if not isinstance(given, str) or given not in names:
             raise ManifestError.unknown(f"dtype (of {word!r} in a precision class)", given, names)
         return names[given]
+    if word == "systematic":
+        return _choice(word, given, SYSTEMATIC)
     kinds, wanted = _kind(word)
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
     if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
         raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {given!r}.")
     return given
+
+
+def _choice(word: str, given: object, choices: tuple[str, ...]) -> str:
+    if given not in choices:
+        raise ManifestError.unknown(f"choice (of {word!r} in a precision class)", given, choices)
+    return str(given)
 
 
 def _kind(word: str) -> tuple[tuple[type, ...], str]:

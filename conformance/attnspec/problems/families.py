@@ -191,6 +191,10 @@ def _gaussian(words: HeadWords) -> Entries:
     return gaussian(words.query), gaussian(words.key), normal(words.value)
 
 
+def _spread_logits(words: HeadWords) -> Entries:
+    return 2 * normal(words.query), normal(words.key), normal(words.value)
+
+
 def _first_coordinate(words: HeadWords, query: float, key: Floats) -> tuple[Floats, Floats]:
     """Rows that are zero but for their first entry: `query` in every query, key (S,) in the keys."""
     queries, keys = np.zeros(words.query.shape), np.zeros(words.key.shape)
@@ -278,6 +282,7 @@ FAMILIES: Mapping[str, Family] = {
         Family("cancellation", _cancellation, False, "dot products of large terms that cancel"),
         Family("signed_zeros", _signed_zeros, False, "-1, -0, +0, 1"),
         Family("gaussian", _gaussian, True, "N(0,1) exact enough for a stated false-alarm rate"),
+        Family("spread_logits", _spread_logits, True, "N(0,1), queries twice that: a drift of the scale shows most"),
         Family("scale_ladder", _scale_ladder, False,
                "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
         Family("mask_attack", _mask_attack, False,

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnspec.ground.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.subject import Answer, Subject
 from attnspec.vocabulary.posed import AnyProblem, Posed
@@ -25,6 +26,10 @@ class Bench(Protocol):
     @property
     def subject(self) -> Subject:
         """The subject on this bench."""
+
+    @property
+    def precision(self) -> Precision:
+        """Where the subject rounds, as it declares."""
 
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
         """The subject's answer; remembered under the key unless it must be fresh."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import relations, rulings
+from attnspec.vocabulary import drift, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.transforms import contents, history, keywords, layers, order, shapes
 
@@ -38,9 +38,11 @@ RELATIONS: Words = _words(
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
     rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.has_variance, rulings.is_refused,
+    drift.has_no_drift,
 )
 
-ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "has_variance"})
+ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "has_variance",
+                                 "has_no_drift"})
 """Relations that only problems of attention itself have."""
 
 INSIDE = frozenset({"weights", "logits"})

@@ -1,0 +1,118 @@
+"""The self-normalised score test: a drift too small for any bound, seen because it is the same everywhere.
+
+An error per entry is at most a rounding; a drift of the scale by 1e-4 in bfloat16 is a fortieth of one. Summed against
+the direction in which it pushes, over hundreds of head slices with draws of their own, it stands out of what is
+symmetric. No size of the error is assumed, so there is nothing to tune; docs/numerics.md has the derivation.
+Sources: B. Efron, "Student's t-test under symmetry conditions", JASA 64, 1969; V. H. de la Peña, T. L. Lai and
+Q.-M. Shao, *Self-Normalized Processes*, 2009, chapter 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from attnspec.problems.problem import Array
+
+DirectionName = Literal["temperature", "gain", "mixing"]
+DIRECTIONS: tuple[DirectionName, ...] = get_args(DirectionName)
+
+# A part of the unit's mean square joins that of each entry: an output that happens to lie near 0 would else outweigh
+# its whole unit, and few units would decide. Any weights are valid; at 1/10 the statistic was largest (of 1/10 and 1).
+SHARED = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Per head slice: the sum of errors against the direction, and what a drift of 1 would add to it. Both (n,)."""
+
+    score: Array
+    size: Array
+
+    @property
+    def count(self) -> int:
+        """How many units there are."""
+        return len(self.score)
+
+    @property
+    def estimate(self) -> float:
+        """The drift that explains the scores best."""
+        return float(self.score.sum() / self.size.sum())
+
+    @property
+    def spread(self) -> float:
+        """The standard error of the estimate, from the scatter of the units about it."""
+        return float(np.sqrt(np.square(self.score - self.estimate * self.size).sum()) / self.size.sum())
+
+    def statistic(self, drift: float = 0.0) -> float:
+        """T: what is left of the scores after this drift, over the root of its squares. At most sqrt(count) in size."""
+        left = self.score - drift * self.size
+        norm = float(np.sqrt(np.square(left).sum()))
+        return float(left.sum()) / norm if norm else 0.0
+
+    def least(self, within: float) -> float:
+        """The smallest |T| of all drifts up to `within`.
+
+        0 where the estimate is one of them. Elsewhere |T| rises to one maximum with the distance from the estimate and
+        falls from there, so that an end of the interval has the least.
+        """
+        if abs(self.estimate) <= within:
+            return 0.0
+        return min(abs(self.statistic(drift)) for drift in (-within, within))
+
+
+def threshold(rate: float, tests: int = 1) -> float:
+    """What |T| exceeds with probability at most `rate` in any of so many tests, if errors are symmetric.
+
+    P(|T| > x) <= 2 exp(-x²/2), and probabilities of several tests add up. 6.54 for 1e-9 and one test.
+    """
+    return math.sqrt(2 * math.log(2 * tests / rate))
+
+
+def significance(statistic: float) -> float:
+    """The bound on the probability that symmetric errors give a |T| of this size or more."""
+    return min(1.0, 2 * math.exp(-statistic * statistic / 2))
+
+
+def units_of(direction: DirectionName, *, error: Array, weights: Array, value: Array) -> Units:
+    """The units of a direction, one a head slice of error (B,H,T,Dv), weights (B,H,T,S) and value (B,H,S,Dv).
+
+    Weights and values are the truth. The other directions are projected out of this one, unit by unit: a drift of
+    theirs, of whatever size, adds nothing to these scores.
+    """
+    pushes = {name: _flat(push) for name, push in _pushes(weights, value).items()}
+    size = np.square(pushes["gain"])
+    weight = 1 / (size + SHARED * size.mean(axis=-1, keepdims=True))
+    others = np.stack([push for name, push in pushes.items() if name != direction], axis=-1)
+    own = _without(pushes[direction], others, weight)
+    return Units((own * weight * _flat(error)).sum(axis=-1), (own * weight * own).sum(axis=-1))
+
+
+def _flat(array: Array) -> Array:
+    """One row a head slice, in float64."""
+    return array.reshape(-1, math.prod(array.shape[2:])).astype(np.float64)
+
+
+def _pushes(weights: Array, value: Array) -> Mapping[DirectionName, Array]:
+    """(B,H,T,Dv) each: by how much the output moves for a unit of drift.
+
+    temperature: d output / d log scale = the covariance of logit and value under the weights; the logarithm of the
+    weight serves as the logit, since what is common to a row has no covariance.  gain: the output itself.  mixing: a
+    share of the weight spread evenly over the keys.
+    """
+    output = weights @ value
+    leaning = weights * np.log(np.where(weights > 0, weights, 1))
+    covariance = leaning @ value - leaning.sum(axis=-1, keepdims=True) * output
+    return {"temperature": covariance, "gain": output, "mixing": value.mean(axis=-2, keepdims=True) - output}
+
+
+def _without(push: Array, others: Array, weight: Array) -> Array:
+    """A direction (n,E) less its projection on the others (n,E,k), in the inner product of the weights, per unit."""
+    gram = np.einsum("nea,neb,ne->nab", others, others, weight, optimize=True)
+    onto = np.einsum("nea,ne,ne->na", others, push, weight, optimize=True)
+    shares = np.linalg.solve(gram, onto[..., None])[..., 0]
+    return np.asarray(push - np.einsum("nea,na->ne", others, shares))
