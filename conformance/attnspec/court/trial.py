@@ -20,6 +20,7 @@ from attnspec.court.openings import OneExample, openings
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
+from attnspec.problems.menu import Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import from_menu
@@ -107,7 +108,7 @@ class Trial:
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings first, one half of the cases. One that fails is shrunk; if none does, Hypothesis draws the others."""
+        """Openings are one half of the cases. One that fails is shrunk; if none does, Hypothesis draws the other."""
         menu = self._menu()
         if menu is None:
             tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1

@@ -1,0 +1,110 @@
+"""The cases that a trial begins with: dealt, not drawn, so that all that matters comes up early.
+
+Chance repeats itself: of 15 random cases a third never has a mask and a bias together. So each choice is dealt from a
+deck of its own, shuffled by the seed, in which everything comes up once before anything comes up twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import TypeVar
+
+import numpy as np
+from hypothesis.database import ExampleDatabase, choices_to_bytes
+
+from attnspec.problems.menu import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
+from attnspec.problems.shapes import logits
+from attnspec.problems.stream import words
+
+Choices = tuple[bytes, *tuple[int, ...]]
+"""What Hypothesis would have drawn: the menu's bytes, and a number for each drawn value."""
+
+TELLING = ("log_normal", "integers", "student_t", "huge_logits")
+"""The families that convict most: together they tell every fault of our catalogue that values alone can tell."""
+
+Card = TypeVar("Card")
+
+
+def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
+    """The first `count` cases of a trial; they follow from menu and seed alone."""
+    if not count:
+        return ()
+    columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count),
+               *(_bytes(seed, label, size, count) for label, size in _lists(menu)), *_families(menu, seed, count)]
+    seeds = words(seed, "opening seeds", (count,)).astype("<u4").view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
+    drawn = [words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
+    return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
+                 for i in range(count))
+
+
+def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
+    """The cards of a deck in random order, again and again."""
+    turn = 0
+    while True:
+        order = np.argsort(words(seed, f"opening {label} {turn}", (len(deck),)), kind="stable")
+        yield from (deck[place] for place in order)
+        turn += 1
+
+
+def _take(cards: Iterator[Card], count: int) -> list[Card]:
+    return [next(cards) for _ in range(count)]
+
+
+def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
+    """Each shape once, but for the smallest, with which Hypothesis begins; after that the small ones."""
+    weighted = menu.weighted
+    of = {sizes: byte_for(weighted.index(sizes), len(weighted)) for sizes in menu.shapes}
+    all_but_smallest = menu.shapes[1:] or menu.shapes
+    small = [sizes for sizes in all_but_smallest if logits(sizes) <= SMALL] or list(all_but_smallest)
+    once = _take(_deal(all_but_smallest, seed, "shapes"), min(count, len(all_but_smallest)))
+    again = _take(_deal(small, seed, "small shapes"), count - len(once))
+    return [of[sizes] for sizes in (*once, *again)]
+
+
+def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:
+    """One column a keyword. All together first, then each alone, then the other combinations."""
+    n = len(menu.optional)
+    if not n:
+        return []
+    leading = [(True,) * n, *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
+    others = [used for used in product((True, False), repeat=n) if used not in leading]
+    cards = [*leading, *_take(_deal(others, seed, "keywords"), max(0, count - len(leading)))][:count]
+    return [[255 * used[place] for used in cards] for place in range(n)]
+
+
+def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
+    domain = menu.domain
+    yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
+    yield "inputs", max(len(menu.inputs(sizes)) for sizes in menu.shapes)
+
+
+def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:
+    return [byte_for(index, size) for index in _take(_deal(range(size), seed, label), count)]
+
+
+def _families(menu: Menu, seed: int, count: int) -> list[list[int]]:
+    """How many, always the most; first one that convicts much, and beside it any."""
+    known = menu.domain.families
+    telling = [known.index(name) for name in TELLING if name in known] or list(range(len(known)))
+    first, rest = _deal(telling, seed, "telling"), _deal(range(len(known)), seed, "families")
+    dealt = [[next(first), *_take(rest, FAMILIES_A_CALL - 1)] for _ in range(count)]
+    return [[255] * count, *([byte_for(row[place], len(known)) for row in dealt] for place in range(FAMILIES_A_CALL))]
+
+
+class OneExample(ExampleDatabase):
+    """A database that knows one example, whatever it is asked for: what Hypothesis is to shrink."""
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__()
+        self._example = choices_to_bytes(choices)
+
+    def fetch(self, key: bytes) -> Iterator[bytes]:  # noqa: ARG002  (the signature of a database)
+        """The example."""
+        yield self._example
+
+    def save(self, key: bytes, value: bytes) -> None:
+        """Nothing is kept."""
+
+    def delete(self, key: bytes, value: bytes) -> None:
+        """Nothing is forgotten."""
