@@ -1,0 +1,193 @@
+"""What the suites of today put to an implementation: their laws, shapes and features, sizes cut where a CPU must.
+
+A suite yields problems in its own order. `layers` is what it puts to a layer, where it tests layers as such; where it
+does not, a layer is handed the attention problems through identity projections.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnspec.ground.nouns import DType, Kind
+from attnspec.peers.draws import Law, attention_problem, drawn, layer_problem, normal, uniform
+from attnspec.peers.references import Posed
+from attnspec.problems.entries import integers
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.stream import words
+
+Problems = Callable[[DType, int], Iterator[Problem | LayerProblem]]
+
+REMEMBERED = 128
+"""Lists of problems kept with their references: all rules at three dtypes for a few seeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The inputs of one suite."""
+
+    attention: Problems
+    layers: Problems | None = None
+
+    def posed(self, kind: Kind, dtype: DType, seed: int) -> tuple[Posed, ...]:
+        """The problems for a subject of this kind; the same objects every time, so references are worked out once."""
+        is_layer = kind is Kind.LAYER and self.layers is not None
+        return _posed(self.layers if self.layers is not None and is_layer else self.attention, dtype, seed)
+
+
+@functools.lru_cache(REMEMBERED)
+def _posed(problems: Problems, dtype: DType, seed: int) -> tuple[Posed, ...]:
+    return tuple(Posed(problem) for problem in problems(dtype, seed))
+
+
+# KernelBench: level 1 problem 97 is plain attention, level 3 problem 43 a causal layer. It draws five times.
+
+FIXED = Sizes(2, 2, 2, 128, 128, 64, 64)
+DRAWS = 5
+
+
+def five_draws(law: Law) -> Suite:
+    """One fixed shape: five plain problems, then five causal ones; to a layer, five causal ones."""
+    def attention(dtype: DType, seed: int) -> Iterator[Problem]:
+        for causal in (False, True):
+            for draw in range(DRAWS):
+                yield attention_problem(law, seed, f"kernelbench {causal} {draw}", FIXED, dtype).but(causal=causal)
+
+    def layers(dtype: DType, seed: int) -> Iterator[LayerProblem]:
+        for draw in range(DRAWS):
+            yield layer_problem(law, seed, f"kernelbench layer {draw}", FIXED, dtype).but(causal=True)
+
+    return Suite(attention, layers)
+
+
+# PyTorch: five normal draws as people write them, then the shapes and features of the operator's own samples (whose
+# entries in [-9, 9) come with a looser tolerance, so they are drawn normal here); a layer as nn.MultiheadAttention.
+
+_SAMPLE = Sizes(4, 4, 4, 3, 6, 8, 8)
+
+
+def _opinfo(dtype: DType, seed: int) -> Iterator[Problem]:
+    for draw in range(DRAWS):
+        yield attention_problem(normal, seed, f"normal {draw}", FIXED, dtype)
+    for causal in (True, False):
+        for heads in (1, 4):
+            sizes = replace(_SAMPLE, H=heads, Hkv=heads)
+            yield attention_problem(normal, seed, f"sample {causal} {heads}", sizes, dtype).but(causal=causal)
+        problem = attention_problem(normal, seed, f"broadcast {causal}", _SAMPLE, dtype)
+        yield problem.but(causal=causal, query=np.broadcast_to(problem.query[:1], problem.query.shape))
+    yield _with_bias(attention_problem(normal, seed, "mask", _SAMPLE, dtype), normal, seed)
+
+
+def _multihead(dtype: DType, seed: int) -> Iterator[LayerProblem]:
+    self_attention, memory = Sizes(2, 4, 4, 16, 16, 8, 8), Sizes(2, 4, 4, 16, 24, 8, 8)
+    plain = layer_problem(normal, seed, "self", self_attention, dtype)
+    yield plain
+    crossed = layer_problem(normal, seed, "memory", memory, dtype)
+    yield crossed
+    yield layer_problem(normal, seed, "causal", self_attention, dtype).but(causal=True)
+    padded = layer_problem(normal, seed, "padded", memory, dtype)
+    yield padded.but(mask=_padding(seed, "padded", memory, 1))
+    yield crossed.but(return_weights=True)
+
+
+OPINFO = Suite(_opinfo, _multihead)
+
+
+def _with_bias(problem: Problem, law: Law, seed: int) -> Problem:
+    """A float mask (T,S), the same for all heads."""
+    sizes = problem.sizes
+    bias = drawn(law, seed, "float mask", (sizes.T, sizes.S), problem.dtype)
+    return problem.but(bias=np.broadcast_to(bias, (sizes.B, sizes.H, *bias.shape)).copy())
+
+
+def _padding(seed: int, label: str, sizes: Sizes, least: int) -> Array:
+    """(B,H,T,S): each sequence sees as many leading keys as its length, `least` … S."""
+    lengths = integers(words(seed, f"{label} lengths", (sizes.B, 1, 1, 1)), least, sizes.S)
+    return np.broadcast_to(np.arange(sizes.S) < lengths, (sizes.B, sizes.H, sizes.T, sizes.S)).copy()
+
+
+# flash-attention
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tuple of a parametrised test: sizes, the causal flag, ALiBi slopes, random padding, scale, float mask."""
+
+    sizes: Sizes
+    causal: bool = False
+    alibi: bool = False
+    padded: bool = False
+    scale: float | None = None
+    float_mask: bool = False
+
+
+def _rows(law: Law, rows: tuple[Row, ...]) -> Problems:
+    def problems(dtype: DType, seed: int) -> Iterator[Problem]:
+        for number, row in enumerate(rows):
+            plain = attention_problem(law, seed, f"row {number}", row.sizes, dtype)
+            yield _featured(plain.but(causal=row.causal, scale=row.scale), row, law, seed)
+    return problems
+
+
+def _featured(problem: Problem, row: Row, law: Law, seed: int) -> Problem:
+    if row.alibi:
+        return problem.but(bias=_alibi(seed, problem))
+    if row.padded:
+        return problem.but(mask=_padding(seed, "padding", row.sizes, max(1, row.sizes.S - 20)))
+    return _with_bias(problem, law, seed) if row.float_mask else problem
+
+
+def _alibi(seed: int, problem: Problem) -> Array:
+    """Minus slope times distance, slopes drawn in [0, 0.3) for each sequence and head."""
+    sizes = problem.sizes
+    slopes = drawn(uniform, seed, "alibi", (sizes.B, sizes.H, 1, 1), DType.FLOAT64) * 0.3
+    distance = np.abs(np.arange(sizes.T)[:, None] + (sizes.S - sizes.T) - np.arange(sizes.S))
+    return np.asarray(-slopes * distance, np.float32).astype(problem.query.dtype)
+
+
+FLASH_ATTENTION = Suite(_rows(normal, (
+    Row(Sizes(2, 4, 4, 113, 203, 59, 59)),
+    Row(Sizes(2, 4, 2, 128, 217, 40, 40), causal=True),
+    Row(Sizes(2, 4, 1, 113, 211, 111, 111)),
+    Row(Sizes(2, 4, 4, 108, 256, 64, 64), causal=True),
+    Row(Sizes(2, 4, 4, 128, 217, 96, 96), alibi=True),
+    Row(Sizes(2, 4, 2, 113, 203, 32, 32), causal=True, alibi=True),
+    Row(Sizes(2, 4, 2, 113, 211, 80, 80), padded=True),
+    Row(Sizes(2, 4, 4, 108, 256, 128, 128), causal=True, padded=True),
+    Row(Sizes(1, 2, 1, 256, 512, 64, 64)),
+    Row(Sizes(1, 2, 2, 512, 256, 32, 32), causal=True),
+)))
+
+FLASH_ATTENTION_3 = Suite(_rows(normal, (
+    Row(Sizes(2, 4, 4, 1, 1, 64, 64)),
+    Row(Sizes(2, 4, 2, 64, 128, 64, 256), causal=True),
+    Row(Sizes(2, 4, 1, 128, 192, 96, 96)),
+    Row(Sizes(2, 4, 4, 239, 1, 128, 128), causal=True),
+    Row(Sizes(2, 4, 2, 113, 203, 64, 64)),
+    Row(Sizes(2, 4, 4, 113, 128, 128, 128), causal=True),
+    Row(Sizes(2, 4, 2, 128, 217, 96, 96), causal=True),
+    Row(Sizes(2, 4, 1, 108, 256, 192, 192)),
+    Row(Sizes(2, 4, 2, 799, 3, 64, 64)),
+    Row(Sizes(1, 2, 2, 256, 256, 64, 64), causal=True),
+    Row(Sizes(1, 2, 1, 384, 256, 64, 64)),
+)))
+
+# PyTorch's fused attention: flash and memory-efficient kernels against the math path
+
+FUSED_ATTENTION = Suite(_rows(uniform, (
+    Row(Sizes(2, 4, 4, 4, 4, 8, 8), causal=True),
+    Row(Sizes(2, 4, 4, 143, 127, 21, 21)),
+    Row(Sizes(2, 4, 4, 4, 127, 32, 32), scale=1 / 32),
+    Row(Sizes(1, 2, 2, 143, 579, 16, 16)),
+    Row(Sizes(2, 4, 4, 128, 128, 64, 64), causal=True),
+    Row(Sizes(2, 4, 4, 64, 256, 16, 16), causal=True),
+    Row(Sizes(2, 4, 4, 8, 64, 8, 8), causal=True, scale=1 / 8),
+    Row(Sizes(2, 10, 2, 143, 127, 72, 72)),
+    Row(Sizes(2, 16, 8, 4, 127, 96, 96), scale=1 / 96),
+    Row(Sizes(2, 4, 4, 64, 65, 32, 32), float_mask=True),
+    Row(Sizes(1, 4, 4, 312, 128, 8, 8), scale=1 / 8, float_mask=True),
+    Row(Sizes(1, 4, 4, 4, 1024, 128, 128)),
+)))
