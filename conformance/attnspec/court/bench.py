@@ -85,6 +85,11 @@ class SubjectBench:
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
 
+    @property
+    def archive(self) -> Archive:
+        """What this bench remembers of problems, for another of the same class and convention."""
+        return self._archive
+
     @cached_property
     def conventions(self) -> Mapping[str, str]:
         """What the subject is held to: as declared, and where it says nothing, as a probe finds it."""

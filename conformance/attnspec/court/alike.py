@@ -1,0 +1,179 @@
+"""Whether two answers to a problem are one within rounding, and whether one of them is right.
+
+The bound of numerics/ surrounds the true answer. Around the answer of a fault it is stretched, row by row, as far as
+that answer is larger than the true one; each class adds its own roundings of what it hands back.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.court.tape import Ending, Step
+from attnspec.ground.nouns import DType
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.precision import Precision, precision_of
+from attnspec.numerics.roundings import roundings
+from attnspec.numerics.units import is_half
+from attnspec.problems.problem import Array, LayerProblem, numpy_dtype
+from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.posed import AnyProblem
+from attnspec.vocabulary.scene import working
+
+
+class Aspect(enum.Enum):
+    """What is compared besides the values, where the violated relation speaks of it."""
+
+    MUTATED = "leaves_inputs"
+    ALIASES = "shares_no_memory"
+    KEPT = "answers_are_kept"
+    DTYPE = "has_input_dtype"
+    NONE = ""
+
+
+def aspect_of(relation: str) -> Aspect:
+    """What a relation looks at besides the values."""
+    return next((aspect for aspect in Aspect if aspect.value == relation), Aspect.NONE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gauge:
+    """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
+
+    relative: the roundings of both classes that are proportional to what is handed back.
+    """
+
+    truth: Array
+    own: Array
+    other: Array
+    judged: Array
+    relative: float
+
+    def is_near(self, seen: Array, allowance: Array) -> bool:
+        """Whether an array is the true one within an allowance."""
+        return not (self.judged & _beyond(seen, self.truth, allowance)).any()
+
+    def are_near(self, seen: Array, other: Array) -> bool:
+        """Whether two arrays are one within the roundings of both classes, at the size of the second."""
+        size, least = (np.abs(_finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
+        stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
+        slack = (self.own + self.other) * stretch + self.relative * size
+        return not (self.judged & _beyond(seen, other, slack)).any()
+
+
+def _finite(array: Array) -> Array:
+    return np.where(np.isfinite(array), array, 0.0)
+
+
+def _beyond(seen: Array, other: Array, slack: Array) -> Array:
+    """Where two arrays are further apart than allowed; equal infinities and any two NaNs are not apart."""
+    with np.errstate(all="ignore"):
+        near = (np.abs(seen - other) <= slack) & np.isfinite(other)
+    return np.asarray(~(near | (seen == other) | (np.isnan(seen) & np.isnan(other))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ruler:
+    """What answers to one problem are held to: an output gauge, and one for weights where they are asked for."""
+
+    dtype: DType
+    gauges: tuple[Gauge, ...]
+    aspect: Aspect
+    output_dtype: str
+
+    def is_right(self, step: Step, *, is_subject: bool) -> bool:
+        """Whether an answer is the true one within the roundings of its class."""
+        if step.ending is not Ending.ANSWERED or self._offends(step):
+            return False
+        return all(gauge.is_near(seen, gauge.own if is_subject else gauge.other)
+                   for gauge, seen in zip(self.gauges, self._arrays(step), strict=True))
+
+    def are_alike(self, step: Step, of_fault: Step) -> bool:
+        """Whether two calls ended the same way."""
+        if step.ending is not of_fault.ending or step.shape != of_fault.shape:
+            return False
+        if step.ending is not Ending.ANSWERED:
+            return True
+        pairs = zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=True)
+        return self._trait(step) == self._trait(of_fault) and all(
+            gauge.are_near(seen, other) for gauge, seen, other in pairs)
+
+    def _arrays(self, step: Step) -> list[Array]:
+        answer = step.given
+        arrays = [answer.output] if answer.weights is None else [answer.output, answer.weights]
+        return [working(array, self.dtype) for array in arrays]
+
+    def _trait(self, step: Step) -> object:
+        answer = step.given
+        return {Aspect.MUTATED: answer.mutated, Aspect.ALIASES: answer.aliases, Aspect.KEPT: step.is_kept,
+                Aspect.DTYPE: answer.output.dtype.name, Aspect.NONE: None}[self.aspect]
+
+    def _offends(self, step: Step) -> bool:
+        """Whether the call did what it must not, in the aspect that is looked at."""
+        honest = {Aspect.MUTATED: (), Aspect.ALIASES: (), Aspect.KEPT: True, Aspect.DTYPE: self.output_dtype,
+                  Aspect.NONE: None}[self.aspect]
+        return self._trait(step) != honest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bar:
+    """What a subject is held to: its declaration, its precision class, the conventions and the aspect looked at."""
+
+    subject: Subject
+    precision: Precision
+    conventions: Mapping[str, str]
+    aspect: Aspect
+
+    def ruler(self, problem: AnyProblem) -> Ruler:
+        """The ruler of a problem that is put to the subject and to faults, which round once, at the end."""
+        classes = self.precision, fault_precision(problem.dtype)
+        own = self._expected(problem, classes[0])
+        other = own if classes[1] == classes[0] else self._expected(problem, classes[1])
+        declared = self.subject.declaration.output_dtype
+        name = numpy_dtype(problem.dtype).name if declared == "input" else declared
+        return Ruler(problem.dtype, tuple(self._gauges(problem, own, other)), self.aspect, name)
+
+    def _expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
+        parts = frozenset({"output", "weights"} if problem.return_weights else {"output"})
+        if isinstance(problem, LayerProblem):
+            return expect_layer(problem, precision, conventions=self.conventions, parts=parts)
+        return expect(problem, precision, conventions=self.conventions, parts=parts,
+                      scale_width=self.subject.scale_width(problem))
+
+    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+        rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
+        of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
+        relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
+        yield Gauge(own.output, own.output_allowance, other.output_allowance,
+                    of_layer if isinstance(problem, LayerProblem) else rows, relative)
+        if problem.return_weights:
+            weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, rows, relative)
+            yield _averaged(weights) if self.subject.declaration.limits.weights == "averaged" else weights
+
+    @property
+    def _zeros_are_due(self) -> bool:
+        """Whether rows without a visible key are held to be zeros, as those of the faults are."""
+        answers = {answer for name, answer in self.conventions.items() if name.partition(".")[0] == "hidden_row"}
+        return answers == {"zeros"}
+
+
+def fault_precision(dtype: DType) -> Precision:
+    """The class of every fault: wide inside, one rounding at the end."""
+    return precision_of({"grade": "G0"} if is_half(dtype) else None, dtype)
+
+
+def _relative(classes: tuple[Precision, ...], S: int) -> float:
+    """Roundings in proportion to what is handed back: of the output, the weights, the row's sum and the mixing."""
+    numbers = [roundings(precision) for precision in classes]
+    return sum(r.output + r.weights + 2 * r.softmax + S * (r.row_sum + r.accumulate) for r in numbers)
+
+
+def _averaged(gauge: Gauge) -> Gauge:
+    """The same for the mean over the heads, which is rounded once a head more."""
+    truth = gauge.truth.mean(axis=1)
+    more = gauge.truth.shape[1] * gauge.relative * truth
+    return Gauge(truth, gauge.own.mean(axis=1) + more, gauge.other.mean(axis=1) + more,
+                 np.asarray(gauge.judged.all(axis=1)), gauge.relative)

@@ -1,0 +1,188 @@
+"""Which faults of the catalogue explain a violation: they are put the very calls that the subject failed on.
+
+A fault explains the failing case if every call of it ends as the subject's did, within the rounding of both, and the
+fault violates the clause on it as well. Those that do are then put to a panel of further cases, where an answer counts
+only if it is wrong: what agrees with the definition tells nothing of the fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from attnspec.court.alike import Aspect, Bar, Ruler, aspect_of
+from attnspec.court.bench import SubjectBench
+from attnspec.court.locate import locate
+from attnspec.court.panel import Panel, panel_of
+from attnspec.court.tape import Step, TapedBench, in_dock, replayed
+from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.faults.catalogue import ALL
+from attnspec.faults.fault import Fault
+from attnspec.ground.nouns import DType, Kind
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Likeness
+from attnspec.subjects.subject import Subject, SubjectRaised
+
+ROUNDS = 8
+"""How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
+
+NAMED = 5
+"""At most so many faults are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """like: the faults that explain the violation, likeliest first.  located: where read-outs find it, if none does."""
+
+    like: tuple[Likeness, ...] = ()
+    located: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tried:
+    """How a fault fared beside the subject: on the calls where either is wrong, how often they agree."""
+
+    fault: Fault
+    agreed: int
+    tried: int
+
+    @property
+    def missed(self) -> int:
+        """How often they disagree."""
+        return self.tried - self.agreed
+
+    @property
+    def likeness(self) -> Likeness:
+        """For the record."""
+        fault = self.fault
+        return Likeness(fault.name, fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
+
+
+def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
+             again: Callable[[], Subject] | None = None) -> Diagnosis:
+    """What a violation is like. `again` makes the subject anew, where it can be: then faults of memory are told too."""
+    return Examiner(again).diagnose(trial, failing, among=among)
+
+
+@dataclass(slots=True)
+class Examiner:
+    """Diagnoses one subject, and remembers how it fared on the panel."""
+
+    again: Callable[[], Subject] | None = None
+    _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
+
+    def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL) -> Diagnosis:
+        """The faults that explain why a case fails; where none does, what read-outs say."""
+        case = self._case(trial, failing)
+        found = [fault for fault in among if _may_stand(fault, trial) and case.explains(fault)]
+        like = _likeliest([self._faring(case).beside(fault) for fault in found], trial.bench.subject)
+        return Diagnosis(like) if like else Diagnosis(located=locate(trial.bench))
+
+    def _case(self, trial: Trial, failing: Recipe) -> Case:
+        subject, tape = self._anew(trial), list[Step]()
+        for _ in range(ROUNDS):
+            tally = judged(trial, TapedBench(subject, trial.bench, tape), failing)
+            if tally.failure is not None:
+                break
+        failure = tally.failure
+        relation = failure.measured.relation if isinstance(failure, Violated) else ""
+        bar = Bar(subject, trial.bench.precision, trial.bench.conventions, aspect_of(relation))
+        return Case(trial, failing, bar, tuple(tape), fails=failure is not None)
+
+    def _anew(self, trial: Trial) -> Subject:
+        return self.again() if self.again else trial.bench.subject
+
+    def _faring(self, case: Case) -> Faring:
+        place = case.trial.bench.dtype, case.bar.aspect
+        if place not in self._fares:
+            bar = replace(case.bar, subject=self._anew(case.trial))
+            self._fares[place] = Faring.of(bar, case.trial.bench.dtype)
+        return self._fares[place]
+
+
+def judged(trial: Trial, bench: SubjectBench, recipe: Recipe) -> Tally:
+    """The clause on one case before another bench."""
+    tally = Tally()
+    with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
+        replace(trial, bench=bench, breadcrumb=lambda _: None).judge(recipe, tally)
+    return tally
+
+
+def _may_stand(fault: Fault, trial: Trial) -> bool:
+    """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
+    is_layer = trial.bench.subject.declaration.kind is Kind.LAYER
+    return trial.bench.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
+
+
+def _likeliest(tried: Sequence[Tried], subject: Subject) -> tuple[Likeness, ...]:
+    """Those that are contradicted least: they must agree more often than not. Faults of the subject's kind first."""
+    kind = subject.declaration.kind
+    ranked = sorted(tried, key=lambda each: (each.missed, -each.agreed, each.fault.kind is not kind))
+    best = [each for each in ranked if each.missed == ranked[0].missed and 2 * each.agreed > each.tried]
+    return tuple(each.likeness for each in best[:NAMED])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """The failing case: every call that the subject was put in judging it. fails: whether it failed again."""
+
+    trial: Trial
+    recipe: Recipe
+    bar: Bar
+    tape: tuple[Step, ...]
+    fails: bool
+    _rulers: dict[int, Ruler] = field(default_factory=dict)
+
+    def explains(self, fault: Fault) -> bool:
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
+        steps = list(self._alike(fault))
+        if len(steps) < len(self.tape):
+            return False
+        is_kept = self.bar.aspect is not Aspect.KEPT or all(
+            one.is_kept is other.is_kept for one, other in zip(self.tape, steps, strict=True))
+        return is_kept and (not self.fails or self._convicts(fault))
+
+    def _alike(self, fault: Fault) -> Iterator[Step]:
+        """The fault's calls up to the first that ends otherwise."""
+        for index, step in enumerate(replayed(in_dock(fault, self.bar.subject), self.tape)):
+            if not self._ruler(index).are_alike(self.tape[index], step):
+                return
+            yield step
+
+    def _convicts(self, fault: Fault) -> bool:
+        bench = TapedBench(in_dock(fault, self.bar.subject), self.trial.bench, [])
+        return judged(self.trial, bench, self.recipe).failure is not None
+
+    def _ruler(self, index: int) -> Ruler:
+        """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
+        if index not in self._rulers:
+            bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
+            self._rulers[index] = bar.ruler(self.tape[index].problem)
+        return self._rulers[index]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Faring:
+    """How the subject fares on the panel: its calls, and whether each is right."""
+
+    bar: Bar
+    panel: Panel
+    steps: tuple[Step, ...]
+    right: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, bar: Bar, dtype: DType) -> Faring:
+        """Put the panel to the subject of a bar."""
+        panel = panel_of(bar, dtype)
+        steps = panel.put_to(bar.subject)
+        return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
+                                            for each, step in zip(panel.rulers, steps, strict=True)))
+
+    def beside(self, fault: Fault) -> Tried:
+        """How a fault that explains the failing case fares on the panel, where either it or the subject is wrong."""
+        steps = self.panel.of_fault(fault, self.bar.subject)
+        agreed = [each.are_alike(seen, step)
+                  for each, seen, step, is_right in zip(self.panel.rulers, self.steps, steps, self.right, strict=True)
+                  if not (is_right and each.is_right(step, is_subject=False))]
+        return Tried(fault, sum(agreed) + 1, len(agreed) + 1)
