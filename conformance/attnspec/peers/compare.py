@@ -65,25 +65,16 @@ def earned(wide: Array, low: Array) -> Tolerance:
 
 def twice_eager(seen: Array, reference: Reference) -> bool:
     """The largest error at most twice that of an eager run in the dtype of the inputs, over the whole tensor."""
-    return not _largest(seen, _known(reference)) <= 2 * _largest(reference.eager, _known(reference))
+    return not _largest_error(seen, reference) <= 2 * reference.eager_error
 
 
 def twice_eager_and_noise(seen: Array, reference: Reference) -> bool:
     """As `twice_eager`, plus twice what adding 0.3 to the reference and taking it away again costs."""
-    known = _known(reference)
-    there = (known.astype(np.float32) + np.float32(0.3)).astype(known.dtype)
-    back = (there.astype(np.float32) - np.float32(0.3)).astype(known.dtype)
-    allowed = 2 * _largest(reference.eager, known) + 2 * _largest(back, known)
-    return not _largest(seen, known) <= allowed
+    return not _largest_error(seen, reference) <= 2 * reference.eager_error + 2 * reference.noise
 
 
-def _known(reference: Reference) -> Array:
-    """The reference in the wider dtype, rounded back to that of the inputs, as flash-attention's tests have it."""
-    return reference.wider.astype(reference.same.dtype)
-
-
-def _largest(seen: Array, known: Array) -> float:
-    return float(np.abs(seen.astype(np.float64) - known.astype(np.float64)).max())
+def _largest_error(seen: Array, reference: Reference) -> float:
+    return float(np.abs(seen.astype(np.float64) - reference.rounded).max())
 
 
 def _apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:

@@ -1,7 +1,7 @@
 """What the suites of today put to an implementation: their laws, shapes and features, sizes cut where a CPU must.
 
-A suite yields problems in its own order. `layers` is what it puts to a layer, where it tests layers as such; where it
-does not, a layer is handed the attention problems through identity projections.
+A suite yields problems in its own order. `layers` is what it puts to a layer: problems of layers where it has such,
+else a few or all of its attention problems, which a layer gets through identity projections.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Suite:
 
     def posed(self, kind: Kind, dtype: DType, seed: int) -> tuple[Posed, ...]:
         """The problems for a subject of this kind; the same objects every time, so references are worked out once."""
-        is_layer = kind is Kind.LAYER and self.layers is not None
-        return _posed(self.layers if self.layers is not None and is_layer else self.attention, dtype, seed)
+        problems = self.layers if kind is Kind.LAYER and self.layers is not None else self.attention
+        return _posed(problems, dtype, seed)
 
 
 @functools.lru_cache(REMEMBERED)
@@ -132,6 +132,11 @@ def _rows(law: Law, rows: tuple[Row, ...]) -> Problems:
     return problems
 
 
+def _suite(law: Law, *rows: Row) -> Suite:
+    """These rows; of them the first four to a layer, since the original has no layers."""
+    return Suite(_rows(law, rows), _rows(law, rows[:4]))
+
+
 def _featured(problem: Problem, row: Row, law: Law, seed: int) -> Problem:
     if row.alibi:
         return problem.but(bias=_alibi(seed, problem))
@@ -148,36 +153,39 @@ def _alibi(seed: int, problem: Problem) -> Array:
     return np.asarray(-slopes * distance, np.float32).astype(problem.query.dtype)
 
 
-FLASH_ATTENTION = Suite(_rows(normal, (
+FLASH_ATTENTION = _suite(
+    normal,
     Row(Sizes(2, 4, 4, 113, 203, 59, 59)),
     Row(Sizes(2, 4, 2, 128, 217, 40, 40), causal=True),
     Row(Sizes(2, 4, 1, 113, 211, 111, 111)),
     Row(Sizes(2, 4, 4, 108, 256, 64, 64), causal=True),
-    Row(Sizes(2, 4, 4, 128, 217, 96, 96), alibi=True),
+    Row(Sizes(1, 4, 4, 128, 217, 96, 96), alibi=True),
     Row(Sizes(2, 4, 2, 113, 203, 32, 32), causal=True, alibi=True),
     Row(Sizes(2, 4, 2, 113, 211, 80, 80), padded=True),
-    Row(Sizes(2, 4, 4, 108, 256, 128, 128), causal=True, padded=True),
+    Row(Sizes(1, 4, 4, 108, 256, 128, 128), causal=True, padded=True),
     Row(Sizes(1, 2, 1, 256, 512, 64, 64)),
     Row(Sizes(1, 2, 2, 512, 256, 32, 32), causal=True),
-)))
+)
 
-FLASH_ATTENTION_3 = Suite(_rows(normal, (
+FLASH_ATTENTION_3 = _suite(
+    normal,
     Row(Sizes(2, 4, 4, 1, 1, 64, 64)),
     Row(Sizes(2, 4, 2, 64, 128, 64, 256), causal=True),
     Row(Sizes(2, 4, 1, 128, 192, 96, 96)),
-    Row(Sizes(2, 4, 4, 239, 1, 128, 128), causal=True),
+    Row(Sizes(1, 4, 4, 239, 1, 128, 128), causal=True),
     Row(Sizes(2, 4, 2, 113, 203, 64, 64)),
-    Row(Sizes(2, 4, 4, 113, 128, 128, 128), causal=True),
+    Row(Sizes(1, 4, 4, 113, 128, 128, 128), causal=True),
     Row(Sizes(2, 4, 2, 128, 217, 96, 96), causal=True),
-    Row(Sizes(2, 4, 1, 108, 256, 192, 192)),
-    Row(Sizes(2, 4, 2, 799, 3, 64, 64)),
+    Row(Sizes(1, 4, 1, 108, 256, 192, 192)),
+    Row(Sizes(1, 2, 1, 799, 3, 64, 64)),
     Row(Sizes(1, 2, 2, 256, 256, 64, 64), causal=True),
     Row(Sizes(1, 2, 1, 384, 256, 64, 64)),
-)))
+)
 
 # PyTorch's fused attention: flash and memory-efficient kernels against the math path
 
-FUSED_ATTENTION = Suite(_rows(uniform, (
+FUSED_ATTENTION = _suite(
+    uniform,
     Row(Sizes(2, 4, 4, 4, 4, 8, 8), causal=True),
     Row(Sizes(2, 4, 4, 143, 127, 21, 21)),
     Row(Sizes(2, 4, 4, 4, 127, 32, 32), scale=1 / 32),
@@ -185,9 +193,9 @@ FUSED_ATTENTION = Suite(_rows(uniform, (
     Row(Sizes(2, 4, 4, 128, 128, 64, 64), causal=True),
     Row(Sizes(2, 4, 4, 64, 256, 16, 16), causal=True),
     Row(Sizes(2, 4, 4, 8, 64, 8, 8), causal=True, scale=1 / 8),
-    Row(Sizes(2, 10, 2, 143, 127, 72, 72)),
-    Row(Sizes(2, 16, 8, 4, 127, 96, 96), scale=1 / 96),
+    Row(Sizes(1, 10, 2, 143, 127, 72, 72)),
+    Row(Sizes(1, 16, 8, 4, 127, 96, 96), scale=1 / 96),
     Row(Sizes(2, 4, 4, 64, 65, 32, 32), float_mask=True),
     Row(Sizes(1, 4, 4, 312, 128, 8, 8), scale=1 / 8, float_mask=True),
-    Row(Sizes(1, 4, 4, 4, 1024, 128, 128)),
-)))
+    Row(Sizes(1, 2, 2, 4, 1024, 128, 128)),
+)

@@ -49,7 +49,7 @@ class Posed:
         mask = self.problem.mask
         if mask is None:
             return False
-        seen = mask & np.tri(*mask.shape[-2:], dtype=bool) if self.problem.causal else mask
+        seen = mask & staged.triangle(*mask.shape[-2:]) if self.problem.causal else mask
         return not seen.any(axis=-1).all()
 
 
@@ -76,6 +76,24 @@ class Reference:
         """Every intermediate result rounded to the dtype of the inputs, and the key scaled before the product."""
         io = self._problem.query.dtype
         return self._answer(io, _eager_in(io))
+
+    @cached_property
+    def rounded(self) -> Array:
+        """`wider`, rounded to the dtype of the inputs, and from there exactly in float64."""
+        return self.wider.astype(self._problem.query.dtype).astype(np.float64)
+
+    @cached_property
+    def eager_error(self) -> float:
+        """The largest distance of `eager` from `rounded`."""
+        return float(np.abs(self.eager.astype(np.float64) - self.rounded).max())
+
+    @cached_property
+    def noise(self) -> float:
+        """The most that an entry of `rounded` moves when 0.3 is added and taken away again, in the inputs' dtype."""
+        io = self._problem.query.dtype
+        there = (self.rounded.astype(np.float32) + np.float32(0.3)).astype(io)
+        back = (there.astype(np.float32) - np.float32(0.3)).astype(io)
+        return float(np.abs(back.astype(np.float64) - self.rounded).max())
 
     def _answer(self, dtype: np.dtype[Any], stages: Stages) -> Array:
         problem = self._problem
