@@ -1,0 +1,185 @@
+"""A measurement of power as a docket: every fault and every sound implementation, put to every rule at every seed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec.ground.errand import Conclusion, Loss
+from attnspec.ground.errors import AttnspecError
+from attnspec.ground.nouns import DType
+from attnspec.ground.plan import FAULT, Plan
+from attnspec.law.clause import Spec
+from attnspec.law.load import load_spec
+from attnspec.power.against import Comparison, compared, read_before
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.record.power import SUITE, SubjectPut, part_of_seed
+
+if TYPE_CHECKING:
+    from attnspec.court.compile import Check
+    from attnspec.ground.declaration import Declaration
+    from attnspec.subjects.subject import Subject
+
+POWER = "attnspec.power.docket:PowerDocket"
+MEASURED, FELL, CANNOT_SAY = 0, 1, 2
+_SEEDS, _RULES, _AGAINST = "seeds", "rules", "against"
+
+
+def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], against: Path | None = None) -> Plan:
+    """The plan, saying at which seeds, to which rules, and which record the measurement is held against."""
+    more = {_SEEDS: tuple(map(str, seeds)), _RULES: tuple(rules), _AGAINST: (str(against),) if against else ()}
+    return replace(plan, more={**plan.more, **more})
+
+
+def comparison(puts: Iterable[SubjectPut], plan: Plan) -> Comparison | None:
+    """The measurement held against the earlier one that the plan names; None where it names none."""
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+
+    earlier = next(map(Path, plan.more[_AGAINST]), None)
+    return compared(puts, read_before(earlier, effort=plan.effort).puts, catalogue=CATALOGUE) if earlier else None
+
+
+@dataclass(frozen=True, slots=True)
+class Putting:
+    """One subject at one dtype and one seed."""
+
+    target: str
+    dtype: str
+    seed: int
+
+    @property
+    def part(self) -> str:
+        """As in the record."""
+        return part_of_seed(self.seed)
+
+    @property
+    def id(self) -> str:
+        """The errand's name."""
+        return f"{self.target}-{self.dtype}-{self.seed}"
+
+
+class PowerDocket:
+    """Puts subjects to rules. Targets are `fault/NAME`, `sound/NAME`, or registered ones that are held to be sound."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self.spec: Spec = load_spec(Path(plan.spec) if plan.spec else None)
+
+    def items(self) -> tuple[Putting, ...]:
+        """By dtype and seed, so that a worker's neighbours share the inputs of the rules and what these should give."""
+        return tuple(Putting(target, dtype.value, int(seed)) for dtype in self.plan.dtypes
+                     for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
+
+    def _takes(self, target: str, dtype: DType) -> bool:
+        if target.startswith(FAULT) and self._equivalent(target, dtype):
+            return True  # it is put nowhere, and listed with the reason
+        return dtype in self._declaration(target).dtypes
+
+    def _declaration(self, target: str) -> Declaration:
+        from attnspec.faults.subject import is_own, own_subject  # noqa: PLC0415  (weight: NumPy)
+        from attnspec.subjects.registry import registered  # noqa: PLC0415  (weight: see above)
+
+        if is_own(target):
+            return own_subject(target).declaration
+        return registered(self.plan.implementations)[target].declaration
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
+        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers may load)
+        from attnspec.faults.listing import row  # noqa: PLC0415  (weight: see above)
+        from attnspec.peers.rules import RULES  # noqa: PLC0415  (weight: see above)
+
+        comparison((), self.plan)  # finds out now whether the earlier record can be read
+        rules = ({"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
+                 for rule in RULES.values() if rule.name in self.plan.more[_RULES])
+        faults = (row(fault_named(target.removeprefix(FAULT)))
+                  for target in self.plan.targets if target.startswith(FAULT))
+        return replace(blank, rules=tuple(rules), faults=tuple(faults))
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject."""
+        return self._subject(target).card({}, {})
+
+    def _subject(self, target: str) -> Subject:
+        """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""
+        from attnspec.court.hearing import summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        return summon(target, self.plan)
+
+    @cached_property
+    def _checks(self) -> Mapping[str, Check]:
+        from attnspec.court.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+        from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: see above)
+
+        return compile_spec(self.spec, faults=CATALOGUE.keys())
+
+    def carry_out(self, errand: Putting) -> SubjectPut:
+        """Put the subject to every rule of the plan."""
+        from attnspec.power.putting import Rules, put  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        began = time.perf_counter()
+        blank = self._blank(errand)
+        if blank.equivalent:
+            return blank
+        try:
+            rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(errand.target))
+            found = put(blank, rules, lambda: self._subject(errand.target))
+        except AttnspecError as problem:
+            found = replace(blank, lost=str(problem))
+        return replace(found, seconds=round(time.perf_counter() - began, 3))
+
+    def _first(self, target: str) -> tuple[str, ...]:
+        """The clauses that name the fault."""
+        name = target.removeprefix(FAULT) if target.startswith(FAULT) else ""
+        return tuple(clause.id for clause in self.spec.clauses if name in clause.refuted_by)
+
+    def _blank(self, errand: Putting) -> SubjectPut:
+        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
+
+        dtype, is_fault = DType(errand.dtype), errand.target.startswith(FAULT)
+        stage = fault_named(errand.target.removeprefix(FAULT)).stage.value if is_fault else ""
+        equivalent = self._equivalent(errand.target, dtype) if is_fault else ""
+        return SubjectPut(errand.target, dtype, errand.seed, is_fault, stage, equivalent, ())
+
+    @staticmethod
+    def _equivalent(target: str, dtype: DType) -> str:
+        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
+
+        return fault_named(target.removeprefix(FAULT)).equivalents.get(dtype, "")
+
+    def lost(self, errand: Putting, loss: Loss) -> SubjectPut:
+        """A subject that was put to nothing, and why."""
+        return replace(self._blank(errand), lost=loss.reason)
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """How many the suite convicted, missed and accused, and whether power fell."""
+        puts = [each for each in done if isinstance(each, SubjectPut)]
+        counts = Counter(_fate(put) for put in puts)
+        known = {word: counts[word] for word in FATES if counts[word]}
+        return Conclusion(self._code(puts, counts, interrupted=interrupted), known)
+
+    def _code(self, puts: Sequence[SubjectPut], counts: Mapping[str, int], *, interrupted: bool) -> int:
+        if interrupted or counts["lost"] or not puts:
+            return CANNOT_SAY
+        held = comparison(puts, self.plan)
+        return FELL if counts["accused"] or (held and held.fell) else MEASURED
+
+
+FATES = ("convicted", "missed", "not asked", "equivalent", "cleared", "accused", "lost")
+
+
+def _fate(put: SubjectPut) -> str:
+    """What the suite made of a subject, in one word."""
+    said = next((each.convicted for each in put.convictions if each.rule == SUITE), None)
+    if put.lost or put.equivalent:
+        return "lost" if put.lost else "equivalent"
+    if said is None:
+        return "not asked"
+    return ("convicted" if said else "missed") if put.is_fault else ("accused" if said else "cleared")

@@ -1,0 +1,63 @@
+"""One subject at one dtype and seed before the suite and before the rules of today, and what the diagnosis says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check
+from attnspec.court.trial import Trial, seed_of
+from attnspec.ground.nouns import DType, Effort
+from attnspec.peers.rules import RULES, Rule
+from attnspec.power.conviction import Found, convict
+from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.subjects.subject import Subject
+
+Summon = Callable[[], Subject]  # makes the subject anew
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a subject is put to. names: of rules, the suite among them.  first: the clauses that name the fault."""
+
+    checks: Mapping[str, Check]
+    effort: Effort
+    names: Sequence[str]
+    first: Sequence[str] = ()
+
+
+def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
+    """The measurement on one subject. `blank` says which, at which dtype and seed."""
+    said = replace(blank, convictions=tuple(_peers(blank, rules, summon)))
+    if SUITE not in rules.names:
+        return said
+    found = convict(summon(), blank.dtype, checks=rules.checks, effort=rules.effort, seed=blank.seed,
+                    first=rules.first)
+    said = replace(said, convictions=(found.conviction, *said.convictions))
+    return _diagnosed(said, found, rules.effort, summon) if blank.is_fault else said
+
+
+def _peers(blank: SubjectPut, rules: Rules, summon: Summon) -> Iterator[Conviction]:
+    for name, rule in RULES.items():
+        if name in rules.names and blank.dtype in rule.dtypes:
+            yield judged(rule, summon(), blank.dtype, blank.seed)
+
+
+def judged(rule: Rule, subject: Subject, dtype: DType, seed: int) -> Conviction:
+    """What a rule of today says: it stops at the first case that it calls wrong."""
+    cases = 0
+    for is_wrong in rule.judge(subject, dtype, seed):
+        cases += 1
+        if is_wrong:
+            return Conviction(rule.name, convicted=True, cases=cases)
+    return Conviction(rule.name, convicted=False, cases=cases)
+
+
+def _diagnosed(said: SubjectPut, found: Found, effort: Effort, summon: Summon) -> SubjectPut:
+    """With what the diagnosis says of the suite's counterexample."""
+    if found.check is None or found.recipe is None:
+        return said
+    seed = seed_of(said.seed, found.check.domain)
+    trial = Trial(found.check, SubjectBench(summon(), said.dtype), effort, seed, lambda _: None, shrinks=False)
+    return said  # TODO diagnose
