@@ -251,7 +251,7 @@ def test_a_drawn_value_cannot_have_the_name_of_a_field() -> None:
 
 @pytest.mark.parametrize(("wanted", "smallest"), [
     (lambda _: True, "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0;cut=0"),
-    (lambda recipe: recipe.sizes.S > 100, "B1,H2,Hkv2,T7,S513,D16,Dv16;mask=none;families=integers;seed=0;cut=0"),
+    (lambda recipe: recipe.sizes.S > 100, "B1,H2,Hkv2,T3,S513,D33,Dv24;mask=none;families=integers;seed=0;cut=0"),
     (lambda recipe: "mask" in recipe.features and recipe.sizes.T > 1,
      "B2,H2,Hkv2,T2,S5,D7,Dv3;mask=all_true;families=integers;with=mask;seed=0;cut=0"),
     (lambda recipe: "log_normal" in recipe.families and recipe.drawn["cut"] > 40,

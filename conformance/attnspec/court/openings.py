@@ -52,14 +52,12 @@ def _take(cards: Iterator[Card], count: int) -> list[Card]:
 
 
 def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
-    """Each shape once, but for the smallest, with which Hypothesis begins; after that the small ones."""
+    """Each shape once; after that the small ones."""
     weighted = menu.weighted
-    of = {sizes: byte_for(weighted.index(sizes), len(weighted)) for sizes in menu.shapes}
-    all_but_smallest = menu.shapes[1:] or menu.shapes
-    small = [sizes for sizes in all_but_smallest if logits(sizes) <= SMALL] or list(all_but_smallest)
-    once = _take(_deal(all_but_smallest, seed, "shapes"), min(count, len(all_but_smallest)))
+    small = [sizes for sizes in menu.shapes if logits(sizes) <= SMALL] or menu.shapes
+    once = _take(_deal(menu.shapes, seed, "shapes"), min(count, len(menu.shapes)))
     again = _take(_deal(small, seed, "small shapes"), count - len(once))
-    return [of[sizes] for sizes in (*once, *again)]
+    return [byte_for(weighted.index(sizes), len(weighted)) for sizes in (*once, *again)]
 
 
 def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:

@@ -1,8 +1,10 @@
 """One pool of sizes for the whole project, since a compiling library pays for every new one.
 
 The pool holds 1, 2, odd lengths, both sides of 16, 32, 64 and 128 (where blocks end), S one past 512, T above and below
-S, widths that no power of two divides, batches, and groups of 1 to 4 query heads. Clauses filter it; what a subject
-cannot take by design is left out or adapted, in the same way for every clause.
+S, widths that no power of two divides, batches, and groups of 1 to 4 query heads. What goes wrong past a block's end is
+wrong with few rows and many keys, or many rows and few keys, alike: such shapes cost little, so that effort quick has
+them too. Clauses filter the pool; what a subject cannot take by design is left out or adapted, in the same way for
+every clause.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import replace
 
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
-from attnspec.problems.domain import Domain, Kind
+from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.problem import Sizes
 
 #                 B  H Hkv  T    S   D   Dv      in the order in which they are worth having
@@ -20,41 +22,43 @@ POOL: tuple[Sizes, ...] = (
     Sizes(1, 1, 1, 1, 1, 1, 1),
     Sizes(1, 2, 2, 128, 128, 64, 64),
     Sizes(2, 2, 2, 2, 5, 7, 3),
-    Sizes(2, 4, 2, 1, 9, 8, 8),
+    Sizes(1, 2, 2, 3, 513, 33, 24),
     Sizes(2, 6, 2, 15, 17, 16, 16),
+    Sizes(1, 2, 2, 129, 15, 16, 7),
+    Sizes(2, 2, 2, 33, 33, 24, 24),
+    Sizes(2, 4, 2, 1, 9, 8, 8),
     Sizes(2, 3, 3, 17, 15, 8, 16),
     Sizes(2, 4, 4, 16, 16, 16, 8),
-    Sizes(1, 2, 2, 7, 513, 16, 16),
     Sizes(2, 2, 1, 32, 32, 8, 32),
     Sizes(2, 2, 2, 31, 65, 33, 24),
     Sizes(2, 2, 2, 3, 2, 3, 2),
     Sizes(1, 4, 1, 64, 63, 80, 64),
     Sizes(2, 4, 2, 2, 3, 2, 3),
-    Sizes(2, 2, 2, 33, 33, 24, 24),
     Sizes(2, 2, 2, 3, 3, 2, 2),
     Sizes(1, 2, 2, 129, 127, 16, 7),
 )
 
+# A head for each generic family; the second is for subjects whose one input is query and key alike.
+_PANEL = (Sizes(1, 7, 7, 16, 128, 64, 64), Sizes(1, 7, 7, 64, 64, 48, 48))
 # Kinds of problem whose sizes are part of what they are.
 _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "gaussian": (Sizes(16, 4, 4, 1, 64, 4, 4), Sizes(16, 4, 4, 1, 64, 16, 16), Sizes(16, 4, 4, 1, 64, 64, 64),
                  Sizes(4, 4, 4, 1, 64, 256, 256)),
     "worked_example": (Sizes(1, 1, 1, 4, 4, 4, 4),),
     "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
-    "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), Sizes(1, 7, 7, 64, 64, 64, 64), Sizes(2, 4, 4, 33, 129, 24, 48),
+    "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), _PANEL[0], _PANEL[1], Sizes(2, 4, 4, 33, 129, 24, 48),
                 Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
     "long": (Sizes(1, 7, 7, 2, 1024, 64, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 64, 128)),
-    "panel": (Sizes(2, 7, 7, 32, 128, 64, 64),),
-    # 480 head slices; a width whose root is exact in every format, and one whose root is in none
+    "panel": _PANEL,
     "score": (Sizes(120, 4, 4, 16, 16, 16, 16), Sizes(120, 4, 4, 16, 16, 24, 24)),
 }
-SCORED = len(_OF_KIND["score"])
 # How many of them, the first ones, at an effort that does not try them all.
 _TRIED: Mapping[Kind, Mapping[Effort, int]] = {
-    "generic": {Effort.QUICK: 2, Effort.DEFAULT: 4}, "long": {Effort.QUICK: 1, Effort.DEFAULT: 2}}
+    "generic": {Effort.QUICK: 2, Effort.DEFAULT: 4}, "long": {Effort.QUICK: 1, Effort.DEFAULT: 2},
+    "panel": dict.fromkeys(Effort, 1)}
 
 # At most so many shapes, none with more than so many logits (B·H·T·S).
-_BUDGET = {Effort.QUICK: (5, 5_000), Effort.DEFAULT: (9, 80_000), Effort.THOROUGH: (len(POOL), 80_000)}
+_BUDGET = {Effort.QUICK: (6, 5_000), Effort.DEFAULT: (9, 80_000), Effort.THOROUGH: (len(POOL), 80_000)}
 
 
 def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
@@ -78,7 +82,7 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, .
 def _of_kind(kind: Kind, limits: Limits) -> tuple[Sizes, ...]:
     """The kind's own sizes; a subject of one head has as many head slices in its batch, where their number counts."""
     sizes = _OF_KIND[kind]
-    if kind == "score" and limits.single_head:
+    if (kind == "score" or kind in GENERIC_KINDS) and limits.single_head:
         return tuple(replace(each, B=each.B * each.H, H=1, Hkv=1) for each in sizes)
     return sizes
 

@@ -20,8 +20,12 @@ def again(posed: Attention) -> Attention:
 
 
 def after_another(posed: Attention, *, by: Drawn) -> Attention:
-    """Ask after another problem of the same shapes; where T = S, after a third that is one position long, too."""
+    """Ask after another problem of the same shapes; where T = S, after a third that is one position long, too.
+
+    Where the scale is given, the others have one that is larger by 1.
+    """
     other = other_content(posed, by=by, arrays=("query", "key", "value"))
+    other = other.but(scale=None if other.one.scale is None else other.one.scale + 1)
     square = other.one.sizes.T == other.one.sizes.S
     shorter = (keep_prefix(other, cut=Drawn(0)).one,) if square else ()
     return replace(posed, fresh=True, before=(other.one, *shorter))
