@@ -9,6 +9,7 @@ from attnspec.faults import (
     blocks,
     causal,
     constants,
+    drift,
     exponential,
     heads,
     layers,
@@ -30,7 +31,7 @@ from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
 
 _MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
-            state, purity, layers, switches)
+            state, purity, layers, switches, drift)
 
 ALL: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
@@ -52,7 +53,9 @@ def fault_named(name: str) -> Fault:
 
 
 def declaration_of(fault: Fault) -> Declaration:
-    """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes."""
+    """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes, with no
+    systematic error beyond that of float32.
+    """
     is_layer = fault.kind is Kind.LAYER
     return Declaration(
         kind=fault.kind,
@@ -62,6 +65,6 @@ def declaration_of(fault: Fault) -> Declaration:
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
         conventions=RECOMMENDED,
-        precision={dtype: {"grade": "G0"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
+        precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=LAYER_PROFILES if is_layer else ATTENTION_PROFILES,
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

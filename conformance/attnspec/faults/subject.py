@@ -35,6 +35,11 @@ def own_subject(target: str) -> Subject:
     return fault_subject(target) if is_fault(target) else sound_subject(target)
 
 
+def renewed(subject: Subject) -> Subject:
+    """The same subject made anew where it is one of our own: a fault with a memory starts without one."""
+    return replace(subject, function=own_subject(subject.id).function) if subject.id in own_ids() else subject
+
+
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.faults.catalogue import RECOMMENDED
+from attnspec.faults.subject import renewed
 from attnspec.ground.nouns import DType
 from attnspec.peers import compare
 from attnspec.peers.compare import Comparison, close_to_same
@@ -45,6 +46,7 @@ class Rule:
         """
         if dtype not in self.dtypes:
             return
+        subject = renewed(subject)  # what another rule asked of a fault with a memory must not serve this one
         for posed in self.inputs.posed(subject.declaration.kind, dtype, seed):
             if not subject.refuses(posed.problem) and not _by_another_convention(subject, posed):
                 yield self._calls_wrong(subject, posed)
