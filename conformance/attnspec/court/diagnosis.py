@@ -15,10 +15,10 @@ from attnspec.court.alike import Aspect, Bar, Ruler, aspect_of
 from attnspec.court.bench import SubjectBench
 from attnspec.court.locate import locate
 from attnspec.court.panel import Panel, panel_of
-from attnspec.court.tape import Step, TapedBench, in_dock, replayed
+from attnspec.court.tape import Ending, Step, TapedBench, in_dock, replayed
 from attnspec.court.trial import Tally, Trial, Violated
-from attnspec.faults.catalogue import ALL
-from attnspec.faults.fault import Fault
+from attnspec.faults.catalogue import ALL, CATALOGUE
+from attnspec.faults.fault import Fault, Stage
 from attnspec.ground.nouns import DType, Kind
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Likeness
@@ -26,6 +26,9 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 
 ROUNDS = 8
 """How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
+
+LARGE = 2**15
+"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
 NAMED = 5
 """At most so many faults are named."""
@@ -71,13 +74,29 @@ class Examiner:
 
     again: Callable[[], Subject] | None = None
     _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
+    _known: dict[str, Likeness] = field(default_factory=dict)
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL) -> Diagnosis:
         """The faults that explain why a case fails; where none does, what read-outs say."""
         case = self._case(trial, failing)
-        found = [fault for fault in among if _may_stand(fault, trial) and case.explains(fault)]
-        like = _likeliest([self._faring(case).beside(fault) for fault in found], trial.bench.subject)
+        like = self._named_before(case) or self._named_now(case, among)
+        self._known.update({each.fault: each for each in like})
         return Diagnosis(like) if like else Diagnosis(located=locate(trial.bench))
+
+    def _named_before(self, case: Case) -> tuple[Likeness, ...]:
+        """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
+        return tuple(each for name, each in self._known.items() if case.fails and case.explains(CATALOGUE[name]))
+
+    def _named_now(self, case: Case, among: Sequence[Fault]) -> tuple[Likeness, ...]:
+        candidates = [fault for fault in among if _may_stand(fault, case.trial)]
+        if case.is_large:
+            candidates = [fault for fault in candidates if self._faring(case).bears_out(fault, case)]
+        found = [fault for fault in candidates if case.fails and case.explains(fault)]
+        if not found:  # a memory that the case alone does not bring out again
+            found = [fault for fault in candidates if fault.stage is Stage.STATE]
+            case = replace(case, fails=False)
+        faring = self._faring(case)
+        return _likeliest([faring.beside(fault, case) for fault in found], case.bar.subject)
 
     def _case(self, trial: Trial, failing: Recipe) -> Case:
         subject, tape = self._anew(trial), list[Step]()
@@ -134,6 +153,17 @@ class Case:
     fails: bool
     _rulers: dict[int, Ruler] = field(default_factory=dict)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether putting it to every fault is dear."""
+        sizes = [step.problem.sizes for step in self.tape]
+        return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
+
+    @property
+    def raises(self) -> bool:
+        """Whether the subject raised in it."""
+        return any(step.ending is Ending.RAISED for step in self.tape)
+
     def explains(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
         steps = list(self._alike(fault))
@@ -141,7 +171,7 @@ class Case:
             return False
         is_kept = self.bar.aspect is not Aspect.KEPT or all(
             one.is_kept is other.is_kept for one, other in zip(self.tape, steps, strict=True))
-        return is_kept and (not self.fails or self._convicts(fault))
+        return is_kept and self._convicts(fault)
 
     def _alike(self, fault: Fault) -> Iterator[Step]:
         """The fault's calls up to the first that ends otherwise."""
@@ -179,10 +209,21 @@ class Faring:
         return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
                                             for each, step in zip(panel.rulers, steps, strict=True)))
 
-    def beside(self, fault: Fault) -> Tried:
-        """How a fault that explains the failing case fares on the panel, where either it or the subject is wrong."""
-        steps = self.panel.of_fault(fault, self.bar.subject)
-        agreed = [each.are_alike(seen, step)
-                  for each, seen, step, is_right in zip(self.panel.rulers, self.steps, steps, self.right, strict=True)
-                  if not (is_right and each.is_right(step, is_subject=False))]
-        return Tried(fault, sum(agreed) + 1, len(agreed) + 1)
+    def beside(self, fault: Fault, case: Case) -> Tried:
+        """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
+        list(self.panel.of_fault(fault, self.bar.subject))  # whether answers are kept shows when all calls are made
+        agreed = list(self._agreed(fault, case))
+        return Tried(fault, sum(agreed) + case.fails, len(agreed) + case.fails)
+
+    def bears_out(self, fault: Fault, case: Case) -> bool:
+        """Whether no call of the panel speaks against the fault; it is put no further than the first that does."""
+        return all(self._agreed(fault, case))
+
+    def _agreed(self, fault: Fault, case: Case) -> Iterator[bool]:
+        """Whether fault and subject agree, call by call. Where the subject raises, it may not be meant to answer."""
+        of_fault = self.panel.of_fault(fault, self.bar.subject)
+        for held_to, seen, step, is_right in zip(self.panel.rulers, self.steps, of_fault, self.right, strict=True):
+            if seen.ending is Ending.RAISED and not case.raises:
+                continue
+            if not (is_right and held_to.is_right(step, is_subject=False)):
+                yield held_to.are_alike(seen, step)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
+from attnspec.court.diagnosis import Examiner
 from attnspec.court.pictures import pictures
 from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.subject import is_own, own_subject
@@ -39,12 +41,17 @@ class Hearing:
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._benches: dict[DType, SubjectBench] = {}
+        self._examiner = Examiner(self._again)
 
     def bench(self, dtype: DType) -> SubjectBench:
         """The subject at one dtype; conventions are those found at the first."""
         if dtype not in self._benches:
             self._benches[dtype] = SubjectBench(self.subject, dtype, self._conventions if self._benches else None)
         return self._benches[dtype]
+
+    def _again(self) -> Subject:
+        """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
+        return own_subject(self.subject.id) if is_own(self.subject.id) else self.subject
 
     @cached_property
     def _conventions(self) -> Mapping[str, str]:
@@ -106,15 +113,25 @@ class Hearing:
         check, dtype = trial.check, trial.bench.dtype
         if isinstance(tally.failure, Violated):
             return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
-                                 evidence=_evidence(trial, tally.failure))
+                                 evidence=self._diagnosed(trial, _evidence(trial, tally.failure)))
         if isinstance(tally.failure, SubjectRaised):
             return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
-                                 evidence=_raised(trial, tally.failure, tally.last))
+                                 evidence=self._diagnosed(trial, _raised(trial, tally.failure, tally.last)))
         if tally.cases:
             return self._outcome(check, dtype, Verdict.HELD, tally)
         if tally.outside and not tally.no_claims:
             return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
         return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=_why_no_claim(tally))
+
+    def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with what it is like; that of a known deviation as it is, for it is told in its listing."""
+        if not trial.shrinks or not evidence.recipe:
+            return evidence
+        try:
+            diagnosis = self._examiner.diagnose(trial, Recipe.parse(evidence.recipe))
+        except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
+            return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+        return replace(evidence, like=diagnosis.like, located=diagnosis.located)
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

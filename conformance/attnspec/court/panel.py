@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.court.alike import Aspect, Bar
 from attnspec.court.tape import Step, in_dock, put
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType, Kind
@@ -19,6 +20,7 @@ from attnspec.problems.layers import make_layer, model_width
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.subjects.probe import YES
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.posed import AnyProblem
 
@@ -112,19 +114,23 @@ class Panel:
     """The calls that can be put to subjects of one place, what answers are held to, and what the faults answer."""
 
     def __init__(self, bar: Bar, dtype: DType) -> None:
-        self._calls = tuple(_calls(bar.subject, dtype))
+        self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
-        self._faults: dict[str, tuple[Step, ...]] = {}
+        self._faults: dict[str, tuple[Subject, list[Step]]] = {}
 
     def put_to(self, subject: Subject) -> tuple[Step, ...]:
         """Every call, in order, to one subject."""
         return tuple(put(subject, problem, variant) for problem, variant in self._calls)
 
-    def of_fault(self, fault: Fault, subject: Subject) -> tuple[Step, ...]:
-        """What the fault answers in the place of the subject; worked out once."""
+    def of_fault(self, fault: Fault, subject: Subject) -> Iterator[Step]:
+        """What the fault answers in the place of the subject, call by call; each is put once and remembered."""
         if fault.name not in self._faults:
-            self._faults[fault.name] = self.put_to(in_dock(fault, subject))
-        return self._faults[fault.name]
+            self._faults[fault.name] = in_dock(fault, subject), []
+        docked, steps = self._faults[fault.name]
+        for index, (problem, variant) in enumerate(self._calls):
+            if index == len(steps):
+                steps.append(put(docked, problem, variant))
+            yield steps[index]
 
 
 _PANELS: dict[Place, Panel] = {}
@@ -141,15 +147,27 @@ def panel_of(bar: Bar, dtype: DType) -> Panel:
     return _PANELS[place]
 
 
-def _calls(subject: Subject, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
+def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     """The calls that can be put to a subject, in their order: the problem, and the switch to flip ("" for none)."""
+    subject = bar.subject
     is_layer = subject.declaration.kind is Kind.LAYER
     for call in (*LAYER_CALLS, *CALLS) if is_layer else CALLS:
-        if subject.lacks(call.recipe.features):
+        if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
         problem = _problem(call.recipe, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
             yield from ((problem, name) for name in ("", *(subject.variants if call.flips else ())))
+
+
+def _is_common(recipe: Recipe, bar: Bar) -> bool:
+    """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
+    sizes, features = recipe.sizes, recipe.features
+    matters = {"causal_alignment": "causal" in features and sizes.T != sizes.S,
+               "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
+               "grouped_heads": sizes.Hkv < sizes.H}
+    takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
+    return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
+        bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name] for name in matters if matters[name])
 
 
 def _problem(recipe: Recipe, dtype: DType, subject: Subject, *, is_layer: bool) -> AnyProblem:

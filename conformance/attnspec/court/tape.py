@@ -17,7 +17,7 @@ from attnspec.faults.staged import Answer as Returned
 from attnspec.faults.staged import Attend
 from attnspec.faults.staged import Call as StagedCall
 from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import DType, Kind
+from attnspec.ground.nouns import Kind
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.lifts.lift import NoLift
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer

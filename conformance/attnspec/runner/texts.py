@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from attnspec.ground.nouns import Verdict
 from attnspec.law.clause import Citation, Clause, Spec
-from attnspec.record.outcome import Evidence, Outcome
+from attnspec.record.outcome import Evidence, Likeness, Outcome
 
 HAPPENED: Mapping[Verdict, str] = {
     Verdict.HELD: "holds",
@@ -37,7 +37,17 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
     if evidence is None:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
+            ("like", _likeness(evidence.like)), ("where", evidence.located),
             ("trace", _shortened(evidence.traceback, 8, 6)), ("printed", _shortened(evidence.stderr, 3, 2))]
+
+
+def _likeness(like: Sequence[Likeness]) -> str:
+    """The likeliest fault with its story and link; the names of those that explain it as well."""
+    if not like:
+        return ""
+    first, *others = like
+    told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
+    return f"{told}\nor {', '.join(each.fault for each in others)}" if others else told
 
 
 def _shortened(text: str, first: int, last: int) -> str:
