@@ -22,6 +22,6 @@ def report(records: tuple[Path, ...], html: Path | None) -> None:
     write_page(read, target)
     for path, record in zip(records, read, strict=True):
         if record.interrupted:
-            known = f"{len(record.outcomes)} of {record.header.items} items"
+            known = f"{record.done} of {record.header.items} items"
             click.echo(f"{path}: the run was interrupted; {known} are known")
     click.echo(f"page: {target}")

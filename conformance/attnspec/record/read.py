@@ -55,6 +55,11 @@ class RunRecord:
     blocks: tuple[BlockJudged, ...] = ()
 
     @property
+    def done(self) -> int:
+        """How many items came to an end, of whatever kind."""
+        return len(self.outcomes) + len(self.puts) + len(self.blocks)
+
+    @property
     def interrupted(self) -> bool:
         """Whether the run did not reach its end."""
         return self.footer is None or self.footer.interrupted

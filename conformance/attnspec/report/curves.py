@@ -18,10 +18,10 @@ _PEERS = 9  # colours and dashes that the style sheet has for rules other than t
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where things go. left … bottom: the box of the curves.
+    """Where things go. left … bottom: the box of the curves.  gap: the least distance of labels.
 
-    rows: the y of the first row, or None where rows follow the curves' ends.  gap: the least distance of labels.  name, convicted, accused: where the columns of the rows start or (the last
-    two) end.  letters: names are that many letters long at most.
+    name, convicted, accused: where the columns of the rows start or (the last two) end.  letters: the longest name.
+    rows: the y of the first row, or None where rows follow the curves' ends.
     """
 
     width: int
@@ -39,8 +39,8 @@ class Frame:
 
 
 WIDE = Frame(960, 470, left=46, right=500, top=40, bottom=410, gap=27, name=552, convicted=826, accused=944, letters=36)
-NARROW = Frame(360, 0, left=34, right=318, top=12, bottom=220, gap=15, name=50, convicted=286, accused=352, letters=29,
-               rows=284)
+NARROW = Frame(360, 0, left=42, right=322, top=12, bottom=220, gap=14, name=46, convicted=306, accused=358, letters=36,
+               rows=300)
 _ROW = 22  # height of a row that stands below the curves
 
 

@@ -25,8 +25,8 @@ class Run:
 
     @property
     def missing(self) -> int:
-        """How many items the header announced that have no outcome."""
-        return max(0, self.record.header.items - len(self.record.outcomes))
+        """How many items the header announced that came to nothing."""
+        return max(0, self.record.header.items - self.record.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ def join(records: Sequence[RunRecord]) -> Joined:
         for outcome in run.record.outcomes:
             outcomes[(cast.number(run, outcome.subject), outcome.clause, outcome.dtype)] = outcome
             seen += 1
-        cast.meet(run)
+        if run.record.outcomes or not run.record.done:  # whom power or a campaign met was not judged
+            cast.meet(run)
     people = cast.people(outcomes)
     clauses, changed = _clauses(runs, outcomes.values())
     return Joined(

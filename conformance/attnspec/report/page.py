@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-from markupsafe import Markup
-
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.home import folder
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted, duration, figure, gauge, moment, plainly
+from attnspec.report.campaign_view import Campaign, campaign
 from attnspec.report.findings import findings
-from attnspec.report.formula import mathml
 from attnspec.report.joined import Joined, join
 from attnspec.report.ledger import themes
 from attnspec.report.pictures import LEVELS
-from attnspec.report.signs import SHORT, SIGNS
-from attnspec.report.summary import LEGEND, exit_words, summarise
-from attnspec.report.texts import language, web_address
+from attnspec.report.power_view import Power, power
+from attnspec.report.readings import readings
+from attnspec.report.signs import SIGNS
+from attnspec.report.summary import LEGEND, Summary, summarise
+from attnspec.report.templates import templates
 from attnspec.report.trust import trust
 from attnspec.report.unheard import never_decided, silences
 
@@ -37,20 +33,49 @@ def write_page(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def render(records: Sequence[RunRecord]) -> str:
-    """The page of one or several runs as one HTML document that needs nothing else."""
-    return _environment().get_template("page.html").render(_view(join(records)))
+    """The page of one or several runs as one HTML document that needs nothing else.
+
+    It shows what the records hold: verdicts, a measurement of power, a campaign for false alarms, or several of these.
+    """
+    return templates().get_template("page.html").render(_view(records))
 
 
-def _view(joined: Joined) -> Mapping[str, object]:
+def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
     """All that the templates speak of."""
-    strict = any(run.record.header.strict for run in joined.runs)
+    joined = join(records)
+    measured, tried = power(records), campaign(records)
+    is_judged = bool(joined.outcomes) or not (measured or tried)
+    summary = summarise(joined, strict=_is_strict(joined))
     return {
-        "joined": joined, "strict": strict, "summary": summarise(joined, strict=strict),
-        "findings": findings(joined, strict=strict), "themes": themes(joined), "trust": trust(joined),
-        "silences": silences(joined), "never": never_decided(joined), "environment": _environments(joined),
-        "present": {SIGNS[outcome.verdict].word for outcome in joined.outcomes.values()},
+        "joined": joined, "strict": _is_strict(joined), "summary": summary, "environment": _environments(joined),
+        "power": measured, "campaign": tried, "is_judged": is_judged,
+        "title": _title(summary, measured, tried, is_judged=is_judged), **(_judged(joined) if is_judged else {}),
         "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
+
+
+def _judged(joined: Joined) -> Mapping[str, object]:
+    """What only a page with verdicts speaks of."""
+    return {
+        "findings": findings(joined, strict=_is_strict(joined)), "themes": themes(joined), "trust": trust(joined),
+        "readings": readings(joined), "silences": silences(joined), "never": never_decided(joined),
+        "present": {SIGNS[outcome.verdict].word for outcome in joined.outcomes.values()},
+    }
+
+
+def _title(
+    summary: Summary, measured: Power | None, tried: Campaign | None, *, is_judged: bool,
+) -> tuple[str, str]:
+    """The sentence over the page, and its colour: that of the verdicts, else of the power, else of the campaign."""
+    if is_judged:
+        return summary.title, summary.css
+    told = measured or tried
+    assert told is not None
+    return told.headline, told.css
+
+
+def _is_strict(joined: Joined) -> bool:
+    return any(run.record.header.strict for run in joined.runs)
 
 
 def _environments(joined: Joined) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
@@ -59,27 +84,3 @@ def _environments(joined: Joined) -> tuple[tuple[str, tuple[str, ...], bool], ..
     names = dict.fromkeys(name for environment in each for name in environment)
     rows = [(name, tuple(environment.get(name, "") for environment in each)) for name in names]
     return tuple((name, values, len(set(values)) > 1) for name, values in rows)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    source = folder("reports") / "page"
-    environment = Environment(
-        loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
-        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
-        "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__}
-    # our own files, inlined as they are
-    environment.globals |= {
-        name: Markup((source / f"page.{name}").read_text(encoding="utf-8")) for name in ("css", "js")}
-    return environment
-
-
-def _breakable(name: str) -> Markup:
-    """A long identifier that may be broken after its separators."""
-    broken = Markup.escape(name)
-    for separator in ("/", "_", "."):
-        broken = broken.replace(separator, Markup(f"{separator}<wbr>"))
-    return broken

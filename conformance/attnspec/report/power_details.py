@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.ground.nouns import DType
 from attnspec.record.power import SUITE, Conviction, SubjectPut
-from attnspec.report.power_figures import conviction, dtypes, name_of, run_of, runs_of, tellable
+from attnspec.report.power_figures import conviction, dtypes, name_of, quantile, run_of, runs_of, tellable
 
 EDGES = (1, 2, 3, 5, 10, 20, 50, 150)
 """Upper ends of the classes in which cases to conviction are counted."""
@@ -59,3 +59,9 @@ def _label(place: int) -> str:
         return f"> {EDGES[-1]}"
     low = EDGES[place - 1] + 1 if place else 1
     return f"{low}" if low == EDGES[place] else f"{low}–{EDGES[place]}"
+
+
+def quantiles(puts: Sequence[SubjectPut], rule: str) -> tuple[int, int, int]:
+    """Cases to conviction over all dtypes: what half, 95 % and all of the runs took that the rule convicted."""
+    took = [run.cases for run in runs_of(tellable(puts), rule) if run.convicted]
+    return quantile(took, 0.5), quantile(took, 0.95), quantile(took, 1.0)

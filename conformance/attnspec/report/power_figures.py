@@ -245,11 +245,12 @@ def _escapee(runs: Sequence[Run]) -> Escapee:
 
 
 def false_alarms(puts: Sequence[SubjectPut]) -> tuple[Alarm, ...]:
-    """Whom each rule accused though sound, at every dtype; rules that accuse nobody included."""
+    """Whom each rule accused though sound, at every dtype, of those that it put a case to."""
     sound = [put for put in puts if not put.is_fault]
     return tuple(
         _alarm(rule, dtype, runs) for rule in rules(puts) for dtype in dtypes(sound)
-        if (runs := [run_of(put, said) for put in sound if put.dtype is dtype and (said := conviction(put, rule))]))
+        if (runs := [run_of(put, said) for put in sound if put.dtype is dtype and (said := conviction(put, rule))
+                     and said.cases]))
 
 
 def _alarm(rule: str, dtype: DType, runs: Sequence[Run]) -> Alarm:

@@ -18,6 +18,12 @@ EXITS = {
     1: "violated: a clause that gates does not hold",
     2: "could not judge: something was not run, or nothing was executed",
 }
+POWER_EXITS = {
+    0: "nobody sound is accused, and power did not fall where it was held against an earlier measurement",
+    1: "power fell, or somebody sound is accused",
+    2: "cannot say: interrupted, or a run was lost",
+}
+CAMPAIGN_EXITS = {0: "nobody is accused", 1: "somebody sound is accused", 2: "not all cases were judged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ def exit_words(run: Run) -> str:
     footer = run.record.footer
     if footer is None:
         return "none: the run was interrupted"
-    return f"{footer.exit_code}, {EXITS.get(footer.exit_code, 'unknown')}"
+    words = POWER_EXITS if run.record.puts else CAMPAIGN_EXITS if run.record.blocks else EXITS
+    return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 
 def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:

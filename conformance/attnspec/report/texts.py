@@ -10,6 +10,7 @@ from attnspec.ground.nouns import Level
 from attnspec.report.figures import ascii_name
 
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
+_THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)(?:#.*)?")
 _LEVELS = {level.value: level for level in Level}
 
 
@@ -73,3 +74,9 @@ def language(text: str) -> str:
 def web_address(url: str) -> str:
     """The address if it leads to the web, else nothing: records are foreign input, and `javascript:` is an address."""
     return url if url.startswith(("https://", "http://")) else ""
+
+
+def thread(url: str) -> str:
+    """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
+    found = _THREAD.fullmatch(url)
+    return f"{found[1]}#{found[2]}" if found else url.partition("://")[2]

@@ -1,0 +1,39 @@
+"""Pictures that stand alone, as SVG: for a README, a slide, a thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from attnspec.ground.errors import UsageError
+from attnspec.record.read import RunRecord
+from attnspec.report.campaign_view import campaign
+from attnspec.report.figures import counted
+from attnspec.report.power_view import Power, power
+from attnspec.report.templates import templates
+
+
+def write_power_picture(record: RunRecord, path: Path) -> None:
+    """Draw how much each rule convicts against the number of cases. Raises UsageError where no power was measured."""
+    measured = power([record])
+    if measured is None or measured.suite is None:
+        raise UsageError("the record holds no measurement of power, so there is nothing to draw.")
+    _write("power.svg", path, power=measured, subtitle=_subtitle(record, measured))
+
+
+def write_campaign_picture(record: RunRecord, path: Path) -> None:
+    """Draw how close sound implementations came to being accused. Raises UsageError where none was judged."""
+    tried = campaign([record])
+    if tried is None:
+        raise UsageError("the record holds no campaign for false alarms, so there is nothing to draw.")
+    _write("campaign.svg", path, campaign=tried)
+
+
+def _subtitle(record: RunRecord, measured: Power) -> str:
+    listed = ", ".join(dtype.value for dtype in measured.dtypes)
+    faults, seeds = counted(measured.faults, "wrong implementation"), counted(measured.seeds, "seed")
+    return f"{faults} at {listed}; {seeds}, effort {record.header.effort}. Sound: implementations × dtypes."
+
+
+def _write(template: str, path: Path, **told: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(templates().get_template(template).render(**told), encoding="utf-8")

@@ -1,0 +1,171 @@
+"""The section on a measurement of power: the figures, with what the record's header says of rules and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import DType
+from attnspec.record.power import SUITE, SubjectPut
+from attnspec.record.read import RunRecord
+from attnspec.report.curves import NARROW, WIDE, Chart, chart
+from attnspec.report.figures import counted, percent
+from attnspec.report.power_details import Equivalent, distribution, equivalents, quantiles, tally
+from attnspec.report.power_figures import (
+    Alarm,
+    Escapee,
+    Group,
+    Naming,
+    Share,
+    accused,
+    best_peer,
+    dtypes,
+    escapees,
+    false_alarms,
+    naming,
+    rules,
+    shares,
+    stages,
+    tellable,
+    total,
+    total_runs,
+)
+
+Texts = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One rule. `shares` and `alarms`: one a dtype, None where it was not asked.
+
+    brief, rest: what it does, the first sentence and the others.  cases: half, 95 % and all of the convictions took.
+    """
+
+    rule: str
+    title: str
+    source: str
+    brief: str
+    rest: str
+    shares: tuple[Share | None, ...]
+    alarms: tuple[Alarm | None, ...]
+    cases: tuple[int, int, int]
+    convicted: Group
+    runs: Group
+    accused: Group
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """The faults of one stage before the suite and before the best of the others."""
+
+    suite: Group
+    peer: Group | None
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """All that the section shows. `distributions`: for each dtype, classes of cases with how many runs fell in each."""
+
+    headline: str
+    css: str
+    faults: int
+    seeds: int
+    dtypes: tuple[DType, ...]
+    rows: tuple[RuleRow, ...]
+    suite: RuleRow | None
+    peer: RuleRow | None
+    wide: Chart
+    narrow: Chart
+    stages: tuple[StageRow, ...]
+    escapees: tuple[Escapee, ...]
+    equivalents: tuple[Equivalent, ...]
+    instruments: tuple[tuple[str, int], ...]
+    clauses: tuple[tuple[str, int], ...]
+    naming: Naming
+    distributions: tuple[tuple[tuple[str, int], ...], ...]
+    texts: Texts
+    lost: tuple[SubjectPut, ...]
+
+
+def puts_of(records: Sequence[RunRecord]) -> tuple[SubjectPut, ...]:
+    """What all records measured; what several tell, the last one tells."""
+    found = {(put.subject, put.dtype, put.seed): put for record in records for put in record.puts}
+    return tuple(found.values())
+
+
+def is_of_power(record: RunRecord) -> bool:
+    """Whether a record measures power, be it that nothing was measured yet."""
+    return bool(record.puts or record.header.rules)
+
+
+def texts_of(records: Sequence[RunRecord], kind: str) -> Texts:
+    """What the headers say of `rules` or of `faults`, by name."""
+    listed = [text for record in records for text in getattr(record.header, kind)]
+    return {text["name"]: text for text in listed if "name" in text}
+
+
+def titles_of(records: Sequence[RunRecord]) -> Mapping[str, str]:
+    """What the rules are called, by name."""
+    return {name: text.get("title") or name for name, text in texts_of(records, "rules").items()}
+
+
+def power(records: Sequence[RunRecord]) -> Power | None:
+    """The power that all records together measured, or None where none measures any."""
+    if not any(map(is_of_power, records)):
+        return None
+    puts = puts_of(records)
+    rows = _rows(puts, texts_of(records, "rules"))
+    by_rule = {row.rule: row for row in rows}
+    suite, peer = by_rule.get(SUITE), by_rule.get(best_peer(puts))
+    titles = titles_of(records)
+    return Power(
+        headline=headline(puts, suite), css=_css(suite), faults=len({put.subject for put in tellable(puts)}),
+        seeds=len({put.seed for put in puts}), dtypes=dtypes(tellable(puts)), rows=rows, suite=suite, peer=peer,
+        wide=chart(puts, titles, WIDE), narrow=chart(puts, titles, NARROW), stages=_stages(puts, peer),
+        escapees=escapees(puts), equivalents=equivalents(puts),
+        instruments=tally(puts, lambda said: said.instrument), clauses=tally(puts, lambda said: said.clause),
+        naming=naming(puts), distributions=tuple(distribution(puts, dtype) for dtype in dtypes(tellable(puts))),
+        texts=texts_of(records, "faults"), lost=tuple(put for put in puts if put.lost))
+
+
+def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
+    """What the suite's power comes to, in a sentence."""
+    if suite is None or not suite.convicted.tried:
+        return "No power was measured"
+    faults = counted(len({put.subject for put in tellable(puts)}), "fault")
+    share = "All" if suite.convicted.convicted == suite.convicted.tried else f"{percent(suite.convicted.part)} of"
+    sound = {put.subject for put in puts if not put.is_fault}
+    wronged = len({name for alarm in suite.alarms if alarm for name in alarm.accused}) or "none"
+    alarms = f"{wronged} of {counted(len(sound), 'sound implementation')} accused" if sound else "nobody sound on trial"
+    return f"{share} {faults} convicted, {alarms}"
+
+
+def _css(suite: RuleRow | None) -> str:
+    if suite is None or not suite.convicted.tried:
+        return "idle"
+    if suite.accused.convicted:
+        return "bad"
+    return "good" if suite.convicted.convicted == suite.convicted.tried and suite.accused.tried else "idle"
+
+
+def _rows(puts: Sequence[SubjectPut], texts: Texts) -> tuple[RuleRow, ...]:
+    """Every rule with its figures: the suite first, then whoever convicts more."""
+    found = [_row(puts, rule, texts.get(rule, {})) for rule in rules(puts)]
+    return tuple(sorted(found, key=lambda row: (row.rule != SUITE, -row.runs.part)))
+
+
+def _row(puts: Sequence[SubjectPut], rule: str, text: Mapping[str, str]) -> RuleRow:
+    by_dtype = {share.dtype: share for share in shares(puts) if share.rule == rule}
+    alarms = {alarm.dtype: alarm for alarm in false_alarms(puts) if alarm.rule == rule}
+    listed = dtypes(tellable(puts))
+    brief, stop, rest = text.get("meaning", "").partition(". ")
+    return RuleRow(
+        rule=rule, title=text.get("title") or rule, source=text.get("source", ""),
+        brief=brief + stop.strip(), rest=rest,
+        shares=tuple(map(by_dtype.get, listed)), alarms=tuple(map(alarms.get, listed)), cases=quantiles(puts, rule),
+        convicted=total(puts, rule), runs=total_runs(puts, rule), accused=accused(puts, rule))
+
+
+def _stages(puts: Sequence[SubjectPut], peer: RuleRow | None) -> tuple[StageRow, ...]:
+    others = {group.name: group for group in stages(puts, peer.rule)} if peer else {}
+    return tuple(StageRow(group, others.get(group.name)) for group in stages(puts, SUITE))

@@ -1,0 +1,75 @@
+"""What the instruments read off each subject, whether or not a clause was broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from attnspec.ground.nouns import DType
+from attnspec.record.outcome import Outcome, Reading
+from attnspec.report.figures import figure
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.ledger import finding_anchor
+from attnspec.report.signs import FINDINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One reading at one dtype. `value` carries its spread; `css` is `beyond` where the clause was broken by it."""
+
+    dtype: DType
+    value: str
+    sentence: str
+    css: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What was read, under which clause, at every dtype. `target`: where that clause's evidence or text stands."""
+
+    name: str
+    clause: str
+    instrument: str
+    target: str
+    reads: tuple[Read, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """All that was read off one subject."""
+
+    subject: Judged
+    quantities: tuple[Quantity, ...]
+
+
+def readings(joined: Joined) -> tuple[Panel, ...]:
+    """A panel for every subject that anything was read off."""
+    panels = (Panel(subject, tuple(_quantities(joined, subject))) for subject in joined.subjects)
+    return tuple(panel for panel in panels if panel.quantities)
+
+
+def written(reading: Reading) -> str:
+    """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word."""
+    if isinstance(reading.value, str):
+        return reading.value
+    spread = f" ± {figure(reading.spread, 2)}" if reading.spread else ""
+    return f"{figure(reading.value, 2)}{spread}"
+
+
+def _quantities(joined: Joined, subject: Judged) -> Iterable[Quantity]:
+    for number, clause in enumerate(joined.clauses):
+        outcomes = joined.of(subject, clause.id)
+        is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
+        for name, reads in _by_name(outcomes).items():
+            yield Quantity(name, clause.id, outcomes[0].instrument,
+                           finding_anchor(number, subject) if is_finding else clause.anchor, tuple(reads))
+
+
+def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[Read]]:
+    """What was read at each dtype, by the name of the quantity."""
+    found: dict[str, list[Read]] = {}
+    for outcome in outcomes:
+        for reading in outcome.readings:
+            css = "beyond" if outcome.verdict in FINDINGS else ""
+            found.setdefault(reading.quantity, []).append(Read(outcome.dtype, written(reading), reading.sentence, css))
+    return found
