@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.defect import DEFECT
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection
+from attnspec.cli.defect import own_up
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets
-from attnspec.cli.wording import plural
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.judge import read_replay
@@ -50,7 +48,7 @@ def replay(line: str, **options: Given) -> int:
     item, recipe = read_replay(line)
     plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
     known_targets(plan)
-    return _run(Session(plan, command=_command(), recipe=recipe), Outputs.console().handlers())
+    return _run(Session(plan, command=typed(), recipe=recipe), Outputs.console().handlers())
 
 
 def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
@@ -58,27 +56,11 @@ def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
     workers = options.pop("workers")
     plan = plan_from(targets, options)
     known_targets(plan)
-    return _run(Session(plan, workers=workers, command=_command()), outputs.handlers())
+    return _run(Session(plan, workers=workers, command=typed()), outputs.handlers())
 
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:
     result = session.run(handlers)
     if result.defects:
-        _own_up(result.defects)
+        own_up(result.defects)
     return CANNOT_RUN if result.defects else result.exit_code
-
-
-def _own_up(defects: Sequence[str]) -> None:
-    """Each kind of failure of our own once: they tend to come in dozens that end in the same line."""
-    kinds: dict[str, list[str]] = {}
-    for defect in defects:
-        kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
-    for alike in kinds.values():
-        more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
-        click.echo(f"\n{alike[0]}{more}", err=True)
-    click.echo(DEFECT, err=True)
-
-
-def _command() -> tuple[str, ...]:
-    """As the user typed it, without the path of this machine."""
-    return ("attnspec", *sys.argv[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -97,3 +98,8 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     options["implementations"] = tuple(str(Path(folder).absolute()) for folder in options["implementations"])
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
     return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)
+
+
+def typed() -> tuple[str, ...]:
+    """The command as the user typed it, without the path of this machine."""
+    return ("attnspec", *sys.argv[1:])

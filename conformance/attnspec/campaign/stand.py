@@ -1,0 +1,65 @@
+"""Where blocks are judged: in a worker, one after the other. Subjects of one class share what the definition says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+
+from attnspec.campaign.draw import Block
+from attnspec.campaign.judge import judge_block
+from attnspec.court.bench import Archive, Memory, SubjectBench
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.hearing import summon
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.ground.nouns import DType
+from attnspec.ground.plan import Plan
+from attnspec.law.clause import Spec
+from attnspec.record.campaign import BlockJudged
+from attnspec.record.outcome import SubjectCard
+from attnspec.subjects.subject import Subject
+
+MOST = 4096
+"""Problems and expectations that are kept: those of one block."""
+
+
+class Stand:
+    """Judges blocks, and remembers subjects, their conventions, and what is right about the block at hand."""
+
+    def __init__(self, plan: Plan, spec: Spec, recipes: int, breadcrumb: Callable[[str], None]) -> None:
+        self._plan, self._spec, self._recipes, self._breadcrumb = plan, spec, recipes, breadcrumb
+        self._subjects: dict[str, Subject] = {}
+        self._conventions: dict[tuple[str, DType], Mapping[str, str]] = {}
+        self._archive, self._shared_by = Archive(), ""
+
+    @cached_property
+    def _checks(self) -> Mapping[str, Check]:
+        return compile_spec(self._spec, faults=CATALOGUE.keys())
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject. Raises AttnspecError where it cannot be had."""
+        return self._subject(target).card({}, {})
+
+    def judge(self, target: str, dtype: DType, number: int) -> BlockJudged:
+        """One block. Raises AttnspecError where the subject cannot be had."""
+        block = Block(dtype, number, self._plan.seed, self._recipes)
+        return judge_block(block, self._bench(self._subject(target), block), self._checks, self._breadcrumb)
+
+    def _subject(self, target: str) -> Subject:
+        if target not in self._subjects:
+            self._subjects[target] = summon(target, self._plan)
+        return self._subjects[target]
+
+    def _bench(self, subject: Subject, block: Block) -> SubjectBench:
+        plain = SubjectBench(subject, block.dtype, self._conventions.get((subject.id, block.dtype)))
+        self._conventions[subject.id, block.dtype] = plain.conventions
+        return SubjectBench(subject, block.dtype, plain.conventions, archive=self._shared(plain, block))
+
+    def _shared(self, bench: SubjectBench, block: Block) -> Archive:
+        """The archive of all whom the definition tells the same about this block; the last one's is forgotten."""
+        declared = bench.subject.declaration
+        precision = replace(bench.precision, reason="")
+        shared_by = repr((block, precision, sorted(bench.conventions.items()), declared.limits, declared.kind))
+        if shared_by != self._shared_by:
+            self._archive, self._shared_by = Archive(Memory(MOST), Memory(MOST)), shared_by
+        return self._archive

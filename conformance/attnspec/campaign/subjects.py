@@ -1,0 +1,30 @@
+"""Whom a campaign judges: sound implementations of our own and of others, and which part of the cases each gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+CHOSEN: tuple[str, ...] = (
+    "sound/naive", "sound/float64_inside", "sound/online_blocks", "sound/prescaled_query", "sound/reversed_keys",
+    "sound/einsum", "numpy/attention", "sound/eager", "sound/finite_minimum_mask", "sound/finite_minimum_bias",
+    "torch/sdpa_math", "torch/sdpa", "torch/sdpa_flash", "numpy/paper", "torch/paper", "torch/mha",
+    "torch/mha_no_weights", "jax/attention", "jax/dot_product_attention", "jax/dot_product_attention_jit",
+)
+"""Those of one precision class and convention stand together: they share what the definition says of a case.
+
+Left out are registered subjects that depart from the definition at some dtype in all they do, as their manifests say.
+"""
+
+SHARES: Mapping[str, float] = {"jax": 0.1}
+"""By library, where it is not 1: JAX compiles for every new shape and feature, or runs operation by operation."""
+
+
+def share(target: str) -> float:
+    """How many cases a subject gets, relative to others."""
+    return SHARES.get(target.partition("/")[0], 1.0)
+
+
+def in_order(targets: Iterable[str]) -> tuple[str, ...]:
+    """The chosen ones first, in the order that serves sharing."""
+    places = {target: place for place, target in enumerate(CHOSEN)}
+    return tuple(sorted(dict.fromkeys(targets), key=lambda target: places.get(target, len(places))))
