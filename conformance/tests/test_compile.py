@@ -14,6 +14,7 @@ from attnspec.law.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.vocabulary.instruments import INSTRUMENTS
 from attnspec.vocabulary.posed import NoClaim
 from attnspec.vocabulary.tables import RELATIONS, TRANSFORMS, WORDS
 
@@ -65,6 +66,19 @@ ERRORS = [
      "own.yaml:9: the kind 'mask_attack' brings its own mask"),
     ("a rate that is no rate", {"then": "has_variance: {value: one, false_alarm: 2}"},
      "own.yaml:13: 'false_alarm' of the relation 'has_variance' should lie between 1e-15 and 0.5, not at 2.0."),
+    ("a law of chance that is searched for its worst case", {"then": "has_variance: {value: one, false_alarm: 1.0e-9}"},
+     "own.yaml:13: the relation 'has_variance' has a rate of false alarms, which a search for the worst case would "
+     "void; the kind 'attention' is searched."),
+    ("independent roundings of values with structure",
+     {"given": "{problem: any_attention, kind: gaussian}",
+      "then": "agrees_typically: {observe: output, false_alarm: 0.1}"},
+     "own.yaml:13: the relation 'agrees_typically' takes roundings to be independent; the kind 'gaussian' has "
+     "structure. Kinds without: generic, long, panel."),
+    ("a family with structure where chance judges",
+     {"given": "{problem: any_attention, kind: long, families: [integers]}"},
+     "own.yaml:9: problems of kind 'long' are judged by a law of chance; the value family 'integers' has a structure."),
+    ("a bias with structure where chance judges", {"given": "{problem: any_attention, kind: long, biases: [slopes]}"},
+     "own.yaml:9: problems of kind 'long' are judged by a law of chance; the bias 'slopes' has a structure."),
     ("a width that does not grow", {"runs": "original: [{widen: {by: 1}}]"},
      "own.yaml:11: 'by' of the transform 'widen' should lie between 2 and 16, not at 1."),
 ]
@@ -92,12 +106,32 @@ def test_a_clause_needs_what_its_problem_and_its_observables_imply(
     assert compiled(tmp_path, given=given, then=then).needs == needs
 
 
-@pytest.mark.parametrize(("then", "instrument"), [
-    ("agree: {runs: [original, original], observe: output, within: exact}", "equality"),
-    ("agree: {runs: [original, original], observe: output, within: rounding}", "worst-case rounding bound"),
-    ("has_variance: {value: one, false_alarm: 1.0e-9}", "chi-squared law, at most 1e-09 false alarms a shape")])
-def test_a_check_names_what_its_verdict_rests_on(tmp_path: Path, then: str, instrument: str) -> None:
-    assert compiled(tmp_path, then=then).instrument == instrument
+@pytest.mark.parametrize(("kind", "then", "instrument"), [
+    ("attention", "agree: {runs: [original, original], observe: output, within: exact}", "equality"),
+    ("attention", "agree: {runs: [original, original], observe: output, within: rounding}",
+     "worst-case rounding bound"),
+    ("attention", "agrees_with_definition: {observe: weights}",
+     "worst-case rounding bound on weights read out through V = I"),
+    ("attention", "is_refused: {}", "refusal of the call"),
+    ("attention", "convention_is: {convention: hidden_row}", "probe of a convention"),
+    ("gaussian", "has_variance: {value: one, false_alarm: 1.0e-9}",
+     "chi-squared law, at most 1e-09 false alarms a shape"),
+    ("long", "agrees_typically: {observe: output, false_alarm: 1.0e-6}",
+     "bound of independent roundings, at most 1e-06 false alarms a clause")])
+def test_a_check_names_what_its_verdict_rests_on(tmp_path: Path, kind: str, then: str, instrument: str) -> None:
+    given = f"{{problem: any_attention, kind: {kind}, grouped: 'no'}}"
+    assert compiled(tmp_path, given=given, then=then).instrument == instrument
+
+
+def test_a_check_names_each_instrument_once(tmp_path: Path) -> None:
+    then = "\n      - ".join(("agrees_with_definition: {observe: output}", "is_finite: {observe: output}",
+                              "sums_to_one: {observe: weights}", "inside_hull: {}"))
+    assert compiled(tmp_path, then=then).instrument == (
+        "worst-case rounding bound; equality; worst-case rounding bound on weights read out through V = I")
+
+
+def test_every_relation_names_its_instrument() -> None:
+    assert INSTRUMENTS.keys() == RELATIONS.keys()
 
 
 def test_a_drawn_number_picks_from_what_the_problem_offers(tmp_path: Path) -> None:

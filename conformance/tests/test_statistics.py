@@ -22,8 +22,8 @@ from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Measured
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.chance import chernoff, has_variance
 from attnspec.vocabulary.posed import Posed
-from attnspec.vocabulary.rulings import chernoff, has_variance
 from attnspec.vocabulary.scene import Scene
 
 RATES = (0.1, 1e-3, 1e-9)

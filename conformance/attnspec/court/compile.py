@@ -6,17 +6,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attnspec.court.fixed import FIXED_KINDS
 from attnspec.ground.errors import SpecError
 from attnspec.law.clause import Clause, Spec, Word
-from attnspec.problems.domain import Domain, domain
+from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.recipe import FIELDS
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.instruments import instrument_of
 from attnspec.vocabulary.posed import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
     INSIDE,
     LAYER_TRANSFORMS,
+    OF_CHANCE,
+    OF_ROUNDINGS,
     PARTING,
     RELATIONS,
     TRANSFORMS,
@@ -53,12 +57,8 @@ class Check:
 
     @property
     def instrument(self) -> str:
-        """What the verdict rests on: equality, the worst-case bound, or a law of chance with its false-alarm rate."""
-        for step in self.then:
-            if "false_alarm" in step.bound.values:
-                return _LAWS[step.bound.name].format(step.bound.values["false_alarm"])
-        exact = all(step.bound.values.get("within") == "exact" for step in self.then)
-        return "equality" if exact else "worst-case rounding bound"
+        """What the verdict rests on, one phrase for each kind of relation, with its rate of error if it has one."""
+        return "; ".join(dict.fromkeys(instrument_of(step.bound) for step in self.then))
 
     def drawn(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
         """The drawn values: each recipe number picks from what the draw word offers for this problem."""
@@ -71,10 +71,6 @@ class Check:
         start: Posed[Any] = Posed((problem,), conventions=conventions)
         return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
                 for name, steps in self.runs.items()}
-
-
-_LAWS = {"has_variance": "chi-squared law, at most {:g} false alarms a shape",
-         "has_no_drift": "self-normalised score test, at most {:g} false alarms a clause"}
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
@@ -92,6 +88,7 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
     for words in clause.runs.values():
         _check_order(words)
     then = tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then)
+    _check_chance(clause.then, made)
     if made.is_layer:
         _check_layer(clause.then)
     return Check(clause, made, runs, then)
@@ -130,6 +127,17 @@ def _check_layer(words: tuple[Word, ...]) -> None:
         if word.args.get("observe") in INSIDE:
             raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
                             "Observe output or returned_weights.", where=word.where)
+
+
+def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
+    """A law of chance holds for what was drawn once, and independent roundings need values without structure."""
+    for word in words:
+        if word.name in OF_CHANCE and made.kind not in FIXED_KINDS:
+            raise SpecError(f"the relation {word.name!r} has a rate of false alarms, which a search for the worst case "
+                            f"would void; the kind {made.kind!r} is searched.", where=word.where)
+        if word.name in OF_ROUNDINGS and made.kind not in GENERIC_KINDS:
+            raise SpecError(f"the relation {word.name!r} takes roundings to be independent; the kind {made.kind!r} has "
+                            f"structure. Kinds without: {', '.join(sorted(GENERIC_KINDS))}.", where=word.where)
 
 
 def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> Step:

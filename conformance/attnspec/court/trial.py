@@ -100,7 +100,7 @@ class Trial:
         return tally
 
     def _hold(self, tally: Tally) -> None:
-        fixed = fixed_recipes(self.check.domain, self._limits, self.effort, self.seed)
+        fixed = self._fixed
         if fixed:
             for recipe in fixed:
                 self._try(recipe, tally)
@@ -200,7 +200,13 @@ class Trial:
         drawn = self.check.drawn(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.bench.conventions)
         return Scene(self.bench.subject, self.bench.dtype, self.bench.conventions, runs, self.bench, drawn,
-                     self._rows(problem, recipe))
+                     self._rows(problem, recipe), cases=max(1, len(self._fixed)))
+
+    @property
+    def _fixed(self) -> tuple[Recipe, ...]:
+        """The cases of a clause that is not searched."""
+        return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
+                             self.bench.subject.declaration.keywords)
 
     @property
     def _limits(self) -> Limits:

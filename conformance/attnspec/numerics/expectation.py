@@ -75,8 +75,8 @@ def expect(
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
     recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
-    T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed; `typical` must be asked for,
-    and is for values without structure only.
+    T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed; `typical` must
+    be asked for, and is for values without structure only.
     """
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         operands = (operands_of(piece, conventions, scale_width, rows) for piece in _pieces(problem))

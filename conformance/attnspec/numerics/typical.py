@@ -8,7 +8,7 @@ only families called `generic` may be judged by it. The derivation is docs/numer
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,12 +53,20 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     p = truth.weights / np.where(truth.total == 0, 1, truth.total)[..., None]
     variance, size = _log_variance(operands, truth, r, errors), np.abs(truth.output)
     attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
-    square = _apart(p * p * variance, operands.value, truth.output)
-    square += _of_query(operands, truth, p, r) + _of_sums(operands, truth, p, r, errors)
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
-    grown = 1 + r.output
-    return Typical(np.sqrt(square) * grown, strain, sure * grown + r.output * size + r.lost_output)
+    unit, grown = _unit_of(operands.value), 1 + r.output
+    scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
+    square = _apart(p * p * variance, scaled.value, answer.output)
+    square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
+    spread = unit * np.sqrt(square)
+    return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
+
+
+def _unit_of(value: Array) -> Array:
+    """(B,H,1,1): a power of two of the size of each head's values, so that their squares neither over- nor underflow."""
+    largest = np.abs(value).max(axis=(-2, -1), keepdims=True, initial=0.0)
+    return np.asarray(np.ldexp(1.0, np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest, 1.0))[1]))
 
 
 def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:

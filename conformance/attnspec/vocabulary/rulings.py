@@ -1,9 +1,8 @@
-"""More words of `then`: conventions, refusals, and the paper's variance argument."""
+"""More words of `then`: conventions and refusals."""
 
 from __future__ import annotations
 
-import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -13,9 +12,9 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import equal, measure, nothing, verdict
-from attnspec.vocabulary.observables import observe, see
+from attnspec.vocabulary.observables import observe
 from attnspec.vocabulary.scene import Scene
-from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
+from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads"]
 
@@ -67,48 +66,3 @@ def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     except UnusableAnswer as unusable:
         return verdict("is_refused", f"the call was answered, although it makes no sense: {unusable}", broken=True)
     return verdict("is_refused", "the call was answered, although it makes no sense", broken=True)
-
-
-def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Annotated[float, Between(1e-15, 0.5)],
-                 run: RunName = ORIGINAL) -> Measured:
-    """Logits of independent standard-normal queries and keys have this variance, at a stated rate of false alarms.
-
-    Given a query q, the sum over keys of (s - mean)^2 d_k / |q|^2 is chi-squared with S - 1 degrees of freedom for
-    logits s = q·k / sqrt(d_k), exactly, when every query has keys of its own; the sums of independent queries add.
-    The tails are bounded by Chernoff's inequality, so that the rate holds at every size.
-    """
-    seen, problem = see(scene, run, "logits"), scene.problem(run)
-    if not seen.claimed.all():
-        return nothing("has_variance", "some weights are too small to read their logits")
-    width = problem.sizes.D
-    norms = np.square(problem.query.astype(np.float64)).sum(axis=-1)
-    law = norms / width if value == "one" else norms
-    pivot = float((np.square(_centred(seen.array)).sum(axis=-1) / law).sum())
-    freedom = seen.array[..., 1:].size
-    misread = float((np.square(seen.allowance).sum(axis=-1) / law).sum())
-    what = f"at d_k = {width} the variance of the logits, over the variance it should have"
-    return _variance(pivot / freedom, misread / freedom, freedom, false_alarm, what)
-
-
-def _centred(logits: Array) -> Array:
-    return np.asarray(logits - logits.mean(axis=-1, keepdims=True), dtype=np.float64)
-
-
-def _variance(ratio: float, misread: float, freedom: int, false_alarm: float, what: str) -> Measured:
-    spread = 2 * math.sqrt(ratio * misread) + misread
-    low, high = (chernoff(freedom, false_alarm / 2, side) for side in (-1, 1))
-    allowance = spread + (high - 1 if ratio > 1 else 1 - low)
-    return measure("has_variance", np.array(ratio), np.array(1.0), allowance, np.ones((), bool), what=what)
-
-
-def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:
-    """The ratio r, above 1 (side 1) or below (side -1), beyond which chi-squared/freedom lies with probability <= rate.
-
-    P(X >= n r) <= exp(-n (r - 1 - ln r) / 2) for r > 1, and the same on the other side for r < 1.
-    """
-    target = -2 * math.log(rate) / freedom
-    near, far = 1.0, (1e-300 if side < 0 else 2 + 2 * target)
-    for _ in range(200):
-        middle = (near + far) / 2
-        near, far = (middle, far) if middle - 1 - math.log(middle) < target else (near, middle)
-    return far

@@ -70,7 +70,11 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
-    """What a relation may look at. `rows`: the sampled query rows of a large problem, or None for all."""
+    """What a relation may look at.
+
+    rows: the sampled query rows of a large problem, or None for all.  cases: among how many cases of one clause a rate
+    of false alarms is shared out.
+    """
 
     subject: Subject
     dtype: DType
@@ -80,6 +84,7 @@ class Scene:
     drawn: Mapping[str, int] = field(default_factory=dict)
     rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
+    cases: int = 1
 
     def problem(self, run: str) -> Any:  # noqa: ANN401  (Problem or LayerProblem: the clause knows)
         """The problem of a run of one part."""
@@ -97,7 +102,8 @@ class Scene:
 
     def against(self, bench: Bench) -> Scene:
         """The same case before another bench."""
-        return Scene(bench.subject, self.dtype, self.conventions, self.runs, bench, self.drawn, self.rows)
+        return Scene(bench.subject, self.dtype, self.conventions, self.runs, bench, self.drawn, self.rows,
+                     cases=self.cases)
 
     @property
     def is_layer(self) -> bool:

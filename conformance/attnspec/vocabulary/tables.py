@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import drift, relations, rulings
+from attnspec.vocabulary import chance, drift, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.transforms import contents, history, keywords, layers, order, shapes
 
@@ -37,13 +37,19 @@ RELATIONS: Words = _words(
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
-    rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.has_variance, rulings.is_refused,
-    drift.has_no_drift,
+    rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.is_refused,
+    chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, drift.has_no_drift,
 )
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "has_variance",
-                                 "has_no_drift"})
+                                 "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
 """Relations that only problems of attention itself have."""
+
+OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
+"""Relations with a rate of false alarms. To search for a case that breaks them would void it."""
+
+OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
+"""Relations that take roundings to be independent, which only values without structure allow."""
 
 INSIDE = frozenset({"weights", "logits"})
 """Observables read through the values: a layer's projections are in the way."""

@@ -1,0 +1,108 @@
+"""Words of `then` that rest on chance, each at a stated rate of false alarms. What they judge is never searched for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+
+from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
+from attnspec.problems.problem import Array
+from attnspec.record.outcome import Measured, Reading
+from attnspec.vocabulary.measure import measure, nothing
+from attnspec.vocabulary.observables import LOOKS, expectations, observe, see
+from attnspec.vocabulary.scene import Scene
+from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
+
+Rate = Annotated[float, Between(1e-15, 0.5)]
+
+
+def agrees_typically(scene: Scene, *, observe: Literal["output"], false_alarm: Rate,
+                     run: RunName = ORIGINAL) -> Measured:
+    """What is observed is what the definition says, within what independent roundings add up to. false_alarm bounds
+    the rate at which a subject that rounds as it declares is accused, all cases of the clause together.
+    """
+    return _typically(scene, run, _expected(scene, run), false_alarm, what=f"{observe} against the definition")
+
+
+def _expected(scene: Scene, run: str) -> Expectation:
+    [expected] = expectations(scene, scene.runs[run], "typical")
+    return expected
+
+
+def _typically(scene: Scene, run: str, expected: Expectation, false_alarm: float, *, what: str) -> Measured:
+    truth, _, claimed = LOOKS["output"].define(expected, scene)
+    allowance = expected.typical_allowance(false_alarm / scene.cases)
+    return measure("agrees_typically", observe(scene, run, "output").array, truth, allowance, claimed,
+                   what=f"{what}, as independent roundings add up")
+
+
+def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
+    """The declared precision class explains every entry, as independent roundings add up. The tightest grade that would
+    have explained them too is read off; a subject may well be more precise than it declares.
+    """
+    problem, name = scene.problem(run), "is_as_precise_as_declared"
+    found = _typically(scene, run, _expected(scene, run), false_alarm, what="output under the declared class")
+    fits = fingerprint(problem, observe(scene, run, "output").array, scene.bench.precision,
+                       conventions=scene.conventions, scale_width=scene.subject.scale_width(problem),
+                       false_alarm=false_alarm)
+    return replace(found, relation=name, readings=(_grade(fits, scene),))
+
+
+def _grade(fits: tuple[Fit, ...], scene: Scene) -> Reading:
+    """Which grade it is, by how much each tighter one is missed, and what is declared."""
+    best = tightest(fits)
+    name = best.name if best else "none"
+    told = f"{name} explains the panel (worst error {best.ratio:.2g} of what it allows)" if best else \
+        "no class explains the panel"
+    tighter = fits[:fits.index(best)] if best else fits
+    missed = [f"{fit.name} is missed by a factor of {fit.ratio:.3g}" for fit in tighter]
+    return Reading("precision grade", name, 0.0, "; ".join((told, *missed, f"{scene.bench.precision} is declared")))
+
+
+def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rate,
+                 run: RunName = ORIGINAL) -> Measured:
+    """Logits of independent standard-normal queries and keys have this variance, at a stated rate of false alarms.
+
+    Given a query q, the sum over keys of (s - mean)^2 d_k / |q|^2 is chi-squared with S - 1 degrees of freedom for
+    logits s = q·k / sqrt(d_k), exactly, when every query has keys of its own; the sums of independent queries add.
+    The tails are bounded by Chernoff's inequality, so that the rate holds at every size.
+    """
+    seen, problem = see(scene, run, "logits"), scene.problem(run)
+    if not seen.claimed.all():
+        return nothing("has_variance", "some weights are too small to read their logits")
+    width = problem.sizes.D
+    norms = np.square(problem.query.astype(np.float64)).sum(axis=-1)
+    law = norms / width if value == "one" else norms
+    pivot = float((np.square(_centred(seen.array)).sum(axis=-1) / law).sum())
+    freedom = seen.array[..., 1:].size
+    misread = float((np.square(seen.allowance).sum(axis=-1) / law).sum())
+    what = f"at d_k = {width} the variance of the logits, over the variance it should have"
+    return _variance(pivot / freedom, misread / freedom, freedom, false_alarm, what)
+
+
+def _centred(logits: Array) -> Array:
+    return np.asarray(logits - logits.mean(axis=-1, keepdims=True), dtype=np.float64)
+
+
+def _variance(ratio: float, misread: float, freedom: int, false_alarm: float, what: str) -> Measured:
+    spread = 2 * math.sqrt(ratio * misread) + misread
+    low, high = (chernoff(freedom, false_alarm / 2, side) for side in (-1, 1))
+    allowance = spread + (high - 1 if ratio > 1 else 1 - low)
+    return measure("has_variance", np.array(ratio), np.array(1.0), allowance, np.ones((), bool), what=what)
+
+
+def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:
+    """The ratio r, above 1 (side 1) or below (side -1), beyond which chi-squared/freedom lies with probability <= rate.
+
+    P(X >= n r) <= exp(-n (r - 1 - ln r) / 2) for r > 1, and the same on the other side for r < 1.
+    """
+    target = -2 * math.log(rate) / freedom
+    near, far = 1.0, (1e-300 if side < 0 else 2 + 2 * target)
+    for _ in range(200):
+        middle = (near + far) / 2
+        near, far = (middle, far) if middle - 1 - math.log(middle) < target else (near, middle)
+    return far
