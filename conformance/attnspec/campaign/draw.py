@@ -33,11 +33,12 @@ class Block:
     def cases(self, check: Check, declaration: Declaration) -> tuple[Recipe, ...]:
         """The recipes that a clause is tried on; clauses of one domain get the same, but for their drawn values.
 
-        Kinds that are not searched (laws of chance, documented examples) are tried once, with a seed of this block:
-        so the rates of false alarms that they state are put to the test as well.
+        Kinds that are not searched (laws of chance, documented examples) are tried once, block by block at another
+        shape and with a seed of the block: so the rates of false alarms that they state are put to the test as well.
         """
         if check.domain.kind in FIXED_KINDS:
-            return fixed_recipes(check.domain, declaration.limits, Effort.DEFAULT, self._seed)
+            fixed = fixed_recipes(check.domain, declaration.limits, Effort.DEFAULT, self._seed)
+            return (fixed[self.number % len(fixed)],) if fixed else ()
         return tuple(self._drawn(check, declaration))
 
     @property
