@@ -1,0 +1,100 @@
+"""The same mistakes in another arithmetic.
+
+A fault compared with itself agrees bit for bit, which proves nothing of a diagnosis. Its double makes the mistake of
+the same stages and computes every sound stage otherwise: what someone else's code with this bug would answer.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.rounding import through
+from attnspec.faults.staged import SOUND, Call, Stages, Work, computing
+from attnspec.ground.nouns import DType
+from attnspec.numerics.units import is_half
+from attnspec.problems.problem import Array
+from attnspec.subjects.subject import Subject
+
+
+class Arithmetic(enum.Enum):
+    """How a double computes what is sound.
+
+    REORDERED: the query is scaled beforehand, sums run from the last term to the first, 2^x serves for the exponential
+    and a reciprocal for the division; as wide as the fault.  WIDE: in float64.  STORED: logits and weights are rounded
+    to the dtype of the inputs, as eager code does (grade G3); half dtypes only, elsewhere there is nothing to round.
+    """
+
+    REORDERED = "reordered"
+    WIDE = "wide"
+    STORED = "stored"
+
+
+def _prescaled(work: Work, factor: float) -> Array:
+    query = work.query * work.query.dtype.type(factor)
+    return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
+
+
+def _by_powers_of_two(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    lowered = logits - np.where(np.isneginf(top), 0, top)
+    grown = np.exp2(lowered * logits.dtype.type(np.log2(np.e)))
+    total = grown[..., ::-1].sum(axis=-1, keepdims=True)
+    return grown * (1 / np.where(total == 0, 1, total))
+
+
+def _from_the_last(weights: Array, work: Work) -> Array:
+    turned = work.but(value=work.value[:, :, ::-1], visible=work.visible[..., ::-1])
+    return sound.mix(weights[..., ::-1], turned)
+
+
+def _in_float64(call: Call) -> Work:
+    work = sound.take(call)
+    query, key, value = (array.astype(np.float64) for array in (work.query, work.key, work.value))
+    return work.but(query=query, key=key, value=value, bias=None if work.bias is None else work.bias.astype(np.float64))
+
+
+def _stored(io: np.dtype[Any]) -> Stages:
+    def logits(work: Work, factor: float) -> Array:
+        return through(through(sound.logits(work, 1.0), io) * np.float32(factor), io)
+
+    def softmax(logits: Array, work: Work) -> Array:
+        return through(sound.softmax(logits, work), io)
+
+    return replace(SOUND, logits=logits, softmax=softmax)
+
+
+def _stages(arithmetic: Arithmetic, io: np.dtype[Any]) -> Stages:
+    match arithmetic:
+        case Arithmetic.REORDERED:
+            return replace(SOUND, logits=_prescaled, softmax=_by_powers_of_two, mix=_from_the_last)
+        case Arithmetic.WIDE:
+            return replace(SOUND, take=_in_float64)
+        case Arithmetic.STORED:
+            return _stored(io)
+
+
+def double(subject: Subject, arithmetic: Arithmetic) -> Subject:
+    """The double of a fault; one that stores its intermediate results declares that it does."""
+    declared, name = subject.declaration, f"double of {subject.id} ({arithmetic.value})"
+    precision: Mapping[DType, Mapping[str, object]] = declared.precision
+    if arithmetic is Arithmetic.STORED:
+        precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
+    return replace(subject, id=name, function=_computed(subject.function, arithmetic),
+                   declaration=replace(declared, precision=precision),
+                   variants={key: double(variant, arithmetic) for key, variant in subject.variants.items()})
+
+
+def _computed(function: Callable[..., object], arithmetic: Arithmetic) -> Callable[..., object]:
+    def compute(query: Array, *others: Array, **keywords: object) -> object:
+        with computing(_stages(arithmetic, query.dtype)):
+            return function(query, *others, **keywords)
+    return compute
