@@ -282,7 +282,6 @@ FAMILIES: Mapping[str, Family] = {
         Family("cancellation", _cancellation, False, "dot products of large terms that cancel"),
         Family("signed_zeros", _signed_zeros, False, "-1, -0, +0, 1"),
         Family("gaussian", _gaussian, True, "N(0,1) exact enough for a stated false-alarm rate"),
-        Family("spread_logits", _spread_logits, True, "N(0,1), queries twice that: a drift of the scale shows most"),
         Family("scale_ladder", _scale_ladder, False,
                "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
         Family("mask_attack", _mask_attack, False,
@@ -292,5 +291,6 @@ FAMILIES: Mapping[str, Family] = {
                "query 0: weights are uniform on the visible keys, and read the mask off"),
         Family("worked_example", _worked_example, False,
                "the four tokens of self_attention_note, logits 0 or far above"),
+        Family("spread_logits", _spread_logits, True, "N(0,1), queries twice that: a drift of the scale shows most"),
     )
 }

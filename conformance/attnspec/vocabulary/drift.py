@@ -6,14 +6,14 @@ from typing import Annotated
 
 import numpy as np
 
+from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import systematic_error
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
 from attnspec.problems.problem import Array
-from attnspec.problems.shapes import SCORED
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.measure import nothing, verdict
-from attnspec.vocabulary.observables import defined, see
-from attnspec.vocabulary.scene import Scene, Seen, working
+from attnspec.vocabulary.observables import expectations, observe
+from attnspec.vocabulary.scene import Scene, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 
@@ -25,15 +25,24 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     Head slices are independent, and rounding errors symmetric in each of them; false_alarm bounds the rate at which
     such a subject is accused by a clause, all of its cases together.
     """
-    seen = see(scene, run, "output")
-    sliced = seen.claimed.all(axis=(-2, -1))
-    limit = threshold(false_alarm, SCORED)
+    [expected] = expectations(scene, scene.runs[run], "weights")
+    sliced = _claimed(expected, scene)
+    limit = threshold(false_alarm, scene.cases)
     if sliced.sum() <= limit * limit:
-        return nothing("has_no_drift", f"{sliced.sum()} head slices are claimed; no statistic of {limit * limit:.0f} or "
-                       "fewer can reach the threshold")
-    if not np.isfinite(seen.array).all():
+        return nothing("has_no_drift", f"{sliced.sum()} head slices are claimed, and more than {limit * limit:.0f} are "
+                       "needed to convict at this rate")
+    output = observe(scene, run, "output").array
+    if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
-    return _measured(_units(scene, run, direction, seen, sliced), direction, limit, _declared(scene, run, direction))
+    value = working(scene.bench.values_by_head(scene.problem(run)), scene.dtype)
+    units = _units(direction, output - expected.weights @ value, expected.weights, value, sliced)
+    return _measured(units, direction, limit, _declared(scene, run, direction))
+
+
+def _claimed(expected: Expectation, scene: Scene) -> Array:
+    """(B,H): the head slices all of whose rows may be judged. A layer's output projection mixes the heads."""
+    sliced = np.asarray(expected.claimed.all(axis=-1))
+    return sliced & sliced.all(axis=1, keepdims=True) if scene.is_layer else sliced
 
 
 def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
@@ -42,12 +51,9 @@ def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     return systematic_error(scene.bench.precision, scale_width=width)
 
 
-def _units(scene: Scene, run: str, direction: DirectionName, seen: Seen, sliced: Array) -> Units:
-    """The units of all head slices (B,H) that are claimed throughout."""
-    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
-    value = working(scene.bench.values_by_head(scene.problem(run)), scene.dtype)
-    parts = (seen.array - seen.truth, weights, value)
-    error, weights, value = (np.asarray(part[sliced][:, None], np.float64) for part in parts)
+def _units(direction: DirectionName, error: Array, weights: Array, value: Array, sliced: Array) -> Units:
+    """The units of the head slices (B,H) that are claimed."""
+    error, weights, value = (part[sliced][:, None].astype(np.float64) for part in (error, weights, value))
     return units_of(direction, error=error, weights=weights, value=value)
 
 

@@ -1,0 +1,168 @@
+"""The clauses of drift: what they convict, what they only report, and what they say nothing of."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.fixed import fixed_recipes
+from attnspec.court.trial import Tally, Trial
+from attnspec.faults import drift, staged
+from attnspec.faults.fault import Fault
+from attnspec.faults.sound import SOUND
+from attnspec.faults.staged import Attend
+from attnspec.faults.subject import own_subject
+from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.errors import Place
+from attnspec.ground.nouns import DType, Effort
+from attnspec.law.load import load_spec
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array
+from attnspec.subjects.manifest import Library
+from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.drift import has_no_drift
+from attnspec.vocabulary.posed import Posed
+from attnspec.vocabulary.scene import Scene
+
+CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
+               "grouped_heads": "repeat"}
+CLAUSES = ("drift.temperature", "drift.gain", "drift.mixing")
+VOUCHED: Mapping[DType, Mapping[str, object]] = {
+    dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+UNVOUCHED: Mapping[DType, Mapping[str, object]] = {dtype: {"grade": "G0"} for dtype in VOUCHED}
+
+
+@functools.cache
+def checks() -> dict[str, Check]:
+    return compile_spec(load_spec())
+
+
+def subject(attend: Attend, precision: Mapping[DType, Mapping[str, object]], *, single_head: bool = False) -> Subject:
+    """A function whose scale, mask and all else are at their defaults."""
+    declared = Declaration(keywords=frozenset(), conventions=CONVENTIONS, precision=precision,
+                           limits=Limits(single_head=single_head))
+    return Subject("mine", "mine", attend, declared, Place(""), Library("mine"))
+
+
+def scaled(factor: float) -> Attend:
+    return staged.staged(scale=lambda work: staged.scale(work) * factor)()
+
+
+def gained(factor: float) -> Attend:
+    return staged.staged(finish=lambda output, _: output * output.dtype.type(factor))()
+
+
+def tried(clause: str, on: Subject, dtype: DType, seed: int = 0) -> Tally:
+    return held(clause, SubjectBench(on, dtype), seed)
+
+
+def held(clause: str, bench: SubjectBench, seed: int = 0) -> Tally:
+    return Trial(checks()[clause], bench, Effort.QUICK, seed, lambda _: None).hold()
+
+
+@functools.cache
+def own_bench(name: str, dtype: DType) -> SubjectBench:
+    """One for all clauses: it remembers the answer and what the definition says."""
+    return SubjectBench(own_subject(name), dtype)
+
+
+def named(clause: str, fault: str) -> bool:
+    return fault in checks()[clause].clause.refuted_by
+
+
+@pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("fault", drift.FAULTS, ids=lambda fault: fault.name)
+def test_a_drift_is_convicted_by_the_clauses_that_name_it_and_where_it_is_equivalent_by_none(
+        fault: Fault, dtype: DType) -> None:
+    naming = [clause for clause in CLAUSES if named(clause, fault.name)]
+    assert naming
+    for clause in naming:
+        assert (held(clause, own_bench(f"fault/{fault.name}", dtype)).failure is None) is (dtype in fault.equivalents)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("factor", "dtype", "precision"), [
+    (1 + 1e-5, DType.FLOAT32, {}), (1 - 1e-5, DType.FLOAT32, {}), (1 + 1e-5, DType.FLOAT64, {}),
+    (1 + 1e-4, DType.BFLOAT16, VOUCHED), (1 - 1e-4, DType.BFLOAT16, VOUCHED), (1 + 1e-4, DType.FLOAT16, VOUCHED),
+    (1 + 1e-3, DType.BFLOAT16, UNVOUCHED), (1 - 1e-3, DType.FLOAT16, UNVOUCHED)])
+def test_the_drifts_of_the_scale_that_are_promised_to_be_convicted_are(
+        factor: float, dtype: DType, precision: Mapping[DType, Mapping[str, object]], seed: int) -> None:
+    assert tried("drift.temperature", subject(scaled(factor), precision), dtype, seed).failure is not None
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+@pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
+@pytest.mark.parametrize("name", ["online_blocks", "eager"])
+def test_a_sound_formulation_drifts_nowhere(name: str, dtype: DType, clause: str) -> None:
+    assert name in SOUND
+    tally = held(clause, own_bench(f"sound/{name}", dtype))
+    assert tally.failure is None
+    assert tally.cases == 2
+
+
+def test_a_bias_within_what_is_declared_is_a_reading_and_no_violation() -> None:
+    """What the float16 flash kernel of a library on CPU shows."""
+    tally = tried("drift.gain", subject(gained(1.00002), UNVOUCHED), DType.FLOAT16)
+    assert tally.failure is None
+    first, second = tally.readings
+    for reading in (first, second):
+        assert reading.quantity == "gain drift"
+        assert isinstance(reading.value, float)
+        assert abs(reading.value - 2e-5) < 6 * reading.spread
+        assert reading.spread < 2e-6
+    assert "over 480 head slices; T = +" in first.sentence
+    assert "against none, by chance at most " in first.sentence
+
+
+def test_the_same_bias_is_a_violation_for_who_vouches() -> None:
+    tally = tried("drift.gain", subject(gained(1.00002), VOUCHED), DType.FLOAT16)
+    assert tally.worst
+    assert tally.worst.margin > 1
+    assert tally.worst.sentence.startswith("the gain drifts by 2.1e-05 ± ")
+    assert "and up to 7.2e-07 is declared: |T| = " in tally.worst.sentence
+    assert tally.worst.sentence.endswith(" over 480 head slices, where 6.65 is allowed")
+
+
+def test_a_subject_of_one_head_has_as_many_head_slices() -> None:
+    check, limits = checks()["drift.temperature"], Limits(single_head=True)
+    cases = fixed_recipes(check.domain, limits, Effort.QUICK, 0)
+    assert [(recipe.sizes.B, recipe.sizes.H) for recipe in cases] == [(480, 1), (480, 1)]
+    assert tried("drift.temperature", subject(scaled(1.0001), VOUCHED, single_head=True), DType.BFLOAT16).failure
+
+
+def test_fewer_head_slices_than_can_convict_are_no_claim() -> None:
+    """Values that may overflow leave rows unclaimed: a float16 accumulator, and values of 3e4 in most of the batch."""
+    declared = {DType.FLOAT16: {"grade": "G4", "accumulate": "float16", "reason": "a test"}}
+    bench = SubjectBench(subject(scaled(1.5), declared), DType.FLOAT16)
+    recipe = fixed_recipes(checks()["drift.temperature"].domain, Limits(), Effort.QUICK, 0)[0]
+    problem = make_problem(recipe, DType.FLOAT16)
+    for claimed, is_judged in ((10, False), (11, True)):  # 4 heads each: 40 or 44 slices, and 43 are needed
+        large = np.arange(recipe.sizes.B)[:, None, None, None] >= claimed
+        value = np.where(large, np.float16(3e4), problem.value)
+        runs = {"original": Posed((problem.but(value=value),), key=str(claimed), conventions=CONVENTIONS)}
+        scene = Scene(bench.subject, DType.FLOAT16, CONVENTIONS, runs, bench)
+        found = has_no_drift(scene, direction="temperature", false_alarm=1e-9)
+        assert bool(found.claimed) is is_judged
+        told = "40 head slices are claimed, and more than 43 are needed to convict at this rate"
+        assert is_judged or found.sentence == told
+
+
+def test_an_answer_that_is_not_finite_is_no_answer() -> None:
+    def attend(query: Array, key: Array, value: Array) -> Array:
+        output = np.asarray(staged.staged()()(query, key, value))
+        output[0, 0, 0, 0] = np.nan
+        return output
+
+    tally = tried("drift.gain", subject(attend, {}), DType.FLOAT32)  # type: ignore[arg-type]  # no keywords: none declared
+    assert tally.worst
+    assert tally.worst.sentence == "the output is not finite"
+    assert tally.failure is not None
+
+
+def test_the_verdict_names_its_instrument_and_its_rate() -> None:
+    for clause in CLAUSES:
+        assert checks()[clause].instrument == "self-normalised score test, at most 1e-09 false alarms a clause"
