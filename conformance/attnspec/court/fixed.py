@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, combinations, product
 
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
-from attnspec.problems.domain import GENERIC_KINDS, Domain
+from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.layers import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 
 FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS
-CHANCES = {Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12}
+CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
+    "generic": {Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
+    "long": {Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
+    "panel": dict.fromkeys(Effort, 1)}
 """How many problems of each shape a law of independent roundings is tried on, each with its own values and keywords."""
 
 
@@ -28,10 +31,9 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
         return ()
     shapes = shapes_for(domain, limits, effort)
     if domain.kind in GENERIC_KINDS:
-        count = 1 if domain.kind == "panel" else CHANCES[effort]
         features = _combinations(sorted(domain.sometimes & offered))
         return tuple(_generic(domain, sizes, features, index, seed)
-                     for index, (sizes, _) in enumerate(product(shapes, range(count))))
+                     for index, (sizes, _) in enumerate(product(shapes, range(CHANCES[domain.kind][effort]))))
     mask = domain.masks[0] if "mask" in domain.always else "none"
     inputs = "one" if limits.self_attention_only else "separate"
     return tuple(

@@ -47,7 +47,8 @@ def ladder(declared: Precision) -> Mapping[str, Precision]:
         return {name: _beside(graded(name, declared.dtype), declared) for name in GRADES}
     own = _beside(graded("G0", declared.dtype), declared)
     coarser = _COARSER[declared.dtype]
-    return {own.dtype.value: own, **{name: replace(own, **words) for name, words in coarser.items()}}  # type: ignore[arg-type]  # by name
+    rungs = {name: replace(own, **words) for name, words in coarser.items()}  # type: ignore[arg-type]  # by name
+    return {own.dtype.value: own, **rungs}
 
 
 def _beside(rung: Precision, declared: Precision) -> Precision:
@@ -61,12 +62,12 @@ def _narrow(dtype: DType, roundings: int) -> Mapping[str, object]:
 
 
 _SINGLE = DType.FLOAT32
+_STORAGES = ("accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
 _COARSER: Mapping[DType, Mapping[str, Mapping[str, object]]] = {
     DType.FLOAT64: {
         "softmax in float32": {"logits": _SINGLE, "logit_roundings": 1, "softmax": _SINGLE, "row_sum": _SINGLE,
                                "weights": _SINGLE},
-        "float32": dict.fromkeys(("accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale"), _SINGLE)
-        | {"weight_roundings": 3, "prescale_roundings": 4}},
+        "float32": {**dict.fromkeys(_STORAGES, _SINGLE), "weight_roundings": 3, "prescale_roundings": 4}},
     # cutting mantissas off costs two roundings; TF32 keeps as many bits as float16 does
     DType.FLOAT32: {"inputs in TF32": _narrow(DType.FLOAT16, 2), "inputs in bfloat16": _narrow(DType.BFLOAT16, 2)},
 }

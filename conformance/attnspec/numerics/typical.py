@@ -22,7 +22,7 @@ AT_ONCE = 2**20  # entries of weight·value that are formed at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Typical:
-    """What chance and what no chance contributes to the error of an output, before a multiple is chosen.
+    """What chance and what no chance contributes to the error of an output.
 
     spread (B,H,T,Dv): the root of the sum of squared roundings.  strain (B,H,T,1): the same of the worst attended
     logarithm of a weight; beyond some 0.1 / multiple the error is no longer linear in it.  sure (B,H,T,Dv): errors that
@@ -64,7 +64,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
 
 
 def _unit_of(value: Array) -> Array:
-    """(B,H,1,1): a power of two of the size of each head's values, so that their squares neither over- nor underflow."""
+    """(B,H,1,1): a power of two of the size of each head's values. In such units no square over- or underflows."""
     largest = np.abs(value).max(axis=(-2, -1), keepdims=True, initial=0.0)
     return np.asarray(np.ldexp(1.0, np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest, 1.0))[1]))
 
@@ -81,7 +81,8 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
         stored = np.hypot(r.biased_logits * np.maximum(scaled, logits), r.accumulate * logits)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + scaled * scaled)
-    exponential = r.exp * r.exp + 2 * errors.rescales * (r.exp + r.softmax) ** 2
+    # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
+    exponential = r.exp * r.exp + errors.rescales / 6 * (r.exp + r.softmax) ** 2
     lost = logit_underflow(operands, r)
     return np.asarray(summed**2 + prescaled + stored**2 + np.square(r.argument * truth.shifted) + exponential + lost**2)
 

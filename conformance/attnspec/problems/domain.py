@@ -47,7 +47,7 @@ GENERIC_FAMILIES: tuple[FamilyName, ...] = (
 # Kinds that are judged by such a law. A bias that repeats itself would make roundings repeat, and a scale of 0 would
 # make all weights the same, and so all their roundings.
 GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
-_GENERIC_SCALES = (0.3, -0.25, 1.0)
+_GENERIC_SCALES = (0.3, 0.0625, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
