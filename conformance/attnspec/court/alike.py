@@ -7,7 +7,8 @@ that answer is larger than the true one; each class adds its own roundings of wh
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,12 +44,14 @@ def aspect_of(relation: str) -> Aspect:
 class Gauge:
     """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
 
-    relative: the roundings of both classes that are proportional to what is handed back.
+    either: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden from it: a
+    wrong answer may see what it should not.  relative: the roundings of both that are proportional to what is returned.
     """
 
     truth: Array
     own: Array
     other: Array
+    either: Array
     judged: Array
     relative: float
 
@@ -56,12 +59,24 @@ class Gauge:
         """Whether an array is the true one within an allowance."""
         return not (self.judged & _beyond(seen, self.truth, allowance)).any()
 
-    def are_near(self, seen: Array, other: Array) -> bool:
-        """Whether two arrays are one within the roundings of both classes, at the size of the second."""
+    def are_near(self, seen: Array, other: Array, spread: float) -> bool:
+        """Whether two arrays are one within the roundings of both classes at the size of the second, and `spread`."""
         size, least = (np.abs(_finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
         stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
-        slack = (self.own + self.other) * stretch + self.relative * size
+        slack = self.either * stretch + self.relative * size + spread
         return not (self.judged & _beyond(seen, other, slack)).any()
+
+    def is_nearer(self, seen: Array, other: Array) -> bool:
+        """Whether an array is nearer to another than to the true one."""
+        with np.errstate(all="ignore"):
+            gaps = (np.where(self.judged, np.abs(seen - array), 0.0) for array in (other, self.truth))
+            return bool(np.less(*(np.nanmax(gap, initial=0.0) for gap in gaps)))
+
+
+def _distance(one: Array, other: Array) -> float:
+    """The largest distance of two arrays of one shape; infinities and NaNs have none."""
+    with np.errstate(all="ignore"):
+        return float(np.abs(_finite(one - other)).max(initial=0.0))
 
 
 def _finite(array: Array) -> Array:
@@ -91,15 +106,34 @@ class Ruler:
         return all(gauge.is_near(seen, gauge.own if is_subject else gauge.other)
                    for gauge, seen in zip(self.gauges, self._arrays(step), strict=True))
 
-    def are_alike(self, step: Step, of_fault: Step) -> bool:
-        """Whether two calls ended the same way."""
+    def are_alike(self, step: Step, of_fault: Step, shaken: Callable[[], Iterable[Step]]) -> bool:
+        """Whether two calls ended the same way. `shaken` gives the fault's call with rounding errors put in.
+
+        It is asked for where the answers are further apart than the bound allows and yet nearer to each other than to
+        the truth: how far its own rounding moves a wrong answer is more than a bound around the right one can know.
+        """
         if step.ending is not of_fault.ending or step.shape != of_fault.shape:
             return False
         if step.ending is not Ending.ANSWERED:
             return True
-        pairs = zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=True)
-        return self._trait(step) == self._trait(of_fault) and all(
-            gauge.are_near(seen, other) for gauge, seen, other in pairs)
+        if self._trait(step) != self._trait(of_fault):
+            return False
+        seen, others = self._arrays(step), self._arrays(of_fault)
+        if len(seen) != len(others):
+            return False
+        return self._are_near(seen, others, [0.0] * len(seen)) or (
+            all(gauge.is_nearer(one, other) for gauge, one, other in zip(self.gauges, seen, others, strict=True))
+            and self._are_near(seen, others, self._spreads(others, shaken())))
+
+    def _are_near(self, seen: list[Array], others: list[Array], spreads: list[float]) -> bool:
+        return all(gauge.are_near(one, other, spread)
+                   for gauge, one, other, spread in zip(self.gauges, seen, others, spreads, strict=True))
+
+    def _spreads(self, others: list[Array], shaken: Iterable[Step]) -> list[float]:
+        """How far apart rounding may bring two answers like these: each is moved, so twice how far it moves one."""
+        moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
+        return [2 * max((_distance(one, arrays[index]) for arrays in moved), default=0.0)
+                for index, one in enumerate(others)]
 
     def _arrays(self, step: Step) -> list[Array]:
         answer = step.given
@@ -147,11 +181,23 @@ class Bar:
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
         relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
-        yield Gauge(own.output, own.output_allowance, other.output_allowance,
+        open_to_all = self._nothing_hidden(problem)
+        either = _largest(own.output_allowance + other.output_allowance,
+                          *(each.output_allowance for each in open_to_all))
+        yield Gauge(own.output, own.output_allowance, other.output_allowance, either,
                     of_layer if isinstance(problem, LayerProblem) else rows, relative)
         if problem.return_weights:
-            weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, rows, relative)
+            either = _largest(own.weights_allowance + other.weights_allowance,
+                              *(each.weights_allowance for each in open_to_all))
+            weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
             yield _averaged(weights) if self.subject.declaration.limits.weights == "averaged" else weights
+
+    def _nothing_hidden(self, problem: AnyProblem) -> list[Expectation]:
+        """What is expected in both classes where every key is visible; nothing if it is anyway."""
+        if problem.mask is None and not problem.causal:
+            return []
+        opened = problem.but(mask=None, causal=False)
+        return [self._expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
     @property
     def _zeros_are_due(self) -> bool:
@@ -171,9 +217,17 @@ def _relative(classes: tuple[Precision, ...], S: int) -> float:
     return sum(r.output + r.weights + 2 * r.softmax + S * (r.row_sum + r.accumulate) for r in numbers)
 
 
+def _largest(own: Array, *opened: Array) -> Array:
+    """(…,1): the largest finite allowance of a row, of the problem or, in both classes, with nothing hidden."""
+    allowances = own, functools.reduce(np.add, opened, np.zeros(()))
+    return functools.reduce(np.maximum, (_finite(each).max(axis=-1, keepdims=True, initial=0.0)
+                                         for each in allowances if each.ndim))
+
+
 def _averaged(gauge: Gauge) -> Gauge:
     """The same for the mean over the heads, which is rounded once a head more."""
     truth = gauge.truth.mean(axis=1)
     more = gauge.truth.shape[1] * gauge.relative * truth
-    return Gauge(truth, gauge.own.mean(axis=1) + more, gauge.other.mean(axis=1) + more,
-                 np.asarray(gauge.judged.all(axis=1)), gauge.relative)
+    own, other, either = (array.mean(axis=1) + more.max(axis=-1, keepdims=True)
+                          for array in (gauge.own, gauge.other, gauge.either))
+    return Gauge(truth, own, other, either, np.asarray(gauge.judged.all(axis=1)), gauge.relative)

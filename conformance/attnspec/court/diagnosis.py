@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from attnspec.court.alike import Aspect, Bar, Ruler, aspect_of
 from attnspec.court.bench import SubjectBench
 from attnspec.court.locate import locate
 from attnspec.court.panel import Panel, panel_of
-from attnspec.court.tape import Ending, Step, TapedBench, in_dock, replayed
+from attnspec.court.suspect import Suspect, in_dock
+from attnspec.court.tape import Ending, Step, TapedBench
 from attnspec.court.trial import Tally, Trial, Violated
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
@@ -166,19 +168,17 @@ class Case:
 
     def explains(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
-        steps = list(self._alike(fault))
-        if len(steps) < len(self.tape):
-            return False
-        is_kept = self.bar.aspect is not Aspect.KEPT or all(
-            one.is_kept is other.is_kept for one, other in zip(self.tape, steps, strict=True))
-        return is_kept and self._convicts(fault)
+        suspect = Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
+        return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
+            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
 
-    def _alike(self, fault: Fault) -> Iterator[Step]:
-        """The fault's calls up to the first that ends otherwise."""
-        for index, step in enumerate(replayed(in_dock(fault, self.bar.subject), self.tape)):
-            if not self._ruler(index).are_alike(self.tape[index], step):
-                return
-            yield step
+    def _is_alike(self, suspect: Suspect, index: int) -> bool:
+        return self._ruler(index).are_alike(self.tape[index], suspect.step(index),
+                                            partial(suspect.shaken, index))
+
+    def _keeps_alike(self, suspect: Suspect) -> bool:
+        """Whether answers are kept, or not, by both: asked when all calls are made."""
+        return all(step.is_kept is suspect.step(index).is_kept for index, step in enumerate(self.tape))
 
     def _convicts(self, fault: Fault) -> bool:
         bench = TapedBench(in_dock(fault, self.bar.subject), self.trial.bench, [])
@@ -211,7 +211,6 @@ class Faring:
 
     def beside(self, fault: Fault, case: Case) -> Tried:
         """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
-        list(self.panel.of_fault(fault, self.bar.subject))  # whether answers are kept shows when all calls are made
         agreed = list(self._agreed(fault, case))
         return Tried(fault, sum(agreed) + case.fails, len(agreed) + case.fails)
 
@@ -221,9 +220,11 @@ class Faring:
 
     def _agreed(self, fault: Fault, case: Case) -> Iterator[bool]:
         """Whether fault and subject agree, call by call. Where the subject raises, it may not be meant to answer."""
-        of_fault = self.panel.of_fault(fault, self.bar.subject)
-        for held_to, seen, step, is_right in zip(self.panel.rulers, self.steps, of_fault, self.right, strict=True):
-            if seen.ending is Ending.RAISED and not case.raises:
-                continue
-            if not (is_right and held_to.is_right(step, is_subject=False)):
-                yield held_to.are_alike(seen, step)
+        suspect = self.panel.suspect(fault)
+        if case.bar.aspect is Aspect.KEPT and self.steps:
+            suspect.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
+        for index, (held_to, seen, is_right) in enumerate(zip(self.panel.rulers, self.steps, self.right, strict=True)):
+            step = suspect.step(index)
+            is_answer = case.raises or seen.ending is not Ending.RAISED
+            if is_answer and not (is_right and held_to.is_right(step, is_subject=False)):
+                yield held_to.are_alike(seen, step, partial(suspect.shaken, index))

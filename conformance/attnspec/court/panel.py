@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from attnspec.court.alike import Aspect, Bar
-from attnspec.court.tape import Step, in_dock, put
+from attnspec.court.suspect import Suspect
+from attnspec.court.tape import Step, put
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.ground.declaration import Limits
@@ -80,6 +81,7 @@ CALLS: tuple[Call, ...] = (
     _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=38),
     _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
     _call(_SQUARE, "scale", scale=0.0, seed=40), _call(_ONE_KEY, "", seed=41),
+    _call(_SQUARE, "mask causal", mask="with_empty_rows", seed=42),
     _call(_LONG, "", seed=36), _call(_LONG, "mask", seed=37),
 )
 
@@ -114,23 +116,20 @@ class Panel:
     """The calls that can be put to subjects of one place, what answers are held to, and what the faults answer."""
 
     def __init__(self, bar: Bar, dtype: DType) -> None:
+        self._bar = bar
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
-        self._faults: dict[str, tuple[Subject, list[Step]]] = {}
+        self._suspects: dict[str, Suspect] = {}
 
     def put_to(self, subject: Subject) -> tuple[Step, ...]:
         """Every call, in order, to one subject."""
         return tuple(put(subject, problem, variant) for problem, variant in self._calls)
 
-    def of_fault(self, fault: Fault, subject: Subject) -> Iterator[Step]:
-        """What the fault answers in the place of the subject, call by call; each is put once and remembered."""
-        if fault.name not in self._faults:
-            self._faults[fault.name] = in_dock(fault, subject), []
-        docked, steps = self._faults[fault.name]
-        for index, (problem, variant) in enumerate(self._calls):
-            if index == len(steps):
-                steps.append(put(docked, problem, variant))
-            yield steps[index]
+    def suspect(self, fault: Fault) -> Suspect:
+        """The fault in the place of such a subject; it is put each call once in the life of the panel."""
+        if fault.name not in self._suspects:
+            self._suspects[fault.name] = Suspect(fault, self._bar, self._calls)
+        return self._suspects[fault.name]
 
 
 _PANELS: dict[Place, Panel] = {}

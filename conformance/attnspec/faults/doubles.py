@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from attnspec.faults import staged as sound
 from attnspec.faults.rounding import through
 from attnspec.faults.staged import SOUND, Call, Stages, Work, computing
 from attnspec.ground.nouns import DType
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.roundings import roundings
 from attnspec.numerics.units import is_half
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import Subject
@@ -82,19 +85,51 @@ def _stages(arithmetic: Arithmetic, io: np.dtype[Any]) -> Stages:
             return _stored(io)
 
 
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Monte Carlo arithmetic (Parker 1997): every sound stage off by random relative errors of a class's roundings.
+
+    How far that moves an answer is how far the rounding of that class may move it, be the answer right or wrong.
+    """
+
+    precision: Precision
+    seed: int
+
+    def stages(self) -> Stages:
+        """Freshly seeded: the same noise for the same calls in the same order."""
+        random, r = np.random.default_rng(self.seed), roundings(self.precision)
+        of_logits = r.prescale + r.scale + r.biased_logits + r.argument + r.accumulate
+        of_weights, of_output = r.weights + r.exp + 2 * r.softmax, r.output + r.accumulate
+
+        def off(array: Array, relative: float) -> Array:
+            return (array * (1 + relative * random.uniform(-1, 1, array.shape))).astype(array.dtype)
+
+        return replace(
+            SOUND, logits=lambda work, factor: off(sound.logits(work, factor), of_logits),
+            softmax=lambda logits, work: off(sound.softmax(logits, work), of_weights),
+            finish=lambda output, work: off(sound.finish(output, work), of_output))
+
+
+def noisy(subject: Subject, noise: Noise) -> Subject:
+    """The subject with noise in every stage that is sound."""
+    stages = noise.stages()
+    return replace(subject, function=_with(subject.function, lambda _: stages),
+                   variants={key: noisy(variant, noise) for key, variant in subject.variants.items()})
+
+
 def double(subject: Subject, arithmetic: Arithmetic) -> Subject:
     """The double of a fault; one that stores its intermediate results declares that it does."""
     declared, name = subject.declaration, f"double of {subject.id} ({arithmetic.value})"
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
     if arithmetic is Arithmetic.STORED:
         precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
-    return replace(subject, id=name, function=_computed(subject.function, arithmetic),
+    return replace(subject, id=name, function=_with(subject.function, partial(_stages, arithmetic)),
                    declaration=replace(declared, precision=precision),
                    variants={key: double(variant, arithmetic) for key, variant in subject.variants.items()})
 
 
-def _computed(function: Callable[..., object], arithmetic: Arithmetic) -> Callable[..., object]:
+def _with(function: Callable[..., object], stages: Callable[[np.dtype[Any]], Stages]) -> Callable[..., object]:
     def compute(query: Array, *others: Array, **keywords: object) -> object:
-        with computing(_stages(arithmetic, query.dtype)):
+        with computing(stages(query.dtype)):
             return function(query, *others, **keywords)
     return compute

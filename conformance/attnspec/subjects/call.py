@@ -112,7 +112,8 @@ def private_copy(array: Array) -> Array:
         return array.copy()
     low = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True) if stride < 0)
     high = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True) if stride > 0)
-    memory = np.empty(max(high - low, 0) + array.itemsize, np.uint8)
+    # zeros in the gaps: a subject that ignores strides then misreads the same each time, and its case can be repeated
+    memory = np.zeros(max(high - low, 0) + array.itemsize, np.uint8)
     copy = np.ndarray(array.shape, array.dtype, memory, offset=-low if array.size else 0, strides=array.strides)
     copy[...] = array
     return copy
