@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.record.power import SUITE, SubjectPut
-from attnspec.report.power_figures import Group, accused, curve, rules, total_runs
+from attnspec.report.power_figures import Group, accused, curve, false_alarms, rules, total_runs
 
 REACH = 150
 """The number of cases at which the axis ends, unless a rule needs more."""
@@ -129,7 +129,7 @@ class _Fate:
 
 def _fate(puts: Sequence[SubjectPut], rule: str) -> _Fate:
     tried = max((said.cases for put in puts for said in put.convictions if said.rule == rule), default=1)
-    return _Fate(rule, curve(puts, rule), tried, total_runs(puts, rule), accused(puts, rule))
+    return _Fate(rule, curve(puts, rule), tried, total_runs(puts, rule), accused(false_alarms(puts), rule))
 
 
 def _colours(names: Sequence[str]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import FAULT, SOUND
@@ -148,22 +148,26 @@ def dtypes(puts: Iterable[SubjectPut]) -> tuple[DType, ...]:
 
 def conviction(put: SubjectPut, rule: str) -> Conviction | None:
     """What a rule said of a subject; None where it was not asked."""
-    return next((each for each in put.convictions if each.rule == rule), None)
+    for each in put.convictions:  # the loop that all else waits for
+        if each.rule == rule:
+            return each
+    return None
 
 
 def shares(puts: Sequence[SubjectPut]) -> tuple[Share, ...]:
     """How every rule fared at every dtype that it speaks about, the suite first."""
     faults = tellable(puts)
+    found = ((rule, runs_of(faults, rule)) for rule in rules(puts))
     return tuple(
-        _share(rule, dtype, runs) for rule in rules(puts) for dtype in dtypes(faults)
-        if (runs := runs_of([put for put in faults if put.dtype is dtype], rule)))
+        _share(rule, dtype, here) for rule, runs in found for dtype in dtypes(faults)
+        if (here := [run for run in runs if run.put.dtype is dtype]))
 
 
 def runs_of(puts: Sequence[SubjectPut], rule: str) -> list[Run]:
     """The runs that a rule was asked about, and the lost ones if it was asked about any of their dtype."""
-    asked = {put.dtype for put in puts if conviction(put, rule)}
-    return [run_of(put, conviction(put, rule)) for put in puts
-            if conviction(put, rule) or (put.lost and put.dtype in asked)]
+    said = [(put, conviction(put, rule)) for put in puts]
+    asked = {put.dtype for put, told in said if told}
+    return [run_of(put, told) for put, told in said if told or (put.lost and put.dtype in asked)]
 
 
 def run_of(put: SubjectPut, said: Conviction | None) -> Run:
@@ -205,7 +209,8 @@ def curve(puts: Sequence[SubjectPut], rule: str) -> tuple[tuple[int, float], ...
     """Which share of its runs a rule had convicted after so many cases, at every number at which the share rises."""
     runs = runs_of(tellable(puts), rule)
     took = Counter(run.cases for run in runs if run.convicted)
-    return tuple((cases, part(sum(n for k, n in took.items() if k <= cases), len(runs))) for cases in sorted(took))
+    risen = accumulate(took[cases] for cases in sorted(took))
+    return tuple((cases, part(count, len(runs))) for cases, count in zip(sorted(took), risen, strict=True))
 
 
 def best_peer(puts: Sequence[SubjectPut]) -> str:
@@ -258,10 +263,10 @@ def _alarm(rule: str, dtype: DType, runs: Sequence[Run]) -> Alarm:
     return Alarm(rule, dtype, tuple(accused), len({run.put.subject for run in runs}))
 
 
-def accused(puts: Sequence[SubjectPut], rule: str) -> Group:
+def accused(alarms: Iterable[Alarm], rule: str) -> Group:
     """Of the sound implementations at every dtype, how many a rule accused."""
-    alarms = [alarm for alarm in false_alarms(puts) if alarm.rule == rule]
-    return Group(rule, sum(len(alarm.accused) for alarm in alarms), sum(alarm.tried for alarm in alarms))
+    own = [alarm for alarm in alarms if alarm.rule == rule]
+    return Group(rule, sum(len(alarm.accused) for alarm in own), sum(alarm.tried for alarm in own))
 
 
 def naming(puts: Sequence[SubjectPut]) -> Naming:

@@ -55,6 +55,15 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultText:
+    """What the header says of a fault: how people come to write it, what makes it bite, and the link of a real one."""
+
+    story: str = ""
+    reach: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class StageRow:
     """The faults of one stage before the suite and before the best of the others."""
 
@@ -83,7 +92,7 @@ class Power:
     clauses: tuple[tuple[str, int], ...]
     naming: Naming
     distributions: tuple[tuple[tuple[str, int], ...], ...]
-    texts: Texts
+    texts: Mapping[str, FaultText]
     lost: tuple[SubjectPut, ...]
 
 
@@ -104,6 +113,16 @@ def texts_of(records: Sequence[RunRecord], kind: str) -> Texts:
     return {text["name"]: text for text in listed if "name" in text}
 
 
+def _faults(records: Sequence[RunRecord], escaped: Sequence[Escapee]) -> Mapping[str, FaultText]:
+    """What is known of each fault that escaped, by name."""
+    texts = texts_of(records, "faults")
+    return {each.name: _fault(texts.get(each.name, {})) for each in escaped}
+
+
+def _fault(text: Mapping[str, str]) -> FaultText:
+    return FaultText(*(text.get(word, "") for word in ("story", "reach", "link")))
+
+
 def titles_of(records: Sequence[RunRecord]) -> Mapping[str, str]:
     """What the rules are called, by name."""
     return {name: text.get("title") or name for name, text in texts_of(records, "rules").items()}
@@ -116,16 +135,17 @@ def power(records: Sequence[RunRecord]) -> Power | None:
     puts = puts_of(records)
     rows = _rows(puts, texts_of(records, "rules"))
     by_rule = {row.rule: row for row in rows}
+    escaped = escapees(puts)
     suite, peer = by_rule.get(SUITE), by_rule.get(best_peer(puts))
     titles = titles_of(records)
     return Power(
         headline=headline(puts, suite), css=_css(suite), faults=len({put.subject for put in tellable(puts)}),
         seeds=len({put.seed for put in puts}), dtypes=dtypes(tellable(puts)), rows=rows, suite=suite, peer=peer,
         wide=chart(puts, titles, WIDE), narrow=chart(puts, titles, NARROW), stages=_stages(puts, peer),
-        escapees=escapees(puts), equivalents=equivalents(puts),
+        escapees=escaped, equivalents=equivalents(puts),
         instruments=tally(puts, lambda said: said.instrument), clauses=tally(puts, lambda said: said.clause),
         naming=naming(puts), distributions=tuple(distribution(puts, dtype) for dtype in dtypes(tellable(puts))),
-        texts=texts_of(records, "faults"), lost=tuple(put for put in puts if put.lost))
+        texts=_faults(records, escaped), lost=tuple(put for put in puts if put.lost))
 
 
 def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
@@ -150,20 +170,23 @@ def _css(suite: RuleRow | None) -> str:
 
 def _rows(puts: Sequence[SubjectPut], texts: Texts) -> tuple[RuleRow, ...]:
     """Every rule with its figures: the suite first, then whoever convicts more."""
-    found = [_row(puts, rule, texts.get(rule, {})) for rule in rules(puts)]
+    by_rule = {(share.rule, share.dtype): share for share in shares(puts)}
+    alarms = {(alarm.rule, alarm.dtype): alarm for alarm in false_alarms(puts)}
+    found = [_row(puts, rule, texts.get(rule, {}), by_rule, alarms) for rule in rules(puts)]
     return tuple(sorted(found, key=lambda row: (row.rule != SUITE, -row.runs.part)))
 
 
-def _row(puts: Sequence[SubjectPut], rule: str, text: Mapping[str, str]) -> RuleRow:
-    by_dtype = {share.dtype: share for share in shares(puts) if share.rule == rule}
-    alarms = {alarm.dtype: alarm for alarm in false_alarms(puts) if alarm.rule == rule}
-    listed = dtypes(tellable(puts))
+def _row(
+    puts: Sequence[SubjectPut], rule: str, text: Mapping[str, str], found: Mapping[tuple[str, DType], Share],
+    alarms: Mapping[tuple[str, DType], Alarm],
+) -> RuleRow:
+    keys = [(rule, dtype) for dtype in dtypes(tellable(puts))]
     brief, stop, rest = text.get("meaning", "").partition(". ")
     return RuleRow(
         rule=rule, title=text.get("title") or rule, source=text.get("source", ""),
-        brief=brief + stop.strip(), rest=rest,
-        shares=tuple(map(by_dtype.get, listed)), alarms=tuple(map(alarms.get, listed)), cases=quantiles(puts, rule),
-        convicted=total(puts, rule), runs=total_runs(puts, rule), accused=accused(puts, rule))
+        brief=brief + stop.strip(), rest=rest, shares=tuple(map(found.get, keys)), alarms=tuple(map(alarms.get, keys)),
+        cases=quantiles(puts, rule), convicted=total(puts, rule), runs=total_runs(puts, rule),
+        accused=accused(alarms.values(), rule))
 
 
 def _stages(puts: Sequence[SubjectPut], peer: RuleRow | None) -> tuple[StageRow, ...]:

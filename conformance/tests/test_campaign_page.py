@@ -1,0 +1,141 @@
+"""The page and the picture of a campaign for false alarms: what they show of made-up blocks."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from attnspec.ground.errors import UsageError
+from attnspec.ground.nouns import DType
+from attnspec.record.campaign import ACCUSING, BINS, BlockJudged, bin_of
+from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
+from attnspec.record.outcome import Measured, SubjectCard
+from attnspec.record.read import RunRecord
+from attnspec.report import render
+from attnspec.report.campaign_figures import BIN, HEIGHT, LIMIT, columns, margins
+from attnspec.report.drawing import write_campaign_picture
+
+F32, F16 = DType.FLOAT32, DType.FLOAT16
+
+
+def counted(*worst: float) -> tuple[int, ...]:
+    """A histogram of these margins."""
+    bins = [bin_of(margin) for margin in worst]
+    return tuple(bins.count(place) for place in range(BINS))
+
+
+def closest(margin: float) -> Measured:
+    return Measured("agree", "they agree", margin, 1e-7, 2e-7, 1.0, 1.0, (0, 0), 9, 9)
+
+
+def block(number: int = 0, *worst: float, subject: str = "lib/plain", dtype: DType = F32) -> BlockJudged:
+    found = worst or (0.25, 0.5)
+    return BlockJudged(
+        subject, dtype, number, cases=len(found), slices=8 * len(found), no_claims=1,
+        violations=sum(margin > 1 for margin in found), histogram=counted(*found), worst=closest(max(found)),
+        clause=f"core.at_{number}", recipe=f"B{number}")
+
+
+def tried(*blocks: BlockJudged) -> RunRecord:
+    header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "campaign"), "0.2", "aaaabbbbccccdddd", 7, "thorough",
+                        False, len(blocks), ("float32",), {"python": "3.11"}, ())
+    card = SubjectKnown(SubjectCard("lib/plain", "", "attention", "lib", "1.5", "", {}, {}, {}, ()))
+    return RunRecord(header, (card,), (), RunFinished("", 60.0, {}, 0), blocks=blocks)
+
+
+def words(html: str) -> str:
+    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", bare)).strip()
+
+
+def shown(*blocks: BlockJudged) -> str:
+    return words(render([tried(*blocks)]))
+
+
+def test_blocks_of_a_subject_at_a_dtype_add_up_and_the_closest_call_stands_for_them() -> None:
+    (row,) = margins((block(0, 0.2, 0.4), block(1, 0.9, 0.1), block(2, 0.3)))
+    assert (row.blocks, row.cases, row.slices, row.no_claims, row.violations) == (3, 5, 40, 3, 0)
+    assert (row.margin, row.clause, row.recipe) == (0.9, "core.at_1", "B1")
+    assert row.histogram == counted(0.2, 0.4, 0.9, 0.1, 0.3)
+
+
+def test_a_margin_that_is_not_a_number_is_the_closest_call_of_all() -> None:
+    (row,) = margins((block(0, 0.9), replace(block(1), worst=closest(math.nan))))
+    assert (row.margin, row.clause) == (math.inf, "core.at_1")
+
+
+def test_a_block_that_was_lost_adds_nothing_and_is_told() -> None:
+    lost = BlockJudged("lib/plain", F32, 1, 0, 0, 0, 0, (), lost="the worker died")
+    (row,) = margins((block(0, 0.9), lost))
+    assert (row.cases, row.lost) == (1, ("the worker died",))
+    assert "Lost. lib/plain at float32: the worker died" in shown(block(0, 0.9), lost)
+
+
+def test_the_headline_counts_violations_and_cases() -> None:
+    page = shown(block(0, 0.2, 0.4), block(0, 0.9, dtype=F16), replace(block(0, 0.1, subject="z/other"), cases=12_345))
+    assert "0 violations in 12 348 cases" in page
+    assert "closest 0.9, lib/plain at f16" in page
+    assert "1 violation in 2 cases" in shown(block(0, 0.2, 3.0))
+
+
+def test_an_accusation_comes_with_the_line_that_repeats_it() -> None:
+    accused = replace(block(0, 3.0), accused=("attnspec replay 'lib/plain core.a float32 B1'",))
+    page = render([tried(accused)])
+    assert "lib/plain at float32: 1 violation." in words(page)
+    assert "attnspec replay &#39;lib/plain core.a float32 B1&#39;" in page
+
+
+def test_known_findings_stand_apart_from_accusations() -> None:
+    listed = (replace(block(number), known={"a scale of 0 or below": 3}, problems=5) for number in range(2))
+    page = shown(*listed)
+    assert "lib/plain f32: a scale of 0 or below (6 cases)" in page
+    assert "0 violations in 4 cases" in page
+    assert "problems 10 distinct" in page
+
+
+def test_every_subject_has_a_histogram_a_dtype_and_a_line_in_the_table() -> None:
+    page = render([tried(block(), block(dtype=F16), block(0, 0.9, subject="z/other"))])
+    assert page.count('<path class="fine"') == 3
+    assert 'aria-label="z/other float32: 1 case, closest 0.9"' in page
+    assert "lib/ plain lib 1.5" in words(page)
+    assert "not judged" in words(page)
+    assert "z/other f32 0.9 core.at_0 B0 1 8 1 0" in words(page)
+
+
+def test_a_block_told_in_two_records_counts_once() -> None:
+    assert "0 violations in 2 cases" in words(render([tried(block()), tried(block())]))
+
+
+def test_a_histogram_is_drawn_on_both_sides_of_the_line() -> None:
+    drawn = counted(0.0, 0.0, 0.99, 1.0, 1.01, math.nan)
+    fine, beyond = (columns(drawn, 2, beyond=which) for which in (False, True))
+    assert fine == f"M0 {HEIGHT}v-36.0h4v36.0zM{LIMIT - BIN} {HEIGHT}v-36.0h4v36.0z"
+    assert beyond == f"M{LIMIT} {HEIGHT}v-7.2h4v7.2zM{(BINS - 1) * BIN} {HEIGHT}v-7.2h4v7.2z"
+    assert ACCUSING * BIN == LIMIT
+
+
+def test_what_a_campaign_holds_cannot_break_out_of_the_page() -> None:
+    evil = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+    page = render([tried(replace(block(0, 3.0, subject=evil), clause=evil, recipe=evil, accused=(evil,), lost=evil,
+                                 known={evil: 1}))])
+    assert "<img" not in page
+    assert page.count("<script>") == 1
+
+
+def test_the_picture_stands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "campaign.svg"
+    write_campaign_picture(tried(block(0, 0.2, 0.9), block(dtype=F16)), path)
+    drawn = ElementTree.parse(path).getroot()
+    text = " ".join(drawn.itertext())
+    assert "0 violations in 4 cases" in text
+    assert "lib/plain float32: 2 cases, closest 0.9." in text
+    assert len(drawn.findall(".//{*}path[@class='fine']")) == 2
+
+
+def test_a_record_without_a_campaign_cannot_be_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no campaign for false alarms, so there is nothing to draw"):
+        write_campaign_picture(tried(), tmp_path / "campaign.svg")
