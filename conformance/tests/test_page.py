@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.outcome import Evidence, Likeness, Measured, Outcome, Picture, Reading, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report import render, write_page
 from attnspec.report.figures import counted, duration, figure, gauge, moment
@@ -194,6 +194,45 @@ def test_the_evidence_shows_case_numbers_and_the_command_that_repeats_it() -> No
         assert piece in findings
 
 
+def test_a_violation_says_which_faults_it_is_like_and_what_the_verdict_rests_on() -> None:
+    link = "https://github.com/a/b/pull/7"
+    like = (Likeness("hidden_by_constant", "mask", "Hidden keys get -1e4.", link, 11, 11),
+            Likeness("late_mask", "mask", "The mask comes late.", "", 9, 11))
+    evidence = replace(EVIDENCE, like=like)
+    page = section(render([run(violated(evidence=evidence, instrument="equality"))]), "findings")
+    assert "like hidden_by_constant mask · the same answer as this fault on 11 of 11 cases" in words(page)
+    assert 'Hidden keys get -1e4. <a href="https://github.com/a/b/pull/7" rel="noreferrer noopener">a/b#7</a>' in page
+    assert "or like late_mask mask · the same answer as this fault on 9 of 11 cases The mask comes late." in words(page)
+    assert "rests on equality" in words(page)
+
+
+def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
+    evidence = replace(EVIDENCE, located="the weights of hidden keys are not zero")
+    findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
+    assert "where the weights of hidden keys are not zero" in findings
+    assert "like" not in findings.split("where the weights")[0]
+
+
+def test_readings_stand_beside_their_instrument_whether_or_not_anything_was_broken() -> None:
+    drift = Reading("temperature drift", -1.2e-6, 3e-7, "it drifts, by chance at most 1e-9")
+    grade = Reading("precision grade", "G1", 0.0, "G1 explains the panel")
+    page = render([run(
+        outcome("lib/a", "drift.temperature", readings=(drift,), instrument="score test"),
+        violated("lib/a", "drift.temperature", dtype=DType.FLOAT16, readings=(drift,)),
+        outcome("lib/a", "numerics.grade", readings=(grade,)), outcome("lib/b", "numerics.grade"))])
+    readings = section(page, "readings")
+    for piece in ("temperature drift", "score test", "−1.2×10⁻⁶ ± 3.0×10⁻⁷", "it drifts, by chance at most 1e-9", "G1",
+                  "G1 explains the panel"):
+        assert piece in words(readings)
+    assert "−1.2×10⁻⁶ ± 3.0×10⁻⁷ ✗" in words(readings)
+    assert words(readings).count("✗") == 1
+    assert "lib/b" not in words(readings)
+
+
+def test_without_readings_there_is_no_section_for_them() -> None:
+    assert 'id="readings"' not in render([run(violated())])
+
+
 def test_every_cell_of_the_matrix_leads_somewhere() -> None:
     page = render([run(
         violated(), violated(dtype=DType.FLOAT16),
@@ -218,10 +257,12 @@ def test_identical_reasons_are_told_once() -> None:
 def test_hostile_text_stays_text() -> None:
     evil = clause(f"core.{HOSTILE}", says=HOSTILE, note=HOSTILE, where=HOSTILE, formula=HOSTILE, refuted_by=[HOSTILE],
                   because=[{"title": HOSTILE, "quote": HOSTILE, "at": HOSTILE, "url": "javascript:alert(3)"}])
+    likeness = Likeness(HOSTILE, HOSTILE, HOSTILE, "javascript:alert(5)", 1, 2)
     evidence = Evidence(HOSTILE, HOSTILE, HOSTILE, replace(MEASURED, sentence=HOSTILE),
-                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE)
+                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE, (likeness,) * 2, HOSTILE)
+    readings = (Reading(HOSTILE, HOSTILE, 0.0, HOSTILE),)
     items = [violated(f"{prefix}{HOSTILE}", f"core.{HOSTILE}", evidence=evidence, reason=HOSTILE, repeat=HOSTILE,
-                      instrument=HOSTILE) for prefix in ("lib/", "fault/")]
+                      instrument=HOSTILE, readings=readings) for prefix in ("lib/", "fault/")]
     record = run(*items, clauses=(evil,), environment={HOSTILE: HOSTILE}, command=(HOSTILE,), started=HOSTILE)
     cards = [card(each.subject, claims=(HOSTILE,), limits={HOSTILE: HOSTILE}) for each in items]
     tags = parsed(render([replace(record, subjects=tuple(replace(each, broken=HOSTILE) for each in cards))]))

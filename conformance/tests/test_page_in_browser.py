@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.campaign import BINS, BlockJudged
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.power import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import write_page
 
@@ -241,6 +244,52 @@ def test_numbers_in_pictures_have_contrast(opened: Open) -> None:
         })()""")
         assert len(ratios) == 24
         assert [pair for pair in ratios if pair[1] < 4.5] == [], theme
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with a measurement of power and a campaign."""
+    faults = [SubjectPut(f"fault/a_fault_with_quite_a_long_name_{n}", dtype, 0, True, "scale", "", tuple(
+        Conviction(rule, n % 3 > 0, 1 + n, clause="masking.a_name_that_is_long", instrument="bound")
+        for rule in (SUITE, *(f"a rule with a name of its own, number {m}" for m in range(9)))))
+        for n in range(12) for dtype in DType]
+    blocks = [BlockJudged(f"lib/subject_{n}", dtype, 0, 9, 9, 0, 0, (3,) * BINS) for n in range(3) for dtype in DType]
+    path = tmp_path_factory.mktemp("measured") / "page.html"
+    whole = made_up_run()
+    write_page([replace(whole, outcomes=(), puts=tuple(faults), blocks=tuple(blocks))], path)
+    return path
+
+
+@pytest.mark.parametrize(("width", "shown"), [(1280, "wide"), (390, "narrow")])
+def test_charts_fit_desk_and_phone(opened: Open, measured: Path, width: int, shown: str) -> None:
+    browser = opened(width=width)
+    browser.get(measured.as_uri())
+    asked(browser, "document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert asked(browser, "document.scrollingElement.scrollWidth") <= width
+    assert visible(browser, f".curves .chart.{shown}") == visible(browser, ".curves .chart") == 1
+    assert visible(browser, ".multiples .one svg") == 12
+    boxes = asked(browser, f"""[...document.querySelectorAll('.chart.{shown} g g')].map((row) =>
+      [...row.querySelectorAll('text:not(.letter)')].map(e => e.getBoundingClientRect().toJSON()))""")
+    assert all(name["right"] <= figure["left"] and name["height"] > 9 for name, figure, _ in boxes)
+
+
+def test_colours_of_curves_stand_out_from_their_ground(opened: Open, measured: Path) -> None:
+    for theme in ("light", "dark"):
+        browser = opened(theme=theme)
+        browser.get(measured.as_uri())
+        ratios = asked(browser, """(() => {
+          const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+          const light = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map((v) => linear(v / 255))
+            .reduce((sum, v, place) => sum + v * [.2126, .7152, .0722][place], 0);
+          const ground = light(getComputedStyle(document.body).backgroundColor);
+          return [...document.querySelectorAll(".chart.wide .curve, .chart .colhead")].map((each) => {
+            const style = getComputedStyle(each);
+            const ink = light(each.matches(".curve") ? style.stroke : style.fill);
+            return (Math.max(ground, ink) + .05) / (Math.min(ground, ink) + .05);
+          });
+        })()""")
+        assert len(ratios) > 10
+        assert min(ratios) >= 4.5, theme
 
 
 def test_paper_is_light_and_shows_no_tools(opened: Open) -> None:
