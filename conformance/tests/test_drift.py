@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from attnspec.vocabulary.scene import Scene
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
                "grouped_heads": "repeat"}
-CLAUSES = ("drift.temperature", "drift.gain", "drift.mixing")
+CLAUSES = ("drift.temperature", "drift.gain", "drift.mixing", "drift.bias")
 VOUCHED: Mapping[DType, Mapping[str, object]] = {
     dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
 UNVOUCHED: Mapping[DType, Mapping[str, object]] = {dtype: {"grade": "G0"} for dtype in VOUCHED}
@@ -74,8 +74,13 @@ def named(clause: str, fault: str) -> bool:
     return fault in checks()[clause].clause.refuted_by
 
 
-@pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
-@pytest.mark.parametrize("fault", drift.FAULTS, ids=lambda fault: fault.name)
+def where() -> Iterator[tuple[Fault, DType]]:
+    """At float32 and bfloat16 the clauses' own test has every fault convicted that a clause names."""
+    for fault in drift.FAULTS:
+        yield from ((fault, dtype) for dtype in {DType.FLOAT64: 0, DType.FLOAT16: 0, **fault.equivalents})
+
+
+@pytest.mark.parametrize(("fault", "dtype"), list(where()), ids=[f"{one.name}-{dtype.value}" for one, dtype in where()])
 def test_a_drift_is_convicted_by_the_clauses_that_name_it_and_where_it_is_equivalent_by_none(
         fault: Fault, dtype: DType) -> None:
     naming = [clause for clause in CLAUSES if named(clause, fault.name)]
@@ -95,8 +100,7 @@ def test_the_drifts_of_the_scale_that_are_promised_to_be_convicted_are(
 
 
 @pytest.mark.parametrize("clause", CLAUSES)
-@pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
-@pytest.mark.parametrize("name", ["online_blocks", "eager"])
+@pytest.mark.parametrize(("name", "dtype"), [("online_blocks", DType.FLOAT32), ("eager", DType.BFLOAT16)])
 def test_a_sound_formulation_drifts_nowhere(name: str, dtype: DType, clause: str) -> None:
     assert name in SOUND
     tally = held(clause, own_bench(f"sound/{name}", dtype))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from attnspec.ground.errors import ManifestError
 from attnspec.ground.nouns import DType
 from attnspec.numerics.precision import precision_of, systematic_error
-from attnspec.numerics.score import DIRECTIONS, DirectionName, Units, significance, threshold, units_of
+from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
 from attnspec.problems.problem import Array
 
+DIRECTIONS: tuple[DirectionName, ...] = get_args(DirectionName)
 RANDOM = np.random.RandomState(11)
 
 
@@ -24,10 +27,14 @@ def drawn(slices: int = 60) -> tuple[Array, Array]:
     return weights / weights.sum(axis=-1, keepdims=True), random.randn(slices, 1, 12, 10)
 
 
+BIAS = np.random.RandomState(5).randn(60, 1, 8, 12)
+
+
 def pushed(direction: DirectionName, weights: Array, value: Array) -> Array:
     """The output's derivative, from two sides."""
     def output(x: float) -> Array:
-        tempered = weights ** (1 + x) if direction == "temperature" else weights
+        leaning = {"temperature": np.log(weights) - BIAS, "bias": BIAS}.get(direction, np.zeros(weights.shape))
+        tempered = weights * np.exp(x * leaning)
         tempered = tempered / tempered.sum(axis=-1, keepdims=True)
         if direction == "mixing":
             tempered = (1 - x) * tempered + x / weights.shape[-1]
@@ -88,7 +95,7 @@ def test_a_drift_is_measured_in_its_own_direction_and_shows_in_no_other(directio
     weights, value = drawn()
     error = 1e-3 * pushed(direction, weights, value)
     for name in DIRECTIONS:
-        found = units_of(name, error=error, weights=weights, value=value)
+        found = units_of(name, error=error, weights=weights, value=value, bias=BIAS)
         assert found.count == 60
         assert found.estimate == pytest.approx(1e-3 if name == direction else 0, abs=1e-9)
 
@@ -96,7 +103,7 @@ def test_a_drift_is_measured_in_its_own_direction_and_shows_in_no_other(directio
 def test_units_are_summed_apart() -> None:
     weights, value = drawn(2)
     error = np.zeros((2, 1, 8, 10))
-    error[1] = pushed("gain", weights, value)[1]
+    error[1] = (weights @ value)[1]
     found = units_of("gain", error=error, weights=weights, value=value)
     assert found.score[0] == 0
     assert found.score[1] == pytest.approx(found.size[1])

@@ -17,6 +17,7 @@ from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array
 
 _BITS_OF_A_TENSOR_CORE = 14
+_LOG2E_IN_FLOAT16 = float(np.float16(np.log2(np.e)))
 
 _BELOW = "it is no more than the systematic error that the class declares, or than 480 head slices resolve"
 _BFLOAT16 = {DType.BFLOAT16: _BELOW}
@@ -42,6 +43,10 @@ def _base_two(constant: float) -> Callable[[Array, Work], Array]:
     def softmax(logits: Array, work: Work) -> Array:
         return sound.softmax(logits * logits.dtype.type(constant * np.log(2.0)), work)
     return softmax
+
+
+def _bias_off(logits: Array, work: Work) -> Array:
+    return logits if work.bias is None else logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
 
 
 def _smoothed(share: float) -> Callable[[Array, Work], Array]:
@@ -92,7 +97,9 @@ FAULTS = (
     Fault("exp_log2e_short", Stage.SOFTMAX, "exp2(x · 1.4427): log2(e) is typed with five digits.",
           "float32 or float64, logits that differ", staged(softmax=_base_two(1.4427)), equivalents=_HALVES),
     Fault("exp_log2e_float16", Stage.SOFTMAX, "exp2(x · log2(e)) with the constant held in float16.",
-          "logits that differ", staged(softmax=_base_two(float(np.float16(np.log2(np.e)))))),
+          "logits that differ", staged(softmax=_base_two(_LOG2E_IN_FLOAT16))),
+    Fault("bias_log2e_float16", Stage.BIAS, "For exp2 the bias is multiplied by log2(e) in float16, the rest in full.",
+          "a bias", staged(add_bias=_bias_off)),
     Fault("softmax_epsilon_2e4", Stage.SOFTMAX, "2e-4 is added to the denominator.", "any input",
           staged(softmax=_with_epsilon(2e-4))),
     Fault("output_gain_1e4", Stage.OUTPUT, "A fast reciprocal of the sum, always 1e-4 too large.", "any input",

@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from attnspec.problems.problem import Array
 
-DirectionName = Literal["temperature", "gain", "mixing"]
-DIRECTIONS: tuple[DirectionName, ...] = get_args(DirectionName)
+DirectionName = Literal["temperature", "gain", "mixing", "bias"]
 
 # A part of the unit's mean square joins that of each entry: an output that happens to lie near 0 would else outweigh
 # its whole unit, and few units would decide. Any weights are valid; at 1/10 the statistic was largest (of 1/10 and 1).
@@ -78,13 +77,16 @@ def significance(statistic: float) -> float:
     return min(1.0, 2 * math.exp(-statistic * statistic / 2))
 
 
-def units_of(direction: DirectionName, *, error: Array, weights: Array, value: Array) -> Units:
-    """The units of a direction, one a head slice of error (B,H,T,Dv), weights (B,H,T,S) and value (B,H,S,Dv).
+def units_of(
+    direction: DirectionName, *, error: Array, weights: Array, value: Array, bias: Array | None = None,
+) -> Units:
+    """The units of a direction, one a head slice of error (B,H,T,Dv), weights and bias (B,H,T,S) and value (B,H,S,Dv).
 
-    Weights and values are the truth. The other directions are projected out of this one, unit by unit: a drift of
-    theirs, of whatever size, adds nothing to these scores.
+    Weights and values are the truth. Only a problem with a bias has the direction `bias`. The other
+    directions are projected out of this one, unit by unit: a drift of theirs, of whatever size, adds nothing to these
+    scores.
     """
-    pushes = {name: _flat(push) for name, push in _pushes(weights, value).items()}
+    pushes = {name: _flat(push) for name, push in _pushes(weights, value, bias).items()}
     size = np.square(pushes["gain"])
     weight = 1 / (size + SHARED * size.mean(axis=-1, keepdims=True))
     others = np.stack([push for name, push in pushes.items() if name != direction], axis=-1)
@@ -97,17 +99,24 @@ def _flat(array: Array) -> Array:
     return array.reshape(-1, math.prod(array.shape[2:])).astype(np.float64)
 
 
-def _pushes(weights: Array, value: Array) -> Mapping[DirectionName, Array]:
+def _pushes(weights: Array, value: Array, bias: Array | None) -> Mapping[DirectionName, Array]:
     """(B,H,T,Dv) each: by how much the output moves for a unit of drift.
 
-    temperature: d output / d log scale = the covariance of logit and value under the weights; the logarithm of the
-    weight serves as the logit, since what is common to a row has no covariance.  gain: the output itself.  mixing: a
-    share of the weight spread evenly over the keys.
+    temperature: d output / d log scale = the covariance of scaled dot product and value under the weights.  gain: the
+    output itself.  mixing: a share of the weight spread evenly over the keys.  bias: all of it times 1 + x.
     """
     output = weights @ value
-    leaning = weights * np.log(np.where(weights > 0, weights, 1))
-    covariance = leaning @ value - leaning.sum(axis=-1, keepdims=True) * output
-    return {"temperature": covariance, "gain": output, "mixing": value.mean(axis=-2, keepdims=True) - output}
+    logits = np.log(np.where(weights > 0, weights, 1))  # but for what is common to a row, which has no covariance
+    pushes: dict[DirectionName, Array] = {
+        "temperature": _covariance(logits if bias is None else logits - bias, weights, value),
+        "gain": output, "mixing": value.mean(axis=-2, keepdims=True) - output}
+    return pushes if bias is None else {**pushes, "bias": _covariance(bias, weights, value)}
+
+
+def _covariance(leaning: Array, weights: Array, value: Array) -> Array:
+    """(B,H,T,Dv): of something (B,H,T,S) that each query has of each key, and the values, under the weights."""
+    leant = weights * leaning
+    return np.asarray(leant @ value - leant.sum(axis=-1, keepdims=True) * (weights @ value))
 
 
 def _without(push: Array, others: Array, weight: Array) -> Array:

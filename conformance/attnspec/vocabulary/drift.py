@@ -21,7 +21,8 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
                  run: RunName = ORIGINAL) -> Measured:
     """The output is not pushed in a direction, beyond the systematic error that the subject declares.
 
-    temperature: logits scaled by 1 + x; gain: outputs scaled by 1 + x; mixing: a share x of the weight spread evenly.
+    temperature: dot products scaled by 1 + x; gain: outputs scaled by 1 + x; mixing: a share x of the weight spread
+    evenly over the keys; bias: the bias scaled by 1 + x, where there is one.
     Head slices are independent, and rounding errors symmetric in each of them; false_alarm bounds the rate at which
     such a subject is accused by a clause, all of its cases together.
     """
@@ -34,8 +35,11 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     output = observe(scene, run, "output").array
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
-    value = working(scene.bench.values_by_head(scene.problem(run)), scene.dtype)
-    units = _units(direction, output - expected.weights @ value, expected.weights, value, sliced)
+    problem, weights = scene.problem(run), expected.weights
+    value = working(scene.bench.values_by_head(problem), scene.dtype)
+    error, weights, value = (_sliced(part, sliced) for part in (output - weights @ value, weights, value))
+    bias = None if problem.bias is None else _sliced(problem.bias, sliced)
+    units = units_of(direction, error=error, weights=weights, value=value, bias=bias)
     return _measured(units, direction, limit, _declared(scene, run, direction))
 
 
@@ -51,10 +55,9 @@ def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     return systematic_error(scene.bench.precision, scale_width=width)
 
 
-def _units(direction: DirectionName, error: Array, weights: Array, value: Array, sliced: Array) -> Units:
-    """The units of the head slices (B,H) that are claimed."""
-    error, weights, value = (part[sliced][:, None].astype(np.float64) for part in (error, weights, value))
-    return units_of(direction, error=error, weights=weights, value=value)
+def _sliced(array: Array, sliced: Array) -> Array:
+    """(B,H,·,·) -> (n,1,·,·) in float64."""
+    return np.asarray(array[sliced][:, None], np.float64)
 
 
 def _measured(units: Units, direction: DirectionName, limit: float, declared: float) -> Measured:
