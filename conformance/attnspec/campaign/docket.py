@@ -28,13 +28,26 @@ CODE = "code"
 """Where a header's environment keeps the digest of the code that judged."""
 
 HELD, ACCUSED, CANNOT_SAY = 0, 1, 2
-_BLOCKS, _RECIPES = "blocks", "recipes"
+RECIPES_OF = "recipes"
+"""Where a plan and a header's environment say how many problems of a domain a block has."""
+
+_BLOCKS = "blocks"
 
 
-def with_blocks(plan: Plan, blocks: Mapping[Row, Sequence[int]], *, recipes: int = RECIPES) -> Plan:
-    """The plan, saying which blocks of which row are to be judged, and how many problems of a domain each has."""
+def with_blocks(plan: Plan, blocks: Mapping[Row, Sequence[int]]) -> Plan:
+    """The plan, saying which blocks of which row are to be judged."""
     lines = (f"{row.dtype.value} {','.join(map(str, numbers))} {row.target}" for row, numbers in blocks.items())
-    return replace(plan, more={**plan.more, _BLOCKS: tuple(lines), _RECIPES: (str(recipes),)})
+    return replace(plan, more={**plan.more, _BLOCKS: tuple(lines)})
+
+
+def recipes_of(plan: Plan) -> int:
+    """How many problems of a domain a block of this plan has."""
+    return int(plan.more.get(RECIPES_OF, (RECIPES,))[0])
+
+
+def what_judges(plan: Plan) -> Mapping[str, str]:
+    """What a header's environment tells of a campaign beside the versions of libraries."""
+    return {CODE: code_digest(), RECIPES_OF: str(recipes_of(plan))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +90,14 @@ class CampaignDocket:
             yield from (Errand(target, dtype, int(number)) for number in numbers.split(","))
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """With the digest of the code that judges."""
-        return replace(blank, environment={**blank.environment, CODE: code_digest()})
+        """With the digest of the code that judges, and what a block is."""
+        return replace(blank, environment={**blank.environment, **what_judges(self.plan)})
 
     @cached_property
     def _stand(self) -> Stand:
         from attnspec.campaign.stand import Stand  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
-        return Stand(self.plan, self.spec, int(self.plan.more[_RECIPES][0]), self.breadcrumb)
+        return Stand(self.plan, self.spec, recipes_of(self.plan), self.breadcrumb)
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""

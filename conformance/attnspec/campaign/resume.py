@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from attnspec.campaign.code import code_digest
-from attnspec.campaign.docket import CODE
+from attnspec.campaign.docket import CODE, RECIPES_OF, what_judges
 from attnspec.ground.errors import Place, UsageError
+from attnspec.ground.plan import Plan
+from attnspec.law.load import load_spec
 from attnspec.record.events import RunStarted
 from attnspec.record.read import RunRecord, read_record
 
-_SAME = ("attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+_SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 
 
-def begun(path: Path, *, spec_digest: str, seed: int, environment: Mapping[str, str]) -> RunRecord | None:
+def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord | None:
     """The campaign that the record holds, if it may go on; None where there is no record yet.
 
     Raises UsageError, with the way out, where what was judged and what would be judged do not add up.
@@ -25,8 +26,7 @@ def begun(path: Path, *, spec_digest: str, seed: int, environment: Mapping[str, 
     if record.outcomes or record.puts:
         raise UsageError("this is the record of another kind of run, in which a campaign cannot go on. Name another "
                          "file: --record PATH.", where=Place(str(path)))
-    now = {**environment, CODE: code_digest()}
-    for what, before, after in _told(record.header, spec_digest, seed, now):
+    for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
         if before != after:
             raise UsageError(
                 f"this campaign was begun with {what} {before}; now it is {after}, and the two do not add up. "
@@ -35,8 +35,9 @@ def begun(path: Path, *, spec_digest: str, seed: int, environment: Mapping[str, 
     return record
 
 
-def _told(header: RunStarted, digest: str, seed: int, now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _told(header: RunStarted, plan: Plan, now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """What must not have changed: by name, before and now."""
+    digest = load_spec(Path(plan.spec) if plan.spec else None).digest
     yield "the spec", header.spec_digest[:8], digest[:8]
-    yield "the seed", str(header.seed), str(seed)
-    yield "code", header.environment.get(CODE, "unknown"), now[CODE]
+    yield "the seed", str(header.seed), str(plan.seed)
     yield from ((name, header.environment.get(name, "absent"), now.get(name, "absent")) for name in _SAME)

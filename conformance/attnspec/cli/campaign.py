@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-from attnspec.campaign.docket import CAMPAIGN, code_of, with_blocks
+from attnspec.campaign.docket import CAMPAIGN, RECIPES_OF, code_of, recipes_of, with_blocks
 from attnspec.campaign.resume import begun
-from attnspec.campaign.rows import needed, rows_of
+from attnspec.campaign.rows import RECIPES, needed, rows_of
 from attnspec.campaign.subjects import CHOSEN, in_order
 from attnspec.cli.campaign_console import Counting, table
 from attnspec.cli.defect import own_up
-from attnspec.cli.options import IMPLEMENTATIONS, Given, OneOf, available_cpus, typed
-from attnspec.cli.targets import expanded, known_targets
+from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, plan_from, typed
+from attnspec.cli.targets import known_targets
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import Plan
-from attnspec.law.load import load_spec
 from attnspec.record.campaign import BlockJudged
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.resume import reopen
@@ -42,10 +41,13 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
               help="Where blocks of cases are kept; a campaign that is there goes on.")
 @click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
               help="Processes that judge. [default: one a CPU]")
+@click.option("--recipes", default=RECIPES, show_default=True, type=click.IntRange(1), metavar="N",
+              help="Problems of each kind in a block: fewer make shorter blocks.")
 @click.option("--deadline", default=900.0, show_default=True, type=click.FloatRange(0, min_open=True),
               metavar="SECONDS", help="How long one block may take.")
 @click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path), help="Write a page, too.")
 @IMPLEMENTATIONS
+@SPEC
 def campaign(cases: int, record: Path, workers: int, html: Path | None, **selected: Given) -> int:
     """Judge sound implementations on a million cases; none may be accused.
 
@@ -61,9 +63,9 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, **select
     return code_of(judged.blocks, cases)
 
 
-def _plan(targets: Sequence[str], implementations: Sequence[str], **options: Given) -> Plan:
-    folders = tuple(str(Path(each).absolute()) for each in implementations)
-    plan = Plan(in_order(expanded(targets or CHOSEN, folders)), implementations=folders, **options)
+def _plan(targets: Sequence[str], recipes: int, **options: Given) -> Plan:
+    plan = plan_from(targets or CHOSEN, options)
+    plan = replace(plan, targets=in_order(plan.targets), more={RECIPES_OF: (str(recipes),)})
     known_targets(plan)
     return plan
 
@@ -79,12 +81,11 @@ class _Campaign:
 
     def run(self) -> RunRecord:
         """Judge blocks in rounds until there are enough cases."""
-        record = begun(self.path, spec_digest=load_spec(None).digest, seed=self.plan.seed,
-                       environment=environment(self.workers))
+        record = begun(self.path, self.plan, environment(self.workers))
         blocks = _judged(record)
         counting = Counting(sys.stdout, self.cases, blocks)
         for _ in range(ROUNDS):
-            missing = needed(rows_of(self.plan), self.cases, blocks)
+            missing = needed(rows_of(self.plan), self.cases, blocks, recipes_of(self.plan))
             if not missing and record:
                 break
             result = self._round(with_blocks(self.plan, missing), counting, goes_on=record is not None)
