@@ -14,8 +14,10 @@ from attnspec.faults import (
     heads,
     layers,
     masks,
+    paths,
     precision,
     purity,
+    reads,
     reports,
     scale,
     softmax,
@@ -31,7 +33,7 @@ from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
 
 _MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
-            state, purity, layers, switches, drift)
+            state, purity, layers, switches, drift, reads, paths)
 
 ALL: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}

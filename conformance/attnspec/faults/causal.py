@@ -82,7 +82,7 @@ FAULTS = (
     Fault("causal_square_then_open", Stage.CAUSAL, "A (T,T) triangle is made, and keys beyond T are left open.",
           "causal with S > T", staged(past=_where_causal(_square_then_open))),
     Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.", "causal with S > 32",
-          staged(past=_where_causal(_window)), link="https://github.com/jax-ml/jax/pull/39576"),
+          staged(past=_where_causal(_window))),
     Fault("causal_first_batch_only", Stage.CAUSAL, "The triangle is written into the first batch entry.",
           "causal with B > 1", staged(past=_only(0))),
     Fault("causal_first_head_only", Stage.CAUSAL, "The triangle is written into the first head.", "causal with H > 1",

@@ -117,7 +117,7 @@ FAULTS = (
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
           staged(logits=_clipped)),
     Fault("logits_softcap_50", Stage.LOGITS, "A soft cap of 50 is left on.", "logits of some tens",
-          staged(logits=_capped), link="https://github.com/huggingface/transformers/issues/32848"),
+          staged(logits=_capped)),
     Fault("logits_softcap_after_mask", Stage.LOGITS, "The soft cap follows the mask: -inf becomes -50.",
           "hidden keys, and visible logits of some tens", staged(hide=_capped_after_mask),
           link="https://github.com/onnx/onnx/issues/7865"),

@@ -37,6 +37,17 @@ def _time_first() -> Layer:
     return sound.as_layer(answer)
 
 
+def _over_batch() -> Layer:
+    """Batch and time are exchanged where the shapes allow it, so that sequences attend to each other."""
+    def answer(call: LayerCall) -> Array | tuple[Array, Array]:
+        if call.query.shape != call.key.shape or call.mask is not None or call.bias is not None:
+            return sound.run_layer(call)
+        found = sound.run_layer(call.but(**{name: getattr(call, name).swapaxes(0, 1)
+                                            for name in ("query", "key", "value")}))
+        return (found[0].swapaxes(0, 1), found[1]) if isinstance(found, tuple) else found.swapaxes(0, 1)
+    return sound.as_layer(answer)
+
+
 def _by_model_width(call: Call, layer: LayerCall) -> tuple[Array, Array]:
     return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
 
@@ -70,6 +81,12 @@ def _transposed(x: Array, which: str, params: Params) -> Array:
     """The (out, in) weights of another library used as (in, out) where square, or misread."""
     weight = params[f"w_{which}"]
     return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
+
+
+def _as_wide_as_query(x: Array, which: str, params: Params) -> Array:
+    """The key's weight is read with the query's shape."""
+    weight = params[f"w_{which}"].reshape(params["w_query"].shape)
+    return sound.project(x, which, {**params, f"w_{which}": weight})
 
 
 def _skipped_if_square(x: Array, which: str, params: Params) -> Array:
@@ -204,7 +221,7 @@ FAULTS = (
     _fault("layer_split_interleaved", Stage.SPLIT, "Heads take every H-th column.", "H > 1 and D > 1",
            staged_layer(split=_split_interleaved)),
     _fault("layer_split_not_transposed", Stage.SPLIT, "view(B, H, T, D) without the transpose.", "H > 1 and T > 1",
-           staged_layer(split=_split_flat), link="https://github.com/onnx/onnx/issues/7118"),
+           staged_layer(split=_split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),
     _fault("layer_merge_not_transposed", Stage.MERGE, "Heads are merged by reshape without transposing back.",
            "H > 1 and T > 1", staged_layer(merge=_merged_flat),
            link="https://github.com/hackiey/QAnet-pytorch/issues/2"),
@@ -219,6 +236,11 @@ FAULTS = (
     _fault("layer_gqa_tiled", Stage.HEADS, "tile for repeat, while repeat is declared.", "1 < Hkv < H",
            staged_layer(attend=attending(group_key=head_faults.tiled, group_value=head_faults.tiled)),
            link="https://github.com/apple/axlearn/pull/842"),
+    _fault("layer_key_width_of_query", Stage.PROJECTION, "The fusion takes the key's width from the query's weight.",
+           "Hkv < H", staged_layer(project_key=_as_wide_as_query),
+           link="https://github.com/microsoft/onnxruntime/pull/13050"),
+    _fault("layer_attends_over_batch", Stage.SPLIT, "Batch-first data in a layer that expects time first.",
+           "T = S, B > 1 or T > 1, no mask", _over_batch, link="https://github.com/aipixel/AEMatter/issues/3"),
     _fault("layer_softmax_over_queries", Stage.SOFTMAX, "dim=-2.", "T > 1",
            staged_layer(attend=attending(softmax=_over_queries)),
            link="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146"),
