@@ -10,15 +10,17 @@ from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
 import pytest
+from attnspec.cli import main
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import RunFinished, RunStarted
+from attnspec.record.lines import to_line
 from attnspec.record.outcome import Outcome
 from attnspec.record.power import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import render
 from attnspec.report.curves import NARROW, WIDE, chart, shortened, spread
-from attnspec.report.drawing import write_power_picture
+from attnspec.report.drawing import write_picture, write_power_picture
 from attnspec.report.figures import grouped, percent
 from attnspec.report.markdown import markdown_table
 
@@ -230,6 +232,25 @@ def test_a_readme_gets_its_table_from_the_record() -> None:
         "| **attnspec** | 50.0 % | 100 % | 1, 4, 4 | 0 of 1 |",
         "| [Five Gaussian draws](https://example.org/gauss) | 50.0 % | 0 % | 2, 2, 2 | 1 of 1 |"]
     assert markdown_table(measured()) == ""
+
+
+def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, page, picture = (tmp_path / f"power.{kind}" for kind in ("jsonl", "html", "svg"))
+    run = measured(*PUTS)
+    lines = (to_line(run.header), *map(to_line, run.puts))
+    record.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert main(["report", str(record), "--picture", str(picture), "--table"]) == 0
+    said = capsys.readouterr().out
+    assert f"{record}: the run was interrupted; 5 of 5 items are known" in said
+    assert f"picture: {picture}" in said
+    assert markdown_table(run) in said
+    assert "Interrupted. The run has no footer" in words(page.read_text(encoding="utf-8"))
+    assert "75.0 % of 2 faults convicted" in picture.read_text(encoding="utf-8")
+
+
+def test_verdicts_alone_are_no_picture(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="pictures are drawn of power and of campaigns for false alarms"):
+        write_picture(measured(), tmp_path / "power.svg")
 
 
 def test_a_page_of_power_stays_small() -> None:

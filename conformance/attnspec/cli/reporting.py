@@ -6,14 +6,17 @@ from pathlib import Path
 
 import click
 
-from attnspec.record.read import read_record
+from attnspec.record.read import RunRecord, read_record
 
 
 @click.command()
 @click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Where. [default: beside the first record]")
-def report(records: tuple[Path, ...], html: Path | None) -> None:
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+              help="Draw power or a campaign as an SVG, too; of the first record.")
+@click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
+def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, table: bool) -> None:
     """Write one page from the records of one or several runs."""
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
@@ -25,3 +28,20 @@ def report(records: tuple[Path, ...], html: Path | None) -> None:
             known = f"{record.done} of {record.header.items} items"
             click.echo(f"{path}: the run was interrupted; {known} are known")
     click.echo(f"page: {target}")
+    if picture:
+        _draw(read[0], picture)
+    if table:
+        _print_table(read[0])
+
+
+def _draw(record: RunRecord, path: Path) -> None:
+    from attnspec.report.drawing import write_picture  # noqa: PLC0415  (weight: Jinja2)
+
+    write_picture(record, path)
+    click.echo(f"picture: {path}")
+
+
+def _print_table(record: RunRecord) -> None:
+    from attnspec.report.markdown import markdown_table  # noqa: PLC0415  (weight: Jinja2)
+
+    click.echo(f"\n{markdown_table(record)}", nl=False)

@@ -12,6 +12,13 @@ from attnspec.report.power_view import Power, power
 from attnspec.report.templates import templates
 
 
+def write_picture(record: RunRecord, path: Path) -> None:
+    """Draw what the record measured, power or a campaign for false alarms. Raises UsageError where it is neither."""
+    if not record.puts and not record.blocks:
+        raise UsageError("the record holds verdicts; pictures are drawn of power and of campaigns for false alarms.")
+    (write_power_picture if record.puts else write_campaign_picture)(record, path)
+
+
 def write_power_picture(record: RunRecord, path: Path) -> None:
     """Draw how much each rule convicts against the number of cases. Raises UsageError where no power was measured."""
     measured = power([record])
