@@ -106,6 +106,7 @@ PROMISES: dict[str, Callable[[Problem], object]] = {
     "gaussian": lambda p: np.abs(p.query).max() < 7,
     "spread_logits": lambda p: 1.5 < logits(p).std() < 2.5,
     "scale_ladder": lambda p: (p.query[..., 0] == 16).all() and not p.query[..., 1:].any(),
+    "faint_weights": lambda p: ((p.value[0, 0].max(-1) > 0) == (logits(p)[0, 0, 0] < -18)).all() and p.value.any(),
     "mask_attack": lambda p: attack_depth(p) == pytest.approx(2e4),
     "mask_attack_far": lambda p: attack_depth(p) == pytest.approx(2e9),
     "zero_query": lambda p: not p.query.any() and rows_with_one_entry(p.value, 1),

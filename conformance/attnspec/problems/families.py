@@ -215,6 +215,17 @@ def _scale_ladder(words: HeadWords) -> Entries:
     return *_first_coordinate(words, 16.0, rungs), _cycled_one_hot(words)
 
 
+# Weights are faint that no half dtype and no short cut keeps: e^-18 and less, down to e^-24.
+_FAINT, _FAINTEST = 18.0, 24.0
+
+
+def _faint_weights(words: HeadWords) -> Entries:
+    S, D = words.key.shape[1:]
+    steps = np.rint(_FAINTEST * np.sqrt(D) * 4 * np.arange(S) / max(S - 1, 1)) / 64  # query 16: exact dot products
+    is_faint = 16 * steps > _FAINT * np.sqrt(D)
+    return *_first_coordinate(words, 16.0, -steps), 2.0**13 * (1 + uniform(words.value)) * is_faint[:, None]
+
+
 def attacked(S: int) -> int:
     """How many leading keys the mask-constant attack leaves visible: the rest are hidden, at logit 0."""
     return (S + 1) // 2
@@ -284,6 +295,8 @@ FAMILIES: Mapping[str, Family] = {
         Family("gaussian", _gaussian, True, "N(0,1) exact enough for a stated false-alarm rate"),
         Family("scale_ladder", _scale_ladder, False,
                "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
+        Family("faint_weights", _faint_weights, False,
+               "values are 0 but where the weight is below 2e-8: what is flushed or cut off is all there is"),
         Family("mask_attack", _mask_attack, False,
                "visible logits -2e4, hidden keys at logit 0 with values out of reach"),
         Family("mask_attack_far", _mask_attack_far, False, "the same at -2e9 (float16: as deep as raw dots reach)"),
