@@ -32,6 +32,11 @@ ROUNDS = 8
 LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
+BOTH = 2
+
+NEAREST = 12
+"""How many faults are put to the panel where none explains the failing case within rounding."""
+
 NAMED = 5
 """At most so many faults are named."""
 
@@ -94,9 +99,8 @@ class Examiner:
         if case.is_large:
             candidates = [fault for fault in candidates if self._faring(case).bears_out(fault, case)]
         found = [fault for fault in candidates if case.fails and case.explains(fault)]
-        if not found:  # a memory that the case alone does not bring out again
-            found = [fault for fault in candidates if fault.stage is Stage.STATE]
-            case = replace(case, fails=False)
+        if not found:
+            found, case = _next_best(case, candidates), replace(case, fails=False)
         faring = self._faring(case)
         return _likeliest([faring.beside(fault, case) for fault in found], case.bar.subject)
 
@@ -136,6 +140,16 @@ def _may_stand(fault: Fault, trial: Trial) -> bool:
     return trial.bench.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
 
 
+def _next_best(case: Case, candidates: Sequence[Fault]) -> list[Fault]:
+    """For the panel alone to judge: the faults nearest to the subject on the failing case, though not within rounding,
+    and those with a memory, which the case alone may not bring out again.
+    """
+    near = [(case.nearness(fault) if case.fails else 1.0, index) for index, fault in enumerate(candidates)]
+    nearest = [index for ratio, index in sorted(near) if ratio < 1][:NEAREST]
+    remembering = [index for index, fault in enumerate(candidates) if fault.stage is Stage.STATE]
+    return [candidates[index] for index in dict.fromkeys([*nearest, *remembering])]
+
+
 def _likeliest(tried: Sequence[Tried], subject: Subject) -> tuple[Likeness, ...]:
     """Those that are contradicted least: they must agree more often than not. Faults of the subject's kind first."""
     kind = subject.declaration.kind
@@ -168,9 +182,17 @@ class Case:
 
     def explains(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
-        suspect = Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
+        suspect = self._suspect(fault)
         return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
             self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
+
+    def nearness(self, fault: Fault) -> float:
+        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth."""
+        suspect = self._suspect(fault)
+        return max(self._ruler(index).nearness(step, suspect.step(index)) for index, step in enumerate(self.tape))
+
+    def _suspect(self, fault: Fault) -> Suspect:
+        return Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
 
     def _is_alike(self, suspect: Suspect, index: int) -> bool:
         return self._ruler(index).are_alike(self.tape[index], suspect.step(index),
@@ -225,6 +247,10 @@ class Faring:
             suspect.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
         for index, (held_to, seen, is_right) in enumerate(zip(self.panel.rulers, self.steps, self.right, strict=True)):
             step = suspect.step(index)
-            is_answer = case.raises or seen.ending is not Ending.RAISED
-            if is_answer and not (is_right and held_to.is_right(step, is_subject=False)):
+            if seen.ending is Ending.RAISED and not case.raises:
+                continue
+            wrong = (not is_right) + (not held_to.is_right(step, is_subject=False))
+            if wrong == BOTH:
                 yield held_to.are_alike(seen, step, partial(suspect.shaken, index))
+            elif wrong and not held_to.are_close(seen, step):
+                yield False

@@ -6,8 +6,9 @@ First come calls that bring out a memory: one shape again and again, with other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from attnspec.court.alike import Aspect, Bar
 from attnspec.court.suspect import Suspect
@@ -19,11 +20,13 @@ from attnspec.ground.nouns import DType, Kind
 from attnspec.numerics.precision import Precision
 from attnspec.problems.layers import make_layer, model_width
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.probe import YES
 from attnspec.subjects.subject import Subject
-from attnspec.vocabulary.posed import AnyProblem
+from attnspec.vocabulary.posed import AnyProblem, Posed
+from attnspec.vocabulary.transforms.history import lay_out
+from attnspec.vocabulary.transforms.keywords import broadcast_mask
 
 #                     B  H Hkv  T   S   D  Dv
 _REMEMBERED = Sizes(1, 2, 2, 4, 6, 5, 3)      # no shape of the pool: nothing of it can have been remembered before
@@ -44,18 +47,28 @@ _GROUPED_LAYER = Sizes(2, 4, 2, 6, 5, 4, 4)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of the panel: a recipe, and whether each hidden switch is to be flipped for it as well."""
+    """A call of the panel: a recipe, whether each hidden switch is to be flipped for it as well, and a transform."""
 
     recipe: Recipe
     flips: bool = False
+    change: Callable[[Posed[Problem]], Posed[Problem]] | None = None
 
 
 def _call(sizes: Sizes, keywords: str, families: str = "normal", *, mask: str = "random", seed: int = 1,
-          bias: str = "normal", scale: float = 0.3, flips: bool = False) -> Call:
+          bias: str = "normal", scale: float = 0.3, flips: bool = False,
+          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None) -> Call:
     features = frozenset(keywords.split())
     return Call(Recipe(sizes, tuple(families.split()), mask if "mask" in features else "none", features, seed,
-                       bias=bias, scale=scale), flips)
+                       bias=bias, scale=scale), flips, change)
 
+
+def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
+    """The mask-constant attack turned round: hidden logits far above those that are seen."""
+    problem = posed.one
+    return posed if problem.mask is None else posed.but(query=-problem.query, mask=~problem.mask)
+
+
+_STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
 
 CALLS: tuple[Call, ...] = (
     *(_call(_REMEMBERED, "mask bias scale", seed=seed, scale=scale)
@@ -80,6 +93,15 @@ CALLS: tuple[Call, ...] = (
     _call(_SQUARE, "", "tiny_values", seed=34), _call(_SQUARE, "mask", mask="with_empty_rows", seed=35),
     _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=38),
     _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
+    _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=43, change=_hidden_above),
+    _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=44, change=_hidden_above),
+    _call(_SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-11, seed=45),
+    _call(_SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-15, seed=46),
+    _call(_SQUARE, "mask", seed=47, change=partial(broadcast_mask, over="batch")),
+    _call(_SQUARE, "mask", seed=48, change=partial(broadcast_mask, over="heads")),
+    _call(_SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
+    _call(_SQUARE, "", seed=50, change=_STRIDED), _call(_SQUARE, "mask bias", seed=51, change=_STRIDED),
+    _call(_SQUARE, "", seed=52, change=_TRANSPOSED), _call(_SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
     _call(_SQUARE, "scale", scale=0.0, seed=40), _call(_ONE_KEY, "", seed=41),
     _call(_SQUARE, "mask causal", mask="with_empty_rows", seed=42),
     _call(_LONG, "", seed=36), _call(_LONG, "mask", seed=37),
@@ -153,7 +175,7 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     for call in (*LAYER_CALLS, *CALLS) if is_layer else CALLS:
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
-        problem = _problem(call.recipe, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
+        problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
             yield from ((problem, name) for name in ("", *(subject.variants if call.flips else ())))
 
@@ -169,10 +191,12 @@ def _is_common(recipe: Recipe, bar: Bar) -> bool:
         bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name] for name in matters if matters[name])
 
 
-def _problem(recipe: Recipe, dtype: DType, subject: Subject, *, is_layer: bool) -> AnyProblem:
-    """The problem of a recipe, of the layer kind or the other."""
+def _problem(call: Call, dtype: DType, subject: Subject, *, is_layer: bool) -> AnyProblem:
+    """The problem of a call, of the layer kind or the other."""
     if not is_layer:
-        return make_problem(recipe, dtype)
+        problem = make_problem(call.recipe, dtype)
+        return call.change(Posed((problem,))).one if call.change else problem
     limits = subject.declaration.limits
     inputs = "one" if limits.self_attention_only else "separate"
-    return make_layer(replace(recipe, M=model_width(recipe.sizes, limits), inputs=inputs), dtype, limits=limits)
+    recipe = replace(call.recipe, M=model_width(call.recipe.sizes, limits), inputs=inputs)
+    return make_layer(recipe, dtype, limits=limits)
