@@ -111,7 +111,7 @@ FAULTS = (
     Fault("exp_clamped_at_20", Stage.SOFTMAX, "The argument of exp is clamped at -20, so small weights stay up.",
           "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_clamped))),
     Fault("weights_top_32", Stage.WEIGHTS, "Only the 32 largest weights are kept.", "S > 32",
-          staged(weigh=_top), link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
+          staged(weigh=_top)),
     Fault("weights_small_dropped", Stage.WEIGHTS, "Weights below 1e-3 are skipped to save work.",
           "rows with small weights", staged(weigh=_without_small)),
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",

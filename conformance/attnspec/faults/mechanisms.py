@@ -1,0 +1,296 @@
+"""What real attentions got wrong, by class of mechanism, and the faults that make the same mistake.
+
+The threads are public; each is the report or the repair of one mistake in one library. Where no fault makes it, the
+reason stands in its place.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+
+class Outside(enum.Enum):
+    """Why a real mistake has no fault of its own."""
+
+    CACHE = "it lives in a key/value cache and its bookkeeping, and no keyword hands one over"
+    BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
+    WINDOW = "it is the bound of a sliding window, and no keyword asks for one"
+    SOFTCAP = "a cap on the logits is left out, and no keyword asks for one"
+    POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
+    TRAINING = "it shows in training only"
+    REFUSAL = "a program that should run is refused before attention computes anything"
+    UNTOLD = "the thread tells no mechanism that one could plant"
+    CONVENTION = "it is a documented convention, or a caller's mistake; what is declared is held to instead"
+    TASTE = "results differ by roundings, and neither is wrong"
+
+
+Bugs = Mapping[str, str | Outside]
+
+_GITHUB = "https://github.com/"
+
+_BY_CLASS: Mapping[str, Bugs] = {
+    "batch/head mixup": {
+        "pytorch/pytorch/issues/177378": "batch_packed_together",
+        "onnx/onnx/issues/7118": "heads_key_not_transposed",
+        "huggingface/diffusers/pull/3214": "batch_and_heads_exchanged",
+        "sooftware/attentions/issues/4": "mask_head_major layer_mask_head_major",
+        "tinygrad/tinygrad/pull/14025": "layer_split_not_transposed",
+        "ggml-org/llama.cpp/issues/7903": "batch_first_key_and_value",
+        "reczoo/FuxiCTR/issues/30": "heads_value_not_transposed",
+        "jsbaan/transformer-from-scratch/pull/6": "heads_output_not_transposed",
+        "hackiey/QAnet-pytorch/issues/2": "layer_merge_not_transposed",
+        "aipixel/AEMatter/issues/3": "layer_attends_over_batch layer_output_time_first",
+    },
+    "bias dropped": {"lucidrains/x-transformers/issues/298": "bias_ignored layer_bias_ignored"},
+    "block tail": {
+        "jax-ml/jax/issues/27224": "blocks_tail_dropped",
+        "NVIDIA/Megatron-LM/issues/132": "blocks_tail_repeated width_beyond_eights_lost",
+        "tracel-ai/cubecl/pull/1027": "mask_dropped_in_last_block blocks_mask_of_first",
+    },
+    "cache index": {
+        "huggingface/transformers/pull/45940": "blocks_tail_counted",
+        "huggingface/transformers/pull/48280": "mask_shifted",
+        "TrenTorch/TrenTorch/pull/192": "key_first_dropped",
+        "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
+        "lablup/mlxcel/issues/75": "mask_padded_left",
+        "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,
+        "sgl-project/sgl-kernel-xpu/issues/196": Outside.CACHE,
+    },
+    "causal alignment": {
+        "Dao-AILab/flash-attention/issues/1778": Outside.CONVENTION,
+        "pytorch/pytorch/issues/110144": Outside.CONVENTION,
+        "Dao-AILab/flash-attention/pull/436": Outside.CONVENTION,
+        "Dao-AILab/flash-attention/issues/581": Outside.CONVENTION,
+        "MinghuasLab/flash-attention-npu/issues/153": "causal_square_then_open causal_dropped_when_not_square",
+        "pytorch/executorch/pull/21749": "causal_bottom_right",
+        "openvinotoolkit/openvino/pull/36680": "causal_bottom_right",
+        "microsoft/onnxruntime/issues/29020": "causal_dropped_for_one_query",
+    },
+    "causal leak": {"pytorch/pytorch/issues/195910": "causal_four_rows causal_blocks_of_16"},
+    "compiled vs eager": {
+        "pytorch/pytorch/issues/139462": "batch_first_only",
+        "pytorch/pytorch/issues/165838": "every_seventh_call_wrong",
+        "pytorch/pytorch/issues/121174": Outside.TASTE,
+    },
+    "decode vs prefill": {"ml-explore/mlx/issues/3452": "one_query_sink one_query_unscaled one_query_uniform"},
+    "dropout in eval": {
+        "pytorch/pytorch/issues/124464": Outside.CONVENTION,
+        "huggingface/pytorch-image-models/pull/1978": "dropout_of_1_percent dropout_random",
+        "meta-pytorch/torchtune/issues/1791": "dropout_random",
+        "facebookresearch/vjepa2/pull/160": "dropout_random",
+        "NVIDIA/torch-harmonics/pull/221": "dropout_random",
+        "Jittor/jittor/issues/628": Outside.REFUSAL,
+        "colehurwitz/IBL_MtM_model/pull/13": "dropout_random",
+    },
+    "dtype promotion": {"google/flax/pull/3571": "output_promoted float64_narrowed"},
+    "fast path divergence": {
+        "pytorch/pytorch/issues/86120": "mask_dropped_without_weights",
+        "pytorch/pytorch/issues/136816": "bias_after_softmax",
+        "pytorch/pytorch/issues/147209": "bias_as_mask",
+        "pytorch/pytorch/issues/110505": "hidden_row_nan",
+    },
+    "fully masked row NaN": {
+        "pytorch/pytorch/issues/109517": "hidden_row_nan",
+        "pytorch/pytorch/issues/110213": "blocks_hidden_first_nan",
+        "huggingface/transformers/issues/38690": "hidden_row_nan",
+        "pytorch/pytorch/issues/100318": "hidden_row_nan",
+        "Dao-AILab/flash-attention/issues/443": Outside.BACKWARD,
+        "huggingface/transformers/issues/32390": "hidden_row_nan hidden_row_first_key",
+        "robertknight/rten/pull/1321": "hidden_row_nan",
+        "lucidrains/nGPT-pytorch/issues/11": Outside.BACKWARD,
+        "pytorch/pytorch/issues/156707": "hidden_row_nan",
+        "NVIDIA/apex/pull/1444": "hidden_row_uniform",
+        "pytorch/pytorch/issues/103963": "hidden_row_nan",
+    },
+    "gqa head order": {
+        "microsoft/onnxruntime/pull/26057": "gqa_tiled",
+        "vllm-project/vllm-ascend/pull/2758": "gqa_repeated_in_time",
+        "ByteDance-Seed/VeOmni/pull/162": "gqa_repeated_in_time",
+        "apple/axlearn/pull/842": "gqa_tiled layer_gqa_tiled",
+        "ekzhang/jax-js/pull/180": "gqa_tiled",
+        "EricLBuehler/candle-vllm/pull/52": "gqa_first_head gqa_shifted_groups",
+        "datawhalechina/tiny-universe/issues/21": "gqa_repeated_in_time",
+        "ikawrakow/ik_llama.cpp/pull/1521": "gqa_group_of_two",
+    },
+    "index overflow": {
+        "ml-explore/mlx/issues/2894": "mask_column_in_a_byte",
+        "ml-explore/mlx/issues/3360": "mask_column_in_a_byte",
+        "Dao-AILab/flash-attention/issues/772": "batch_next_key_and_value",
+        "NVIDIA-NeMo/Automodel/pull/3802": "mask_column_in_a_byte",
+        "alexzhang13/flashattention2-custom-mask/issues/2": "mask_column_in_a_byte mask_head_stride_forgotten",
+        "ggml-org/llama.cpp/issues/24912": "mask_row_stride_padded",
+    },
+    "layout/stride": {
+        "pytorch/pytorch/issues/112577": "layout_with_mask",
+        "pytorch/pytorch/pull/187506": "layout_last_axis",
+        "pytorch/pytorch/issues/181133": "layout_of_query",
+        "pytorch/pytorch/issues/191937": "layout_of_mask",
+        "ROCm/pytorch/issues/3230": "layout_of_value",
+        "torch-spyre/torch-spyre/issues/4331": "layout_of_key",
+        "huggingface/transformers/pull/27973": "layout_with_mask",
+    },
+    "low precision mask value": {
+        "tensorflow/tensorflow/issues/46064": "mask_in_float32",
+        "NVIDIA-NeMo/Automodel/pull/2658": "mask_overflows_twice",
+        "jax-ml/jax/pull/34114": "mask_overflows_twice hidden_row_nan",
+        "google/flax/issues/982": "mask_constant_1e4 mask_constant_1e9",
+    },
+    "mask broadcast": {
+        "pytorch/pytorch/pull/128816": "mask_of_first_key",
+        "pytorch/pytorch/issues/172225": "mask_shared_in_group",
+        "pytorch/pytorch/pull/184180": "mask_of_first_batch mask_head_stride_forgotten",
+        "keras-team/keras/pull/20488": "mask_of_first_head",
+        "keras-team/keras/issues/21483": "mask_not_broadcast",
+        "huggingface/transformers/issues/39365": "mask_not_broadcast",
+        "jax-ml/jax/issues/28974": "mask_not_broadcast",
+        "tensorflow/tensorflow/issues/60626": "mask_not_broadcast mask_of_first_head",
+        "huggingface/transformers/issues/37322": "mask_not_broadcast",
+    },
+    "mask dropped": {
+        "pytorch/pytorch/issues/163314": "mask_whole_blocks",
+        "keras-team/keras/issues/23038": "causal_dropped_with_weights layer_causal_dropped_with_weights"
+                                           " report_before_causal switch_causal_dropped",
+        "keras-team/keras/pull/23040": "causal_dropped_with_mask",
+        "Mikyx-1/TinyLLM/pull/18": "causal_dropped_when_square",
+        "pytorch/pytorch/issues/118025": "mask_dropped_with_weights report_before_mask",
+        "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
+                                       " layer_mask_dropped_without_weights",
+        "jax-ml/jax/issues/23349": "mask_ignored",
+        "jax-ml/jax/issues/19237": "causal_ignored",
+        "AI-Hypercomputer/maxtext/issues/4476": "mask_dropped_with_causal",
+        "google/praxis/issues/30": "layer_mask_ignored",
+        "huggingface/transformers/pull/35691": Outside.WINDOW,
+        "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
+        "areal-project/AReaL/issues/1442": "mask_ignored",
+        "huggingface/nanoVLM/pull/204": "mask_ignored",
+        "DeepOpt-com/WrinkleFree-Monorepo/issues/53": "mask_ignored",
+        "iCog-Labs-Dev/PC-Transformers/issues/97": "layer_causal_ignored",
+        "torch-spyre/torch-spyre/issues/4526": "switch_mask_dropped",
+        "openvinotoolkit/openvino/pull/31106": "causal_ignored",
+        "OpenNMT/OpenNMT-py/pull/2589": "mask_as_lengths",
+        "jax-ml/jax/issues/32300": Outside.WINDOW,
+    },
+    "mask leak": {
+        "onnx/onnx/issues/7865": "logits_softcap_after_mask",
+        "microsoft/onnxruntime/issues/14363": "mask_adds_1e4 mask_dropped_with_causal",
+        "pytorch/pytorch/issues/108503": "mask_whole_blocks hidden_row_nan",
+        "flashinfer-ai/flashinfer/pull/350": "logits_softcap_after_mask",
+        "ggml-org/llama.cpp/pull/29034": "blocks_tail_counted",
+    },
+    "mask semantics": {
+        "ml-explore/mlx/issues/2626": Outside.CONVENTION,
+        "tinygrad/tinygrad/pull/2425": Outside.TASTE,
+        "mlverse/torch/pull/1208": "mask_added_as_number",
+        "microsoft/onnxscript/issues/580": "mask_added_as_number",
+        "huggingface/transformers/pull/41443": "mask_added_as_number",
+        "pytorch/pytorch/issues/118972": Outside.CONVENTION,
+        "keras-team/keras/pull/19093": "causal_needs_mask",
+        "huggingface/transformers/issues/36150": "mask_first_batch_decides",
+        "huggingface/transformers/pull/42820": "causal_always",
+        "huggingface/transformers/issues/46077": "causal_always",
+        "HKUSTDial/flash-sparse-attention/issues/146": "keys_chosen_before_mask mask_multiplied_into_logits",
+        "tensorflow/text/pull/894": "mask_inverted",
+    },
+    "off by one": {
+        "flashinfer-ai/flashinfer/pull/348": "causal_off_by_one layer_causal_off_by_one",
+        "huggingface/transformers/issues/39408": Outside.WINDOW,
+        "huggingface/transformers/pull/26792": "mask_one_more",
+        "huggingface/transformers/issues/29176": Outside.WINDOW,
+    },
+    "option ignored": {"Cerebras/modelzoo/pull/85": "layer_out_projection_skipped"},
+    "out-of-bounds": {
+        "pytorch/pytorch/issues/174861": "one_query_second_pass_off",
+        "Dao-AILab/flash-attention/issues/20": Outside.BACKWARD,
+        "Dao-AILab/flash-attention/issues/1076": "blocks_tail_reads_on",
+        "Luce-Org/lucebox/pull/128": "mask_row_stride_padded",
+    },
+    "position ids": {
+        "unslothai/unsloth/pull/3795": Outside.POSITIONS,
+        "TransformerLensOrg/TransformerLens/issues/1609": Outside.POSITIONS,
+        "ndif-team/nnsight/pull/673": Outside.POSITIONS,
+    },
+    "ragged lengths": {
+        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost",
+        "fla-org/flash-linear-attention/issues/431": Outside.WINDOW,
+        "vllm-project/vllm-omni/issues/5865": "mask_hides_queries",
+        "pytorch/pytorch/issues/141429": "rows_dealt_out",
+    },
+    "shape": {
+        "pytorch/pytorch/issues/176767": "value_beyond_width_lost",
+        "google/flax/pull/3576": Outside.CACHE,
+        "pytorch/pytorch/issues/195589": Outside.REFUSAL,
+        "pytorch/pytorch/issues/130196": "output_head_squeezed",
+        "microsoft/onnxruntime/pull/13050": "layer_key_width_of_query",
+        "microsoft/onnxruntime/pull/29892": "output_heads_of_keys",
+    },
+    "softcap ignored": {
+        "huggingface/transformers/issues/32848": Outside.SOFTCAP,
+        "vllm-project/vllm-metal/issues/665": Outside.SOFTCAP,
+        "vllm-project/vllm-metal/pull/550": Outside.SOFTCAP,
+        "sgl-project/sglang/issues/33915": Outside.SOFTCAP,
+    },
+    "softmax axis": {
+        "PetrochukM/PyTorch-NLP/issues/2": "softmax_over_batch",
+        "labmlai/annotated_deep_learning_paper_implementations/issues/146":
+            "softmax_over_queries layer_softmax_over_queries",
+        "FudanNLP/fastNLP/issues/254": "softmax_over_heads",
+    },
+    "stale cache": {
+        "pytorch/pytorch/pull/184122": "stale_output stale_scale",
+        "NVIDIA/Megatron-LM/pull/411": Outside.TRAINING,
+    },
+    "weak test": {
+        "ScalingIntelligence/KernelBench/issues/165": "output_zeros output_mean_of_values",
+        "ScalingIntelligence/KernelBench/pull/82": "output_buffer_reused query_holds_output key_cleared",
+        "AMD-AGI/AgentKernelArena/pull/82": "blocks_rows_after_64_lost blocks_keys_after_64_lost",
+    },
+    "window bound": {
+        "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
+        "jax-ml/jax/pull/39576": Outside.WINDOW,
+        "pytorch/executorch/pull/22285": Outside.WINDOW,
+        "trymirai/lalamo/pull/200": Outside.WINDOW,
+        "rajveer43/VeloxQuant-MLX/pull/463": "mask_dropped_for_one_query",
+        "flashinfer-ai/flashinfer/issues/3864": Outside.WINDOW,
+        "sgl-project/sglang/pull/31501": Outside.WINDOW,
+    },
+    "wrong axis": {
+        "jax-ml/jax/issues/35916": "output_time_first",
+        "lucidrains/x-transformers/pull/85": "bias_heads_reversed",
+        "pytorch/pytorch/pull/156367": "scale_by_head_count",
+        "facebookresearch/xformers/issues/677": Outside.CONVENTION,
+    },
+    "wrong gradient": {
+        "fla-org/flash-linear-attention/issues/1140": Outside.BACKWARD,
+        "NVIDIA/apex/pull/816": "dropout_not_rescaled",
+        "NVIDIA/apex/pull/860": Outside.BACKWARD,
+        "pytorch/pytorch/issues/133671": Outside.BACKWARD,
+        "pytorch/pytorch/issues/148476": Outside.BACKWARD,
+    },
+    "wrong scale": {"pytorch/pytorch/issues/174049": "scale_ignored"},
+    "wrong value (unspecified)": {
+        "microsoft/onnxruntime/pull/3677": Outside.UNTOLD,
+        "huggingface/kernels/issues/101": Outside.UNTOLD,
+    },
+    "wrong weights": {
+        "pytorch/pytorch/issues/27968": "report_after_dropout",
+        "pytorch/pytorch/issues/42929": "report_after_dropout",
+    },
+}
+
+BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
+    mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
+                for thread, made in bugs.items()}
+    for mechanism, bugs in _BY_CLASS.items()}
+"""By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
+
+
+def faults_of(mechanism: str) -> tuple[str, ...]:
+    """The faults that make a class of mistakes, each once."""
+    made = (faults for faults in BUGS[mechanism].values() if not isinstance(faults, Outside))
+    return tuple(dict.fromkeys(fault for faults in made for fault in faults))
+
+
+def outside(mechanism: str) -> tuple[Outside, ...]:
+    """Why some mistakes of a class have no fault, each reason once."""
+    return tuple(dict.fromkeys(made for made in BUGS[mechanism].values() if isinstance(made, Outside)))
