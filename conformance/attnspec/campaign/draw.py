@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from attnspec.court.compile import Check
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
 from attnspec.court.trial import seed_of
-from attnspec.ground.declaration import Declaration
+from attnspec.ground.declaration import Declaration, Limits
 from attnspec.ground.nouns import DType, Effort
+from attnspec.problems.domain import Domain
 from attnspec.problems.menu import SMALL, Menu
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
@@ -39,23 +41,34 @@ class Block:
         if check.domain.kind in FIXED_KINDS:
             fixed = fixed_recipes(check.domain, declaration.limits, Effort.DEFAULT, self._seed)
             return (fixed[self.number % len(fixed)],) if fixed else ()
-        return tuple(self._drawn(check, declaration))
+        optional = tuple(sorted(check.domain.sometimes & declaration.keywords))
+        draws = tuple(check.clause.draw)
+        return tuple(replace(recipe, drawn=self._drawn(check.domain, index, draws))
+                     for index, recipe in enumerate(_problems(self, check.domain, declaration.limits, optional)))
 
     @property
     def _seed(self) -> int:
         return int(words(self.seed, f"campaign {self.dtype.value} {self.number}", (1,))[0])
 
-    def _drawn(self, check: Check, declaration: Declaration) -> Iterator[Recipe]:
-        shapes = shapes_for(check.domain, declaration.limits, Effort.DEFAULT)
-        small = tuple(sizes for sizes in shapes if logits(sizes) <= SMALL) or shapes
-        optional = tuple(sorted(check.domain.sometimes & declaration.keywords))
-        menu, any_size = (Menu(check.domain, declaration.limits, offered, optional) for offered in (small, shapes))
-        label = f"campaign {self.dtype.value} {self.number} {seed_of(0, check.domain)}"
-        for index in range(self.recipes if shapes else 0):
-            is_any = words(self.seed, f"{label} {index} shape", (1,))[0] % LARGE_ONE_IN == 0
-            yield self._recipe(any_size if is_any else menu, f"{label} {index}", tuple(check.clause.draw))
+    def _drawn(self, domain: Domain, index: int, draws: tuple[str, ...]) -> Mapping[str, int]:
+        label = self.label(domain) if draws else ""
+        return {name: int(words(self.seed, f"{label} {index} {name}", (1,))[0] >> _HALF) for name in draws}
 
-    def _recipe(self, menu: Menu, label: str, draws: tuple[str, ...]) -> Recipe:
-        chosen = words(self.seed, label, (-(-menu.length // _BYTES),)).tobytes()[:menu.length]
-        drawn = {name: int(words(self.seed, f"{label} {name}", (1,))[0] >> _HALF) for name in draws}
-        return replace(menu.recipe(chosen), drawn=drawn)
+    def label(self, domain: Domain) -> str:
+        """What tells the block's words for a domain from all others."""
+        return f"campaign {self.dtype.value} {self.number} {seed_of(0, domain)}"
+
+
+@lru_cache(maxsize=256)  # the clauses of a domain come one after the other, and so do subjects
+def _problems(block: Block, domain: Domain, limits: Limits, optional: tuple[str, ...]) -> tuple[Recipe, ...]:
+    shapes = shapes_for(domain, limits, Effort.DEFAULT)
+    small = tuple(sizes for sizes in shapes if logits(sizes) <= SMALL) or shapes
+    menu, any_size = (Menu(domain, limits, offered, optional) for offered in (small, shapes))
+    label, count = block.label(domain), block.recipes if shapes else 0
+    rare = (words(block.seed, f"{label} {index} shape", (1,))[0] % LARGE_ONE_IN == 0 for index in range(count))
+    return tuple(_recipe(any_size if is_any else menu, block.seed, f"{label} {index}")
+                 for index, is_any in enumerate(rare))
+
+
+def _recipe(menu: Menu, seed: int, label: str) -> Recipe:
+    return menu.recipe(words(seed, label, (-(-menu.length // _BYTES),)).tobytes()[:menu.length])
