@@ -113,8 +113,8 @@ def test_a_bias_within_what_is_declared_is_a_reading_and_no_violation() -> None:
     tally = tried("drift.gain", subject(gained(1.00002), UNVOUCHED), DType.FLOAT16)
     assert tally.failure is None
     first, second = tally.readings
+    assert (first.quantity, second.quantity) == ("gain drift at width 16", "gain drift at width 24")
     for reading in (first, second):
-        assert reading.quantity == "gain drift"
         assert isinstance(reading.value, float)
         assert abs(reading.value - 2e-5) < 6 * reading.spread
         assert reading.spread < 2e-6
@@ -126,7 +126,7 @@ def test_the_same_bias_is_a_violation_for_who_vouches() -> None:
     tally = tried("drift.gain", subject(gained(1.00002), VOUCHED), DType.FLOAT16)
     assert tally.worst
     assert tally.worst.margin > 1
-    assert tally.worst.sentence.startswith("the gain drifts by 2.1e-05 ± ")
+    assert tally.worst.sentence.startswith("gain drift at width 16 is 1.9e-05 ± ")
     assert "and up to 7.2e-07 is declared: |T| = " in tally.worst.sentence
     assert tally.worst.sentence.endswith(" over 480 head slices, where 6.65 is allowed")
 

@@ -15,7 +15,7 @@ from hypothesis.errors import Flaky
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
-from attnspec.court.fixed import fixed_recipes
+from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
 from attnspec.court.openings import OneExample, openings
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
@@ -220,7 +220,8 @@ class Trial:
         sizes = problem.sizes
         scores = sizes.B * sizes.H * sizes.T * sizes.S
         is_plain = len(self.check.runs) == 1 and not any(self.check.runs.values()) and isinstance(problem, Problem)
-        if self.effort is Effort.THOROUGH or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
+        is_whole = self.effort is Effort.THOROUGH or self.check.domain.kind in FIXED_KINDS
+        if is_whole or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
             return None
         return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
 

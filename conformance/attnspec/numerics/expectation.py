@@ -89,12 +89,14 @@ AT_ONCE = 2**16  # entries of key and value: more of them do not stay in the cac
 
 
 def _pieces(problem: Problem) -> Iterator[Problem]:
-    """The problem, or its batch entries one by one where it is large."""
-    if problem.key.size + problem.value.size <= AT_ONCE or problem.sizes.B == 1:
+    """The problem, or as many of its batch entries at a time as are not large."""
+    size, B = problem.key.size + problem.value.size, problem.sizes.B
+    if size <= AT_ONCE or B == 1:
         yield problem
         return
-    for b in range(problem.sizes.B):
-        entry = slice(b, b + 1)
+    step = max(1, AT_ONCE * B // size)
+    for b in range(0, B, step):
+        entry = slice(b, b + step)
         yield problem.but(query=problem.query[entry], key=problem.key[entry], value=problem.value[entry],
                           mask=_batch(problem.mask, entry), bias=_batch(problem.bias, entry))
 

@@ -79,19 +79,26 @@ def significance(statistic: float) -> float:
 
 def units_of(
     direction: DirectionName, *, error: Array, weights: Array, value: Array, bias: Array | None = None,
+    stored: float = 0.0,
 ) -> Units:
     """The units of a direction, one a head slice of error (B,H,T,Dv), weights and bias (B,H,T,S) and value (B,H,S,Dv).
 
     Weights and values are the truth. Only a problem with a bias has the direction `bias`. The other
     directions are projected out of this one, unit by unit: a drift of theirs, of whatever size, adds nothing to these
-    scores.
+    scores.  stored: a rounding of a weight over one of the output, for the typical size of an error.
     """
     pushes = {name: _flat(push) for name, push in _pushes(weights, value, bias).items()}
-    size = np.square(pushes["gain"])
-    weight = 1 / (size + SHARED * size.mean(axis=-1, keepdims=True))
+    weight = 1 / _flat(_typical(weights, value, stored))
     others = np.stack([push for name, push in pushes.items() if name != direction], axis=-1)
     own = _without(pushes[direction], others, weight)
     return Units((own * weight * _flat(error)).sum(axis=-1), (own * weight * own).sum(axis=-1))
+
+
+def _typical(weights: Array, value: Array, stored: float) -> Array:
+    """(B,H,T,Dv): tau², the square of an error's typical size in roundings of an output of size 1."""
+    output = np.square(weights @ value)
+    return np.asarray(output + stored**2 * (np.square(weights) @ np.square(value))
+                      + SHARED * output.mean(axis=(-2, -1), keepdims=True))
 
 
 def _flat(array: Array) -> Array:

@@ -50,7 +50,8 @@ _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
                 Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
     "long": (Sizes(1, 7, 7, 2, 1024, 64, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 64, 128)),
     "panel": _PANEL,
-    "score": (Sizes(120, 4, 4, 16, 16, 16, 16), Sizes(120, 4, 4, 16, 16, 24, 24)),
+    # 480 head slices; a width whose root is exact in every format, and one whose root is in none
+    "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24)),
 }
 # How many of them, the first ones, at an effort that does not try them all.
 _TRIED: Mapping[Kind, Mapping[Effort, int]] = {

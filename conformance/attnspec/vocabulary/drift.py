@@ -7,8 +7,9 @@ from typing import Annotated
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation
-from attnspec.numerics.precision import systematic_error
+from attnspec.numerics.precision import Precision, systematic_error
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
+from attnspec.numerics.units import unit
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.measure import nothing, verdict
@@ -39,8 +40,9 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     value = working(scene.bench.values_by_head(problem), scene.dtype)
     error, weights, value = (_sliced(part, sliced) for part in (output - weights @ value, weights, value))
     bias = None if problem.bias is None else _sliced(problem.bias, sliced)
-    units = units_of(direction, error=error, weights=weights, value=value, bias=bias)
-    return _measured(units, direction, limit, _declared(scene, run, direction))
+    units = units_of(direction, error=error, weights=weights, value=value, bias=bias,
+                     stored=_stored(scene.bench.precision))
+    return _measured(units, f"{direction} drift at width {problem.sizes.D}", limit, _declared(scene, run, direction))
 
 
 def _claimed(expected: Expectation, scene: Scene) -> Array:
@@ -55,24 +57,27 @@ def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     return systematic_error(scene.bench.precision, scale_width=width)
 
 
+def _stored(precision: Precision) -> float:
+    """A rounding of a weight over one of the output."""
+    return unit(precision.weights).roundoff / unit(precision.output).roundoff
+
+
 def _sliced(array: Array, sliced: Array) -> Array:
     """(B,H,·,·) -> (n,1,·,·) in float64."""
     return np.asarray(array[sliced][:, None], np.float64)
 
 
-def _measured(units: Units, direction: DirectionName, limit: float, declared: float) -> Measured:
+def _measured(units: Units, what: str, limit: float, declared: float) -> Measured:
     statistic, estimate, spread = units.least(declared), units.estimate, units.spread
-    broken = statistic > limit
-    sentence = (f"the {direction} drifts by {estimate:.2g} ± {spread:.1g}, and up to {declared:.2g} is declared: "
-                f"|T| = {statistic:.2f} over {units.count} head slices, where {limit:.2f} is allowed")
+    sentence = (f"{what} is {estimate:.2g} ± {spread:.1g}, and up to {declared:.2g} is declared: |T| = {statistic:.2f} "
+                f"over {units.count} head slices, where {limit:.2f} is allowed")
     return Measured("has_no_drift", sentence, statistic / limit, statistic, limit, estimate, 0.0, (), units.count,
-                    units.count, int(broken), (_reading(units, direction),))
+                    units.count, int(statistic > limit), (_reading(units, what),))
 
 
-def _reading(units: Units, direction: DirectionName) -> Reading:
+def _reading(units: Units, what: str) -> Reading:
     """What was measured, whether or not it is declared."""
     estimate, spread, against_none = units.estimate, units.spread, units.statistic()
-    chance = significance(against_none)
-    sentence = (f"{direction} drift {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; "
-                f"T = {against_none:+.1f} against none, by chance at most {chance:.1g}")
-    return Reading(f"{direction} drift", estimate, spread, sentence)
+    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f} "
+                f"against none, by chance at most {significance(against_none):.1g}")
+    return Reading(what, estimate, spread, sentence)
