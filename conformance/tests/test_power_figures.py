@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from attnspec.ground.nouns import DType
 from attnspec.record.power import SUITE, Conviction, SubjectPut
-from attnspec.report.power_details import Equivalent, distribution, equivalents, tally
+from attnspec.report.power_details import Equivalent, distributions, equivalents, tally
 from attnspec.report.power_figures import (
     Alarm,
     Escapee,
@@ -126,11 +126,12 @@ def test_convictions_are_counted_by_what_brought_them() -> None:
     assert tally(told, lambda each: each.clause) == (("y", 2), ("x", 1))
 
 
-def test_cases_to_conviction_are_counted_in_classes() -> None:
-    far = put("far", said(SUITE, 151))
-    assert dict(distribution((*PUTS, far), F32)) == {
-        "1": 2, "2": 0, "3": 1, "4–5": 0, "6–10": 1, "11–20": 0, "21–50": 0, "51–150": 0, "> 150": 1, "not": 0}
-    assert dict(distribution(PUTS, BF16))["not"] == 1
+def test_cases_to_conviction_are_counted_in_classes_up_to_the_last_that_occurs() -> None:
+    single, half = map(dict, distributions(PUTS))
+    assert single == {"1": 2, "2": 0, "3": 1, "4–5": 0, "6–10": 1, "not": 0}
+    assert half == {"1": 0, "2": 1, "3": 0, "4–5": 0, "6–10": 0, "not": 1}
+    assert dict(distributions((*PUTS, put("far", said(SUITE, 151))))[0])["> 150"] == 1
+    assert distributions(()) == ()
 
 
 @pytest.mark.parametrize(("share", "least"), [(0.5, 2), (0.75, 3), (0.95, 30), (1.0, 30), (0.0, 1)])

@@ -184,10 +184,15 @@ def test_a_curve_goes_from_its_first_case_to_the_last_that_its_rule_puts() -> No
     assert [tick.text for tick in drawn.cases] == ["1", "2", "5", "10", "20", "50", "100"]
 
 
+def test_a_curve_that_has_everybody_goes_on_level() -> None:
+    (curve,) = chart((SubjectPut("fault/a", F32, 0, True, "scale", "", (said(SUITE, 1),)),), {}, WIDE).curves
+    assert curve.end == (WIDE.right, WIDE.top)
+
+
 def test_an_axis_grows_with_what_a_rule_needs() -> None:
     drawn = chart((put("fault/unscaled", 1, 400),), {}, WIDE)
     assert [tick.text for tick in drawn.cases][-1] == "200"
-    assert drawn.curves[1].end[0] == WIDE.right
+    assert "H500.0V40.0" in drawn.curves[1].d
 
 
 def test_on_a_phone_rows_stand_below_the_curves_and_letters_tell_them() -> None:

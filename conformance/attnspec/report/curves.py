@@ -142,7 +142,8 @@ def _curve(fate: _Fate, axes: _Axes, title: str, css: str, row: tuple[int, float
     """The curve whose row is the `row[0]`th and whose label stands at `row[1]`."""
     frame = axes.frame
     place, label_y = row
-    last = min(axes.reach, fate.tried)
+    # where nobody is left to convict, more cases would change nothing
+    last = axes.reach if fate.height == 1 else min(axes.reach, fate.tried)
     end = axes.x(last), axes.y(fate.height)
     return Curve(
         rule=fate.rule, title=title, css=css, letter=chr(ord("A") + place % 26), d=_path(fate.steps, axes, last),

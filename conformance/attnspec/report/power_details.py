@@ -40,13 +40,17 @@ def tally(puts: Sequence[SubjectPut], of: Callable[[Conviction], str]) -> tuple[
     return tuple(Counter(of(each) for each in said if each and each.convicted).most_common())
 
 
-def distribution(puts: Sequence[SubjectPut], dtype: DType) -> tuple[tuple[str, int], ...]:
-    """How many runs the suite convicted within each class of cases, and how many not at all."""
-    runs = runs_of([put for put in tellable(puts) if put.dtype is dtype], SUITE)
-    took = Counter(_class_of(run.cases) for run in runs if run.convicted)
-    labels = [_label(place) for place in range(len(EDGES) + 1)]
-    missed = len(runs) - sum(took.values())
-    return (*((label, took[place]) for place, label in enumerate(labels)), ("not", missed))
+def distributions(puts: Sequence[SubjectPut]) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """For every dtype, how many runs the suite convicted within each class of cases, and how many not at all.
+
+    Classes beyond the last that occurs at any dtype are left out.
+    """
+    faults = tellable(puts)
+    runs = [runs_of([put for put in faults if put.dtype is dtype], SUITE) for dtype in dtypes(faults)]
+    took = [Counter(_class_of(run.cases) for run in here if run.convicted) for here in runs]
+    used = range(1 + max((max(counter, default=0) for counter in took), default=0))
+    return tuple((*((_label(place), counter[place]) for place in used), ("not", len(here) - sum(counter.values())))
+                 for here, counter in zip(runs, took, strict=True))
 
 
 def _class_of(cases: int) -> int:

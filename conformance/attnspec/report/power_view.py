@@ -10,7 +10,7 @@ from attnspec.record.power import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.curves import NARROW, WIDE, Chart, chart
 from attnspec.report.figures import counted, percent
-from attnspec.report.power_details import Equivalent, distribution, equivalents, quantiles, tally
+from attnspec.report.power_details import Equivalent, distributions, equivalents, quantiles, tally
 from attnspec.report.power_figures import (
     Alarm,
     Escapee,
@@ -123,6 +123,13 @@ def _fault(text: Mapping[str, str]) -> FaultText:
     return FaultText(*(text.get(word, "") for word in ("story", "reach", "link")))
 
 
+def _rules(records: Sequence[RunRecord]) -> Texts:
+    """What the headers say of the rules; the suite, if they say nothing, speaks for itself."""
+    efforts = " and ".join(dict.fromkeys(record.header.effort for record in records if is_of_power(record)))
+    own = {"title": SUITE, "meaning": f"The clauses of the spec, each on the cases of a check at effort {efforts}."}
+    return {SUITE: own, **texts_of(records, "rules")}
+
+
 def titles_of(records: Sequence[RunRecord]) -> Mapping[str, str]:
     """What the rules are called, by name."""
     return {name: text.get("title") or name for name, text in texts_of(records, "rules").items()}
@@ -133,7 +140,7 @@ def power(records: Sequence[RunRecord]) -> Power | None:
     if not any(map(is_of_power, records)):
         return None
     puts = puts_of(records)
-    rows = _rows(puts, texts_of(records, "rules"))
+    rows = _rows(puts, _rules(records))
     by_rule = {row.rule: row for row in rows}
     escaped = escapees(puts)
     suite, peer = by_rule.get(SUITE), by_rule.get(best_peer(puts))
@@ -144,7 +151,7 @@ def power(records: Sequence[RunRecord]) -> Power | None:
         wide=chart(puts, titles, WIDE), narrow=chart(puts, titles, NARROW), stages=_stages(puts, peer),
         escapees=escaped, equivalents=equivalents(puts),
         instruments=tally(puts, lambda said: said.instrument), clauses=tally(puts, lambda said: said.clause),
-        naming=naming(puts), distributions=tuple(distribution(puts, dtype) for dtype in dtypes(tellable(puts))),
+        naming=naming(puts), distributions=distributions(puts),
         texts=_faults(records, escaped), lost=tuple(put for put in puts if put.lost))
 
 
