@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, str] = {
     "smoke": "attnspec.cli.smoking:smoke",
     "list": "attnspec.cli.listing:list_",
     "explain": "attnspec.cli.explaining:explain",
+    "power": "attnspec.cli.power:power",
     "campaign": "attnspec.cli.campaign:campaign",
     "report": "attnspec.cli.reporting:report",
     "lint": "attnspec.cli.keeping:lint",

@@ -47,8 +47,13 @@ class Outputs:
     def handlers(self) -> list[Handler]:
         """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
         stream = self.console_stream
-        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self._places())
-        handlers: list[Handler] = [verdicts, progress(stream)]
+        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places)
+        return [verdicts, progress(stream), *self.kept]
+
+    @property
+    def kept(self) -> list[Handler]:
+        """What is told elsewhere than on the console, in the order in which it starts."""
+        handlers: list[Handler] = []
         if self.html:
             handlers.append(Page(self.html, self.record))
         if self.record:
@@ -57,7 +62,9 @@ class Outputs:
             handlers.append(RecordWriter(stream=sys.stdout))
         return handlers
 
-    def _places(self) -> list[str]:
+    @property
+    def places(self) -> list[str]:
+        """Lines that say where record and page lie."""
         record = [f"record: {self.record}"] if self.record else []
         page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
         return record + page

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from attnspec.court.bench import SubjectBench
+from attnspec.court.bench import Archive, SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.trial import Tally, Trial, Violated, seed_of
-from attnspec.faults.subject import is_own, own_subject
+from attnspec.faults.subject import is_fault, own_subject
 from attnspec.ground.nouns import DType, Effort, Kind, Level
 from attnspec.problems.recipe import Recipe
 from attnspec.record.power import SUITE, Conviction
@@ -25,17 +25,20 @@ class Found:
 
 
 def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effort: Effort, seed: int,
-            first: Sequence[str] = ()) -> Found:
+            first: Sequence[str] = (), archive: Archive | None = None) -> Found:
     """The smallest number of cases in which a clause convicts the subject, among the clauses that may.
 
     checks: the law, in its own order.  first: the clauses to begin with; those that name the fault. They convict at
     any level, all others only where they say `must`.  Once a clause has convicted in k cases, the others are tried on
     k - 1, so that the search ends at the first clause that convicts in one. Cases are counted whether or not they lay
     in the domain of the bound. Where nothing convicts, `cases` is what the most patient clause tried.
+    archive: what is known of the problems, for subjects of one class and convention to share.
     """
+    dock = _Dock(subject, dtype, archive or Archive())
     best, most, problems, patience = Found(Conviction(SUITE, convicted=False, cases=0)), 0, 0, 0
     for check in _in_order(checks, first, subject):
-        trial = _trial(check, subject, dtype, effort=effort, seed=seed, most=most)
+        trial = Trial(check, dock.bench(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
+                      most=most)
         tally = trial.hold()
         problems, patience = problems + tally.tried, max(patience, tally.tried)
         if tally.failure is not None:
@@ -54,11 +57,22 @@ def _in_order(checks: Mapping[str, Check], first: Sequence[str], subject: Subjec
             yield check
 
 
-def _trial(check: Check, subject: Subject, dtype: DType, *, effort: Effort, seed: int, most: int) -> Trial:
-    """A subject of our own is made anew: what one clause asked of a fault with a memory must not serve the next."""
-    fresh = own_subject(subject.id) if is_own(subject.id) else subject
-    return Trial(check, SubjectBench(fresh, dtype), effort, seed_of(seed, check.domain), lambda _: None,
-                 shrinks=False, most=most)
+@dataclass(frozen=True, slots=True)
+class _Dock:
+    """Where the subject stands: what the clauses have in common is worked out once."""
+
+    subject: Subject
+    dtype: DType
+    archive: Archive
+    _benches: list[SubjectBench] = field(default_factory=list)
+
+    def bench(self) -> SubjectBench:
+        """For the next clause. A fault is made anew: what one clause asked of one with a memory must not serve it."""
+        if is_fault(self.subject.id):
+            return SubjectBench(own_subject(self.subject.id), self.dtype, archive=self.archive)
+        if not self._benches:
+            self._benches.append(SubjectBench(self.subject, self.dtype, archive=self.archive))
+        return self._benches[0]
 
 
 def _found(check: Check, tally: Tally) -> Found:

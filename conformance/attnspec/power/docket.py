@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnspec.ground.declaration import Declaration
 from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.errors import AttnspecError
 from attnspec.ground.nouns import DType
@@ -20,15 +21,21 @@ from attnspec.power.against import Comparison, compared, read_before
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.power import SUITE, SubjectPut, part_of_seed
+from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
     from attnspec.court.compile import Check
-    from attnspec.ground.declaration import Declaration
     from attnspec.subjects.subject import Subject
 
 POWER = "attnspec.power.docket:PowerDocket"
 MEASURED, FELL, CANNOT_SAY = 0, 1, 2
 _SEEDS, _RULES, _AGAINST = "seeds", "rules", "against"
+
+OURS: Mapping[str, str] = {
+    "name": SUITE, "title": "attnspec", "source": "",
+    "meaning": "The clauses of the spec, each on as many cases as `attnspec check` tries at this effort. Cases are "
+               "those of the clause that convicts soonest."}
+"""What a record's header says of the suite, among the rules."""
 
 
 def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], against: Path | None = None) -> Plan:
@@ -84,11 +91,11 @@ class PowerDocket:
 
     def _declaration(self, target: str) -> Declaration:
         from attnspec.faults.subject import is_own, own_subject  # noqa: PLC0415  (weight: NumPy)
-        from attnspec.subjects.registry import registered  # noqa: PLC0415  (weight: see above)
 
         if is_own(target):
             return own_subject(target).declaration
-        return registered(self.plan.implementations)[target].declaration
+        known = registered(self.plan.implementations).get(target)
+        return known.declaration if known else Declaration()
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
@@ -97,14 +104,17 @@ class PowerDocket:
         from attnspec.peers.rules import RULES  # noqa: PLC0415  (weight: see above)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read
-        rules = ({"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
-                 for rule in RULES.values() if rule.name in self.plan.more[_RULES])
+        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
+                 for rule in RULES.values()]
         faults = (row(fault_named(target.removeprefix(FAULT)))
                   for target in self.plan.targets if target.startswith(FAULT))
-        return replace(blank, rules=tuple(rules), faults=tuple(faults))
+        asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
+        return replace(blank, rules=asked, faults=tuple(faults))
 
     def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject."""
+        """What a report says of a subject. Of a fault the header tells."""
+        if target.startswith(FAULT):
+            return SubjectCard(target, "", "", "", "", "", {}, {}, {}, ())
         return self._subject(target).card({}, {})
 
     def _subject(self, target: str) -> Subject:

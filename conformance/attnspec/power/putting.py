@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.diagnosis import diagnose
 from attnspec.court.trial import Trial, seed_of
 from attnspec.ground.nouns import DType, Effort
 from attnspec.peers.rules import RULES, Rule
 from attnspec.power.conviction import Found, convict
+from attnspec.power.shelf import shared_archive
 from attnspec.record.power import SUITE, Conviction, SubjectPut
 from attnspec.subjects.subject import Subject
 
@@ -32,8 +34,9 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
     said = replace(blank, convictions=tuple(_peers(blank, rules, summon)))
     if SUITE not in rules.names:
         return said
-    found = convict(summon(), blank.dtype, checks=rules.checks, effort=rules.effort, seed=blank.seed,
-                    first=rules.first)
+    subject = summon()
+    found = convict(subject, blank.dtype, checks=rules.checks, effort=rules.effort, seed=blank.seed,
+                    first=rules.first, archive=shared_archive(subject, blank.dtype))
     said = replace(said, convictions=(found.conviction, *said.convictions))
     return _diagnosed(said, found, rules.effort, summon) if blank.is_fault else said
 
@@ -58,6 +61,8 @@ def _diagnosed(said: SubjectPut, found: Found, effort: Effort, summon: Summon) -
     """With what the diagnosis says of the suite's counterexample."""
     if found.check is None or found.recipe is None:
         return said
-    seed = seed_of(said.seed, found.check.domain)
-    trial = Trial(found.check, SubjectBench(summon(), said.dtype), effort, seed, lambda _: None, shrinks=False)
-    return said  # TODO diagnose
+    trial = Trial(found.check, SubjectBench(summon(), said.dtype), effort, seed_of(said.seed, found.check.domain),
+                  lambda _: None, shrinks=False)
+    like = diagnose(trial, found.recipe, again=summon).like
+    ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
+    return replace(said, named=ties[0], like=tuple(ties)) if ties else said

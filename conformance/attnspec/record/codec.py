@@ -26,7 +26,8 @@ NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -ma
 def encode(thing: object) -> Json:
     """What `json.dumps(..., allow_nan=False)` takes. Raises TypeError for what no record may hold."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return {each.name: encode(getattr(thing, each.name)) for each in dataclasses.fields(thing)}
+        return {each.name: encode(getattr(thing, each.name)) for each in dataclasses.fields(thing)
+                if not (is_brief(type(thing)) and getattr(thing, each.name) == each.default)}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
     if isinstance(thing, (tuple, list)):
@@ -34,6 +35,11 @@ def encode(thing: object) -> Json:
     if isinstance(thing, (frozenset, set)):
         return sorted(encode(each) for each in thing)
     return _encode_plain(thing)
+
+
+def is_brief(kind: type) -> bool:
+    """Whether fields of this dataclass that are at their defaults are left out: there are thousands in a record."""
+    return bool(getattr(kind, "BRIEF", False))
 
 
 def _encode_plain(thing: object) -> Json:
@@ -135,7 +141,7 @@ def _decode_fields(kind: type, data: object, path: str) -> object:
     if not isinstance(data, dict):
         raise _misfit(path, "an object", data)
     fields = {each.name: each for each in dataclasses.fields(kind)}
-    missing = [name for name, each in fields.items() if name not in data and _required(each)]
+    missing = [name for name, each in fields.items() if name not in data and required(each)]
     if missing:
         raise RecordError(f"{path} lacks {missing[0]!r}.")
     strangers = sorted(data.keys() - fields.keys())
@@ -144,7 +150,8 @@ def _decode_fields(kind: type, data: object, path: str) -> object:
     return kind(**{name: _decode(hints(kind)[name], value, f"{path}.{name}") for name, value in data.items()})
 
 
-def _required(each: dataclasses.Field[Any]) -> bool:
+def required(each: dataclasses.Field[Any]) -> bool:
+    """Whether a field has no default."""
     return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from attnspec.ground.nouns import DType
 
@@ -18,6 +19,8 @@ class Conviction:
     were tried. For the suite a case is one problem put to one clause, and `cases` counts those of the clause that
     convicted soonest; `problems` counts every problem of every clause that was tried before, in the suite's own order.
     """
+
+    BRIEF: ClassVar[bool] = True
 
     rule: str
     convicted: bool
@@ -35,6 +38,8 @@ class SubjectPut:
     named: what the diagnosis says first of the suite's counterexample: the name of a fault, or "" for none.
     like: every fault that explains it as well as the first.
     """
+
+    BRIEF: ClassVar[bool] = True
 
     subject: str
     dtype: DType

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from attnspec.record.codec import NON_FINITE, Hint, hints, is_union
+from attnspec.record.codec import NON_FINITE, Hint, hints, is_brief, is_union, required
 from attnspec.record.lines import EVENTS
 
 _NUMBER = {"anyOf": [{"type": "number"}, {"enum": sorted(NON_FINITE)}]}
@@ -54,8 +54,8 @@ def _fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
         "type": "object",
         "description": " ".join((kind.__doc__ or "").split()),
         "properties": {name: _schema(hint, definitions) for name, hint in hints(kind).items()},
-        # everything is written, defaults too: whoever reads a record need not know ours
-        "required": [each.name for each in dataclasses.fields(kind)],
+        # defaults are written, too, but of what comes by the thousand: whoever reads a record need not know ours
+        "required": [each.name for each in dataclasses.fields(kind) if not is_brief(kind) or required(each)],
         "additionalProperties": False,
     }
 

@@ -1,0 +1,88 @@
+"""`power`: how many wrong implementations the suite convicts, and how soon, beside the rules used today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from attnspec.cli.defect import own_up
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, plan_from, running, typed
+from attnspec.cli.outputs import Outputs
+from attnspec.cli.power_console import Counting, Table
+from attnspec.cli.targets import known_targets
+from attnspec.ground.errors import UsageError
+from attnspec.ground.nouns import DType, Effort
+from attnspec.ground.plan import FAULT, SOUND, Plan
+from attnspec.power.docket import CANNOT_SAY, POWER, with_power
+from attnspec.record.power import SUITE
+from attnspec.runner.session import Session
+
+DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+
+
+@click.command()
+@click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
+              help="How hard the suite looks. The rules of today have but one.")
+@click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
+              help=f"Only this dtype. [default: {', '.join(dtype.value for dtype in DTYPES)}]")
+@click.option("--seed", default=0, show_default=True, help="The first seed.")
+@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), metavar="N",
+              help="How many seeds, from the first on.")
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN",
+              help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and all of sound/*]")
+@click.option("--sound", "sound", multiple=True, metavar="PATTERN",
+              help="Only this sound implementation; registered ones can be named, too.")
+@click.option("--rule", "rules", multiple=True, metavar="NAME",
+              help=f"Only this rule; the suite is called {SUITE}. [default: all]")
+@click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
+              help="An earlier measurement: exit code 1 if power has fallen since.")
+@running
+@DEADLINE
+@IMPLEMENTATIONS
+@SPEC
+def power(against: Path | None, workers: int, **options: Given) -> int:
+    """Measure how many faults of the catalogue the suite convicts, and how soon.
+
+    The rules by which attention is judged today are put to the same faults, and all of them to sound implementations.
+    Exit codes: 0 measured, 1 power is less than --against or a sound implementation is accused, 2 not all could be put.
+    """
+    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    plan = _plan(against, options)
+    known_targets(plan)
+    table = Table(outputs.console_stream, plan, outputs.places)
+    session = Session(plan, workers=workers, command=typed(), docket=POWER)
+    result = session.run([table, Counting(outputs.console_stream), *outputs.kept])
+    if result.defects:
+        own_up(result.defects)
+    return CANNOT_SAY if result.defects else result.exit_code
+
+
+def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
+    targets = list(_targets(options.pop("faults"), options.pop("sound")))
+    first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
+    plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
+    return with_power(plan, seeds=range(first, first + count), rules=rules, against=against)
+
+
+def _targets(faults: Sequence[str], sound: Sequence[str]) -> Iterator[str]:
+    """Patterns of ids. Whoever names faults wants these, and whoever names sound ones these."""
+    if not faults and not sound:
+        faults, sound = ("*",), ("*",)
+    yield from (FAULT + each.removeprefix(FAULT) for each in faults)
+    for each in sound:
+        if each.startswith(FAULT):
+            raise UsageError(f"{each} is a fault, and no sound implementation. Name it so: --fault {each}.")
+        yield each if "/" in each or ":" in each else SOUND + each
+
+
+def _rules(names: Sequence[str]) -> tuple[str, ...]:
+    """All of them, or those that are named."""
+    from attnspec.peers.rules import RULES  # noqa: PLC0415  (weight: NumPy)
+
+    known = (SUITE, *RULES)
+    for name in names:
+        if name not in known:
+            raise UsageError.unknown("rule", name, known)
+    return tuple(name for name in known if name in (names or known))
