@@ -72,7 +72,10 @@ def test_a_block_that_was_lost_adds_nothing_and_is_told() -> None:
     lost = BlockJudged("lib/plain", F32, 1, 0, 0, 0, 0, (), lost="the worker died")
     (row,) = margins((block(0, 0.9), lost))
     assert (row.cases, row.lost) == (1, ("the worker died",))
-    assert "Lost. lib/plain at float32: the worker died" in shown(block(0, 0.9), lost)
+    page = render([tried(block(0, 0.9), lost, replace(lost, dtype=F16))])
+    assert "Lost. Blocks of these came to nothing: the worker died 1 implementation lib/plain f32 f16" in words(page)
+    assert '<h1 class="verdict idle">0 violations in 1 case<' in page
+    assert page.count('<path class="fine"') == 1
 
 
 def test_the_headline_counts_violations_and_cases() -> None:
@@ -80,6 +83,13 @@ def test_the_headline_counts_violations_and_cases() -> None:
     assert "0 violations in 12 348 cases" in page
     assert "closest 0.9, lib/plain at f16" in page
     assert "1 violation in 2 cases" in shown(block(0, 0.2, 3.0))
+
+
+def test_only_a_whole_campaign_is_called_good() -> None:
+    whole = tried(block())
+    assert '<h1 class="verdict good">' in render([whole])
+    assert '<h1 class="verdict bad">' in render([tried(block(0, 3.0))])
+    assert '<h1 class="verdict idle">' in render([replace(whole, footer=None)])
 
 
 def test_an_accusation_comes_with_the_line_that_repeats_it() -> None:

@@ -137,6 +137,15 @@ def test_a_record_without_a_measurement_says_so() -> None:
     assert "Nothing was executed" not in page
 
 
+def test_only_a_whole_measurement_without_escapees_and_accusations_is_called_good() -> None:
+    right, sound = put("fault/unscaled", 1, 1), put("sound/plain", -40, -5)
+    lost = SubjectPut("sound/other", F32, 0, False, "", "", (), lost="the worker died")
+    colours = [re.findall('<h1 class="verdict (.*?)"', render([record]))[0] for record in (
+        measured(right, sound), measured(right), measured(*PUTS), measured(right, sound, lost),
+        replace(measured(right, sound), footer=None), measured(right, put("sound/plain", 2, 2)))]
+    assert colours == ["good", "idle", "idle", "idle", "idle", "bad"]
+
+
 def test_a_page_of_power_has_no_empty_sections_of_verdicts() -> None:
     page = render([measured(*PUTS)])
     assert re.findall(r'<section id="(\w+)"', page) == ["power", "environment", "glossary"]

@@ -33,6 +33,14 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """Why blocks came to nothing, and of whom: a subject with its dtypes."""
+
+    reason: str
+    whom: tuple[tuple[str, tuple[DType, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """All that the section shows."""
 
@@ -47,7 +55,7 @@ class Campaign:
     rows: tuple[Margins, ...]
     closest: Margins | None
     accused: tuple[Margins, ...]
-    lost: tuple[Margins, ...]
+    lost: tuple[Lost, ...]
     known: tuple[Margins, ...]
     problems: int
     width: int = WIDTH
@@ -65,13 +73,27 @@ def campaign(records: Sequence[RunRecord]) -> Campaign | None:
     cases = sum(row.cases for row in rows)
     dtypes = tuple(dtype for dtype in DType if any(row.dtype is dtype for row in rows))
     return Campaign(
-        headline=f"{counted(violations, 'violation')} in {grouped(cases)} cases",
-        css="bad" if violations else "good" if cases else "idle",
+        headline=f"{counted(violations, 'violation')} in {grouped(cases)} {'case' if cases == 1 else 'cases'}",
+        css="bad" if violations else "good" if cases and _is_whole(records, rows) else "idle",
         cases=cases, slices=sum(row.slices for row in rows), no_claims=sum(row.no_claims for row in rows),
         violations=violations, dtypes=dtypes, panels=_panels(rows, dtypes, _versions(records)), rows=rows,
         closest=max(rows, key=lambda row: row.margin), accused=tuple(row for row in rows if row.violations),
-        lost=tuple(row for row in rows if row.lost), known=tuple(row for row in rows if row.known),
+        lost=_lost(rows), known=tuple(row for row in rows if row.known),
         problems=sum(row.problems for row in rows))
+
+
+def _is_whole(records: Sequence[RunRecord], rows: Sequence[Margins]) -> bool:
+    return not any(row.lost for row in rows) and not any(record.interrupted for record in records if record.blocks)
+
+
+def _lost(rows: Sequence[Margins]) -> tuple[Lost, ...]:
+    """The reasons, each told once."""
+    found: dict[str, dict[str, list[DType]]] = {}
+    for row in rows:
+        for reason in row.lost:
+            found.setdefault(reason, {}).setdefault(row.subject, []).append(row.dtype)
+    return tuple(Lost(reason, tuple((subject, tuple(dtypes)) for subject, dtypes in whom.items()))
+                 for reason, whom in found.items())
 
 
 def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
@@ -81,7 +103,7 @@ def _versions(records: Sequence[RunRecord]) -> dict[str, str]:
 
 def _panels(rows: Sequence[Margins], dtypes: Sequence[DType], versions: dict[str, str]) -> tuple[Panel, ...]:
     most = max((max(row.histogram) for row in rows), default=1)
-    drawn = {(row.subject, row.dtype): _histogram(row, most) for row in rows}
+    drawn = {(row.subject, row.dtype): _histogram(row, most) for row in rows if row.cases}
     return tuple(
         Panel(subject, versions.get(subject, ""), tuple(drawn.get((subject, dtype)) for dtype in dtypes))
         for subject in dict.fromkeys(row.subject for row in rows))

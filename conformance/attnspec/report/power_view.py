@@ -146,7 +146,8 @@ def power(records: Sequence[RunRecord]) -> Power | None:
     suite, peer = by_rule.get(SUITE), by_rule.get(best_peer(puts))
     titles = titles_of(records)
     return Power(
-        headline=headline(puts, suite), css=_css(suite), faults=len({put.subject for put in tellable(puts)}),
+        headline=headline(puts, suite), css=_css(suite, is_whole=not _is_short(records, puts)),
+        faults=len({put.subject for put in tellable(puts)}),
         seeds=len({put.seed for put in puts}), dtypes=dtypes(tellable(puts)), rows=rows, suite=suite, peer=peer,
         wide=chart(puts, titles, WIDE), narrow=chart(puts, titles, NARROW), stages=_stages(puts, peer),
         escapees=escaped, equivalents=equivalents(puts),
@@ -167,12 +168,18 @@ def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
     return f"{share} {faults} convicted, {alarms}"
 
 
-def _css(suite: RuleRow | None) -> str:
+def _is_short(records: Sequence[RunRecord], puts: Sequence[SubjectPut]) -> bool:
+    """Whether anything was lost or never put."""
+    return any(put.lost for put in puts) or any(record.interrupted for record in records if is_of_power(record))
+
+
+def _css(suite: RuleRow | None, *, is_whole: bool) -> str:
     if suite is None or not suite.convicted.tried:
         return "idle"
     if suite.accused.convicted:
         return "bad"
-    return "good" if suite.convicted.convicted == suite.convicted.tried and suite.accused.tried else "idle"
+    has_all = suite.convicted.convicted == suite.convicted.tried and suite.accused.tried
+    return "good" if has_all and is_whole else "idle"
 
 
 def _rows(puts: Sequence[SubjectPut], texts: Texts) -> tuple[RuleRow, ...]:
