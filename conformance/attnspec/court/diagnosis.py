@@ -7,30 +7,25 @@ only if it is wrong: what agrees with the definition tells nothing of the fault.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnspec.court.alike import Aspect, Bar, Ruler, aspect_of
-from attnspec.court.bench import SubjectBench
+from attnspec.court.alike import Aspect, Bar, aspect_of
+from attnspec.court.failing import Case, judged
 from attnspec.court.locate import locate
 from attnspec.court.panel import Panel, panel_of
-from attnspec.court.suspect import Suspect, in_dock
-from attnspec.court.tape import Ending, Step, TapedBench
-from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.court.tape import Ending, Step, TapedBench, is_poisoned
+from attnspec.court.trial import Trial, Violated
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
 from attnspec.ground.nouns import DType, Kind
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Likeness
-from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.subject import Subject
 
 ROUNDS = 8
 """How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
-
-LARGE = 2**15
-"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
 BOTH = 2
 
@@ -88,7 +83,7 @@ class Examiner:
         case = self._case(trial, failing)
         like = self._named_before(case) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
-        return Diagnosis(like) if like else Diagnosis(located=locate(trial.bench))
+        return Diagnosis(like) if like else Diagnosis(located=locate(case.bar, trial.bench.dtype))
 
     def _named_before(self, case: Case) -> tuple[Likeness, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
@@ -99,10 +94,15 @@ class Examiner:
         if case.is_large:
             candidates = [fault for fault in candidates if self._faring(case).bears_out(fault, case)]
         found = [fault for fault in candidates if case.fails and case.explains(fault)]
-        if not found:
-            found, case = _next_best(case, candidates), replace(case, fails=False)
-        faring = self._faring(case)
-        return _likeliest([faring.beside(fault, case) for fault in found], case.bar.subject)
+        return self._likeliest(found, case) or self._likeliest(_next_best(case, candidates), replace(case, fails=False))
+
+    def _likeliest(self, faults: Sequence[Fault], case: Case) -> tuple[Likeness, ...]:
+        """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first."""
+        faring, kind = self._faring(case), case.bar.subject.declaration.kind
+        tried = [faring.beside(fault, case) for fault in faults]
+        ranked = sorted(tried, key=lambda each: (each.missed, -each.agreed, each.fault.kind is not kind))
+        best = [each for each in ranked if each.missed == ranked[0].missed and 2 * each.agreed > each.tried]
+        return tuple(each.likeness for each in best[:NAMED])
 
     def _case(self, trial: Trial, failing: Recipe) -> Case:
         subject, tape = self._anew(trial), list[Step]()
@@ -126,14 +126,6 @@ class Examiner:
         return self._fares[place]
 
 
-def judged(trial: Trial, bench: SubjectBench, recipe: Recipe) -> Tally:
-    """The clause on one case before another bench."""
-    tally = Tally()
-    with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
-        replace(trial, bench=bench, breadcrumb=lambda _: None).judge(recipe, tally)
-    return tally
-
-
 def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
     is_layer = trial.bench.subject.declaration.kind is Kind.LAYER
@@ -148,70 +140,6 @@ def _next_best(case: Case, candidates: Sequence[Fault]) -> list[Fault]:
     nearest = [index for ratio, index in sorted(near) if ratio < 1][:NEAREST]
     remembering = [index for index, fault in enumerate(candidates) if fault.stage is Stage.STATE]
     return [candidates[index] for index in dict.fromkeys([*nearest, *remembering])]
-
-
-def _likeliest(tried: Sequence[Tried], subject: Subject) -> tuple[Likeness, ...]:
-    """Those that are contradicted least: they must agree more often than not. Faults of the subject's kind first."""
-    kind = subject.declaration.kind
-    ranked = sorted(tried, key=lambda each: (each.missed, -each.agreed, each.fault.kind is not kind))
-    best = [each for each in ranked if each.missed == ranked[0].missed and 2 * each.agreed > each.tried]
-    return tuple(each.likeness for each in best[:NAMED])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Case:
-    """The failing case: every call that the subject was put in judging it. fails: whether it failed again."""
-
-    trial: Trial
-    recipe: Recipe
-    bar: Bar
-    tape: tuple[Step, ...]
-    fails: bool
-    _rulers: dict[int, Ruler] = field(default_factory=dict)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether putting it to every fault is dear."""
-        sizes = [step.problem.sizes for step in self.tape]
-        return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
-
-    @property
-    def raises(self) -> bool:
-        """Whether the subject raised in it."""
-        return any(step.ending is Ending.RAISED for step in self.tape)
-
-    def explains(self, fault: Fault) -> bool:
-        """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
-        suspect = self._suspect(fault)
-        return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
-            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
-
-    def nearness(self, fault: Fault) -> float:
-        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth."""
-        suspect = self._suspect(fault)
-        return max(self._ruler(index).nearness(step, suspect.step(index)) for index, step in enumerate(self.tape))
-
-    def _suspect(self, fault: Fault) -> Suspect:
-        return Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
-
-    def _is_alike(self, suspect: Suspect, index: int) -> bool:
-        return self._ruler(index).are_alike(self.tape[index], suspect.step(index),
-                                            partial(suspect.shaken, index))
-
-    def _keeps_alike(self, suspect: Suspect) -> bool:
-        """Whether answers are kept, or not, by both: asked when all calls are made."""
-        return all(step.is_kept is suspect.step(index).is_kept for index, step in enumerate(self.tape))
-
-    def _convicts(self, fault: Fault) -> bool:
-        bench = TapedBench(in_dock(fault, self.bar.subject), self.trial.bench, [])
-        return judged(self.trial, bench, self.recipe).failure is not None
-
-    def _ruler(self, index: int) -> Ruler:
-        """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
-        if index not in self._rulers:
-            bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
-            self._rulers[index] = bar.ruler(self.tape[index].problem)
-        return self._rulers[index]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,13 +169,16 @@ class Faring:
         return all(self._agreed(fault, case))
 
     def _agreed(self, fault: Fault, case: Case) -> Iterator[bool]:
-        """Whether fault and subject agree, call by call. Where the subject raises, it may not be meant to answer."""
+        """Whether fault and subject agree, call by call.
+
+        Where the subject raises, it may not be meant to answer; that NaN leaks is another matter than most mistakes.
+        """
         suspect = self.panel.suspect(fault)
         if case.bar.aspect is Aspect.KEPT and self.steps:
             suspect.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
         for index, (held_to, seen, is_right) in enumerate(zip(self.panel.rulers, self.steps, self.right, strict=True)):
             step = suspect.step(index)
-            if seen.ending is Ending.RAISED and not case.raises:
+            if (seen.ending is Ending.RAISED and not case.raises) or (is_poisoned(seen) and not case.is_poisoned):
                 continue
             wrong = (not is_right) + (not held_to.is_right(step, is_subject=False))
             if wrong == BOTH:

@@ -1,10 +1,188 @@
-"""Where a mistake sits that no fault of the catalogue explains."""
+"""Where a mistake sits that no fault of the catalogue explains: one stage after the other is read off the subject.
+
+With values that are the identity the output shows the weights; with a query of zeros all logits are equal; entries are
+small whole numbers, so that dot products are exact. What is read is held to the bound of numerics/, nothing else.
+"""
 
 from __future__ import annotations
 
-from attnspec.court.bench import SubjectBench
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.court.alike import Bar
+from attnspec.court.tape import Ending, put
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType
+from attnspec.numerics.expectation import Expectation, expect
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.vocabulary.observables import relative_logits
+from attnspec.vocabulary.scene import working
+
+WIDTH = 16
+"""T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
+
+NOTHING = ("no read-out shows it: on small square problems mask, logits, scale, softmax, bias, values and heads all "
+           "read right, so it takes something of this case")
 
 
-def locate(bench: SubjectBench) -> str:
-    """Nothing can be read yet."""
-    return f"nothing could be read off {bench.subject.id}"
+@dataclass(frozen=True, slots=True, eq=False)
+class Sight:
+    """What a subject answered and what the definition says of it."""
+
+    seen: Array
+    expected: Expectation
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every entry that is claimed lies within the subject's allowance."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.seen - self.expected.output) <= self.expected.output_allowance
+        return bool((near | ~self.expected.claimed[..., None]).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """Puts small problems to a subject."""
+
+    bar: Bar
+    dtype: DType
+
+    def problem(self, keywords: str = "", **changes: object) -> Problem:
+        """Small whole numbers, and the keywords that are named."""
+        features = frozenset(keywords.split())
+        mask = "random" if "mask" in features else "none"
+        recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25)
+        return make_problem(recipe, self.dtype).but(**changes)
+
+    def look(self, problem: Problem) -> Sight | None:
+        """What the subject answers; None where it does not take the problem, or gives no answer."""
+        subject = self.bar.subject
+        if subject.refuses(problem):
+            return None
+        step = put(subject, problem)
+        if step.ending is not Ending.ANSWERED:
+            return None
+        expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
+                          scale_width=subject.scale_width(problem))
+        return Sight(working(step.given.output, self.dtype), expected)
+
+    def weights(self, keywords: str = "", *, is_flat: bool = False) -> Sight | None:
+        """The weights in effect; is_flat: of a query of zeros."""
+        problem = self.problem(keywords)
+        S, Dv = problem.value.shape[2:]
+        identity = np.broadcast_to(np.eye(S, Dv, dtype=problem.value.dtype), problem.value.shape).copy()
+        query = np.zeros_like(problem.query) if is_flat else problem.query
+        return self.look(problem.but(value=identity, query=query))
+
+
+def _sizes(limits: Limits) -> Sizes:
+    heads, width = 1 if limits.single_head else 3, max(WIDTH, limits.min_head_width)
+    return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
+
+
+def locate(bar: Bar, dtype: DType) -> str:
+    """The first stage that reads wrong, in a sentence; that none does, if so."""
+    reader = Reader(bar, dtype)
+    with np.errstate(all="ignore"):
+        return next((sentence for read in READ_OUTS for sentence in read(reader)), NOTHING)
+
+
+def _repeated(reader: Reader) -> Iterator[str]:
+    """The same call twice."""
+    one, two = (reader.look(reader.problem()) for _ in range(2))
+    if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
+        yield "the same call is answered differently the second time (memory, or chance)"
+
+
+def _hidden(reader: Reader) -> Iterator[str]:
+    """Which keys are seen: with equal logits each weighs one over their number."""
+    for keyword, what in (("", "mask"), ("mask", "mask"), ("causal", "causal flag")):
+        sight = reader.weights(keyword, is_flat=True)
+        if sight and not sight.is_right:
+            claimed, visible = sight.expected.claimed[..., None], sight.expected.visible
+            lost, leaked = (claimed & visible & (sight.seen == 0)).any(), (claimed & ~visible & (sight.seen != 0)).any()
+            if leaked:
+                yield f"a query sees keys that the {what} hides ({what})"
+            elif lost:
+                yield f"a query does not see keys that are open to it{' under the ' + what if keyword else ''} (mask)"
+
+
+def _normalised(reader: Reader) -> Iterator[str]:
+    """Rows of weights: whether they sum to one, whether equal logits weigh the same."""
+    for is_flat in (True, False):
+        sight = reader.weights(is_flat=is_flat)
+        if sight is None:
+            continue
+        total, claimed = sight.seen.sum(axis=-1), sight.expected.claimed
+        if (claimed & ~(np.abs(total - 1) <= sight.expected.row_sum_allowance)).any():
+            worst = total[claimed][np.abs(total[claimed] - 1).argmax()]
+            yield f"rows of weights do not sum to one but to {worst:.4g} (softmax)"
+        elif is_flat and not sight.is_right:
+            yield "equal logits get weights that differ (softmax)"
+
+
+def _scaled(reader: Reader) -> Iterator[str]:
+    """The logits seen against the true ones: their slope, and whether they lie on one line."""
+    for keyword, what in (("", "scale"), ("scale", "explicit scale")):
+        sight = reader.weights(keyword)
+        if sight and not sight.is_right:
+            yield _compared(sight, "the logits", what)
+
+
+def _biased(reader: Reader) -> Iterator[str]:
+    """The same with a query of zeros: what is left is the bias."""
+    sight = reader.weights("bias", is_flat=True)
+    if sight and not sight.is_right:
+        yield _compared(sight, "what the bias adds to the logits", "bias")
+
+
+def _compared(sight: Sight, what: str, stage: str) -> str:
+    """A factor, if one explains the logits; else the stage that spoils them."""
+    expected = sight.expected
+    true, allowance = expected.logits, expected.logits_allowance
+    seen = relative_logits(sight.seen, true)
+    counts = expected.claimed[..., None] & expected.visible & np.isfinite(allowance) & np.isfinite(seen)
+    if not (counts & (true != 0)).any():
+        return f"{what} cannot be read off the weights ({'logits' if stage.endswith('scale') else stage})"
+    slope = float((seen * true)[counts].sum() / (true * true)[counts].sum())
+    rest = np.abs(seen - slope * true)[counts] <= (allowance * max(1.0, abs(slope)))[counts]
+    if rest.all():
+        return f"{what} are right up to the factor {slope:.4g} ({stage})"
+    if stage == "bias":
+        return "what the bias adds to the logits is no multiple of it (bias)"
+    if _is_function(seen, true, allowance, counts):
+        return "the weights hang on the logits alone, but not as their exponential (softmax)"
+    return "the logits are wrong, and by no common factor (logits)"
+
+
+def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> bool:
+    """Whether keys of one row with the same true logit have the same weight, within both their allowances."""
+    same = (true[..., :, None] == true[..., None, :]) & counts[..., :, None] & counts[..., None, :]
+    near = np.abs(seen[..., :, None] - seen[..., None, :]) <= allowance[..., :, None] + allowance[..., None, :]
+    return bool((near | ~same).all())
+
+
+def _mixed(reader: Reader) -> Iterator[str]:
+    """Values and heads: the weights read right by now, so a wrong output is mixed or merged wrongly."""
+    sight = reader.look(reader.problem())
+    if sight and not sight.is_right:
+        order = [_owner(sight, head) for head in range(sight.seen.shape[1])]
+        if all(owner >= 0 for owner in order):
+            yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
+        else:
+            yield "the weights are right, and the output is not their mixture of the values (values, merge)"
+
+
+def _owner(sight: Sight, head: int) -> int:
+    """The head whose true output this one shows; -1 for none."""
+    truth, slack = sight.expected.output, sight.expected.output_allowance
+    fits = [bool((np.abs(sight.seen[:, head] - truth[:, other]) <= slack[:, other]).all())
+            for other in range(truth.shape[1])]
+    return fits.index(True) if True in fits else -1
+
+
+READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (_repeated, _hidden, _normalised, _scaled, _biased, _mixed)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
-from attnspec.court.diagnosis import Diagnosis, diagnose, judged
+from attnspec.court.diagnosis import Diagnosis, diagnose
+from attnspec.court.failing import judged
 from attnspec.court.trial import Trial, Violated, seed_of
 from attnspec.faults.doubles import Arithmetic, double
 from attnspec.faults.subject import own_subject

@@ -25,6 +25,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.subjects.probe import YES
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.posed import AnyProblem, Posed
+from attnspec.vocabulary.transforms.contents import replace_hidden
 from attnspec.vocabulary.transforms.history import lay_out
 from attnspec.vocabulary.transforms.keywords import broadcast_mask
 
@@ -102,6 +103,8 @@ CALLS: tuple[Call, ...] = (
     _call(_SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
     _call(_SQUARE, "", seed=50, change=_STRIDED), _call(_SQUARE, "mask bias", seed=51, change=_STRIDED),
     _call(_SQUARE, "", seed=52, change=_TRANSPOSED), _call(_SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
+    *(_call(_QUERIES, "mask", mask="padding", seed=54, change=partial(replace_hidden, arrays=(name,), content=content))
+      for name in ("key", "value") for content in ("nan", "inf")),
     _call(_SQUARE, "scale", scale=0.0, seed=40), _call(_ONE_KEY, "", seed=41),
     _call(_SQUARE, "mask causal", mask="with_empty_rows", seed=42),
     _call(_LONG, "", seed=36), _call(_LONG, "mask", seed=37),

@@ -69,6 +69,11 @@ def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | Unusab
     return Step(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 
 
+def is_poisoned(step: Step) -> bool:
+    """Whether NaN or infinity stands among the keys or values that were handed over."""
+    return not all(np.isfinite(array).all() for array in (step.problem.key, step.problem.value))
+
+
 class TapedBench(SubjectBench):
     """A bench that notes every call of the subject and of its variants; else it is like another bench."""
 

@@ -1,0 +1,88 @@
+"""A failing case as others can be put it: every call of it, and what the answers are held to."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from attnspec.court.alike import Aspect, Bar, Ruler
+from attnspec.court.bench import SubjectBench
+from attnspec.court.suspect import Suspect, in_dock
+from attnspec.court.tape import Ending, Step, TapedBench, is_poisoned
+from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.faults.fault import Fault
+from attnspec.problems.recipe import Recipe
+from attnspec.subjects.subject import SubjectRaised
+
+LARGE = 2**15
+"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
+
+
+def judged(trial: Trial, bench: SubjectBench, recipe: Recipe) -> Tally:
+    """The clause on one case before another bench."""
+    tally = Tally()
+    with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
+        replace(trial, bench=bench, breadcrumb=lambda _: None).judge(recipe, tally)
+    return tally
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """The failing case: every call that the subject was put in judging it. fails: whether it failed again."""
+
+    trial: Trial
+    recipe: Recipe
+    bar: Bar
+    tape: tuple[Step, ...]
+    fails: bool
+    _rulers: dict[int, Ruler] = field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether putting it to every fault is dear."""
+        sizes = [step.problem.sizes for step in self.tape]
+        return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
+
+    @property
+    def raises(self) -> bool:
+        """Whether the subject raised in it."""
+        return any(step.ending is Ending.RAISED for step in self.tape)
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether it is about entries that are not finite."""
+        return any(map(is_poisoned, self.tape))
+
+    def explains(self, fault: Fault) -> bool:
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
+        suspect = self._suspect(fault)
+        return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
+            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
+
+    def nearness(self, fault: Fault) -> float:
+        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth."""
+        suspect = self._suspect(fault)
+        return max(self._ruler(index).nearness(step, suspect.step(index)) for index, step in enumerate(self.tape))
+
+    def _suspect(self, fault: Fault) -> Suspect:
+        return Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
+
+    def _is_alike(self, suspect: Suspect, index: int) -> bool:
+        return self._ruler(index).are_alike(self.tape[index], suspect.step(index),
+                                            partial(suspect.shaken, index))
+
+    def _keeps_alike(self, suspect: Suspect) -> bool:
+        """Whether answers are kept, or not, by both: asked when all calls are made."""
+        return all(step.is_kept is suspect.step(index).is_kept for index, step in enumerate(self.tape))
+
+    def _convicts(self, fault: Fault) -> bool:
+        bench = TapedBench(in_dock(fault, self.bar.subject), self.trial.bench, [])
+        return judged(self.trial, bench, self.recipe).failure is not None
+
+    def _ruler(self, index: int) -> Ruler:
+        """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
+        if index not in self._rulers:
+            bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
+            self._rulers[index] = bar.ruler(self.tape[index].problem)
+        return self._rulers[index]
