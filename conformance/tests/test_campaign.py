@@ -19,6 +19,7 @@ from attnspec.campaign.rows import Row, needed, rows_of
 from attnspec.campaign.stand import Stand
 from attnspec.campaign.subjects import CHOSEN
 from attnspec.cli import main
+from attnspec.cli.campaign_console import alarms, table, verdict
 from attnspec.court.compile import Check, compile_spec
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.ground.errand import Loss
@@ -95,7 +96,9 @@ def test_a_campaign_ends_when_there_are_enough_cases_and_says_how_close_each_row
     assert [row[:2] for row in rows] == [["numpy/attention", "float32"], ["sound/naive", "float32"]]
     assert all(int(row[2]) >= 20 and row[4] == "0" and row[6] == CLAUSE for row in rows)
     assert any("cases of 2 subjects in 2 rows" in line for line in lines)
-    assert lines[-1] == "record: kept.jsonl"
+    assert lines[-2] == "record: kept.jsonl"
+    assert lines[-1].startswith("Nobody was accused in ")
+    assert lines[-1].endswith(" cases. (exit code 0)")
 
 
 def test_a_campaign_that_goes_on_comes_to_what_one_in_one_go_comes_to(
@@ -161,6 +164,8 @@ def test_a_line_that_was_cut_off_makes_room_for_what_follows(kept: Path) -> None
 def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = campaign("--target", "fault/causal_ignored", "--cases", "10")
     assert code == 1
+    assert out.splitlines()[-1] == ("A sound implementation was accused: the suite is wrong there, or the "
+                                    "implementation. (exit code 1)")
     line = next(line for line in out.splitlines() if line.startswith("violated: "))
     assert line.startswith(f"violated: attnspec replay 'fault/causal_ignored {CLAUSE} float32 B")
     assert main(["replay", line.partition("'")[2].removesuffix("'")]) == 1
@@ -311,6 +316,19 @@ def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
     done = [judged("a", 0), docket.lost(Errand("a", "float32", 1), Loss("the run was interrupted"))]
     end = docket.conclude(done, interrupted=False)
     assert (end.exit_code, end.counts) == (2, {"held": 100, "lost blocks": 1})
+
+
+def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
+    docket = CampaignDocket(with_blocks(Plan(("a",)), {}))
+    never = [docket.lost(Errand("a", "float32", number), Loss("the run was interrupted")) for number in range(3)]
+    died = docket.lost(Errand("a", "float32", 3), Loss("the process died", Verdict.CRASHED, "B1;seed=1"))
+    assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
+    assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]
+
+
+def test_a_campaign_that_is_not_complete_says_how_it_goes_on() -> None:
+    assert verdict(2, 1234, 5000) == ("1,234 of 5,000 cases were judged. The same command goes on where this one "
+                                      "stopped. (exit code 2)")
 
 
 def test_too_few_cases_are_not_enough_however_well_they_held() -> None:

@@ -13,7 +13,7 @@ from attnspec.campaign.docket import CAMPAIGN, RECIPES_OF, code_of, recipes_of, 
 from attnspec.campaign.resume import begun
 from attnspec.campaign.rows import RECIPES, needed, rows_of
 from attnspec.campaign.subjects import CHOSEN, in_order
-from attnspec.cli.campaign_console import Counting, table
+from attnspec.cli.campaign_console import Counting, table, verdict
 from attnspec.cli.defect import own_up
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, plan_from, typed
 from attnspec.cli.targets import known_targets
@@ -60,7 +60,9 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, **select
     click.echo(f"record: {record}")
     if html:
         _write_page(judged, html)
-    return code_of(judged.blocks, cases)
+    code = code_of(judged.blocks, cases)
+    click.echo(verdict(code, sum(block.cases for block in judged.blocks), cases))
+    return code
 
 
 def _plan(targets: Sequence[str], recipes: int, **options: Given) -> Plan:

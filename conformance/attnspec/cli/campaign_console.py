@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import click
 
+from attnspec.campaign.docket import ACCUSED, HELD
 from attnspec.campaign.known import KNOWN
 from attnspec.cli.wording import plural
 from attnspec.record.campaign import BlockJudged
@@ -66,10 +68,10 @@ class Counting:
 
 
 def alarms(block: BlockJudged) -> Iterator[str]:
-    """What is told of a block at once: lines to replay, and why it was lost."""
+    """What is told of a block at once: lines to replay, and at which case the process died."""
     yield from (f"violated: attnspec replay '{line}'" for line in block.accused)
-    if block.lost:
-        yield f"lost: {block.subject} {block.dtype.value} {block.part}: {block.lost}"
+    if block.lost and block.violations:
+        yield f"died: {block.subject} {block.dtype.value} {block.part}: {block.lost}"
 
 
 def table(blocks: Sequence[BlockJudged]) -> Iterator[str]:
@@ -83,6 +85,7 @@ def table(blocks: Sequence[BlockJudged]) -> Iterator[str]:
                f"{row.violations:>10}  {closest}")
     yield _totals(rows)
     yield from _accused(rows)
+    yield from _lost(blocks)
     yield from _known(blocks)
 
 
@@ -97,7 +100,13 @@ def _totals(rows: Sequence[Margins]) -> str:
 def _accused(rows: Sequence[Margins]) -> Iterator[str]:
     for row in rows:
         yield from (click.style(f"violated: attnspec replay '{line}'", fg="red") for line in row.accused)
-        yield from (f"lost: {row.subject} {row.dtype.value}: {reason}" for reason in row.lost)
+
+
+def _lost(blocks: Sequence[BlockJudged]) -> Iterator[str]:
+    for reason, count in Counter(block.lost for block in blocks if block.lost).items():
+        first = next(block for block in blocks if block.lost == reason)
+        more = f" and {plural(count - 1, 'block')} more" if count > 1 else ""
+        yield f"not judged: {first.subject} {first.dtype.value} {first.part}{more}: {reason}"
 
 
 def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
@@ -109,3 +118,13 @@ def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
         if met:
             where = ", ".join(f"{plural(count, 'case')} of {subject}" for subject, count in met.items())
             yield f"known finding, neither held nor a violation: {finding.name} ({where}). {finding.story}"
+
+
+def verdict(code: int, cases: int, wanted: int) -> str:
+    """What the campaign comes to, in one line."""
+    if code == ACCUSED:
+        return "A sound implementation was accused: the suite is wrong there, or the implementation. (exit code 1)"
+    if code == HELD:
+        return f"Nobody was accused in {cases:,} cases. (exit code 0)"
+    return (f"{cases:,} of {wanted:,} cases were judged. The same command goes on where this one stopped. "
+            "(exit code 2)")
