@@ -91,15 +91,16 @@ def _families(menu: Menu, seed: int, count: int) -> list[list[int]]:
 
 
 class OneExample(ExampleDatabase):
-    """A database that knows one example, whatever it is asked for: what Hypothesis is to shrink."""
+    """A database that knows one example, whatever test asks: what Hypothesis is to shrink."""
 
     def __init__(self, choices: Choices) -> None:
         super().__init__()
         self._example = choices_to_bytes(choices)
 
-    def fetch(self, key: bytes) -> Iterator[bytes]:  # noqa: ARG002  (the signature of a database)
-        """The example."""
-        yield self._example
+    def fetch(self, key: bytes) -> Iterator[bytes]:
+        """The example, among those that are still to be shrunk; under a bare key stand those that need it no more."""
+        if key.endswith(b".secondary"):
+            yield self._example
 
     def save(self, key: bytes, value: bytes) -> None:
         """Nothing is kept."""

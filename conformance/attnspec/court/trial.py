@@ -138,7 +138,7 @@ class Trial:
             if (margin := self._try(recipe, tally)) is not None:
                 target(np.log2(max(margin, LEAST_MARGIN)))
 
-        test = seeded(self.seed)(decide(given(recipe=from_menu(menu))(holds)))
+        test = decide(seeded(self.seed)(given(recipe=from_menu(menu))(holds)))  # seeded first, or no database is read
         with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
             test()
 

@@ -1,0 +1,261 @@
+"""Openings: what the first cases of a trial cover, and what Hypothesis does after them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import combinations, pairwise
+from typing import Any
+
+import pytest
+from attnspec.court import trial as trials
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.fixed import FIXED_KINDS
+from attnspec.court.openings import TELLING, Choices, OneExample, openings
+from attnspec.court.trial import CASES, Tally, Trial, Violated, seed_of
+from attnspec.faults.subject import own_subject
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType, Effort
+from attnspec.law.load import load_spec
+from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
+from attnspec.problems.menu import Menu, byte_for, menu_of
+from attnspec.problems.recipe import Recipe
+
+KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
+EVERYTHING = domain(sometimes=sorted(KEYWORDS), grouped="maybe")
+GROUPED = Limits(grouped=True)
+SEEDS = range(5)
+
+
+@functools.cache
+def checks() -> dict[str, Check]:
+    return compile_spec(load_spec())
+
+
+def menu(chosen: Domain = EVERYTHING, effort: Effort = Effort.DEFAULT, draws: tuple[str, ...] = ()) -> Menu:
+    found = menu_of(chosen, KEYWORDS, GROUPED, effort, draws)
+    assert found is not None
+    return found
+
+
+def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.DEFAULT) -> list[Recipe]:
+    """The recipes that a trial begins with."""
+    dealt = menu(chosen, effort)
+    return [dealt.recipe(*choices) for choices in openings(dealt, seed, (CASES[effort] + 1) // 2)]
+
+
+# What they cover
+
+
+@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_openings_have_every_shape_of_the_clause(seed: int, effort: Effort) -> None:
+    assert {recipe.sizes for recipe in opened(seed=seed, effort=effort)} == set(menu(effort=effort).shapes)
+
+
+@pytest.mark.parametrize("effort", Effort)
+def test_openings_reach_past_every_block_end_and_every_kind_of_length(effort: Effort) -> None:
+    sizes = [recipe.sizes for recipe in opened(effort=effort)]
+    assert any(each.T > 128 for each in sizes)
+    assert any(each.S > 512 for each in sizes)
+    assert any(each.D > 8 and each.D % 8 for each in sizes)
+    assert any(each.Hkv < each.H for each in sizes)
+    assert {(each.T > each.S) - (each.T < each.S) for each in sizes} == {-1, 0, 1}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_openings_begin_with_all_keywords_together_and_then_each_alone(seed: int) -> None:
+    first, *others = (recipe.features for recipe in opened(seed=seed))
+    assert first == KEYWORDS
+    assert set(others[:len(KEYWORDS)]) == {frozenset({keyword}) for keyword in KEYWORDS}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_openings_hold_all_but_one_of_the_combinations_of_four_keywords(seed: int) -> None:
+    used = [recipe.features for recipe in opened(seed=seed)]
+    assert len(set(used)) == len(used) == 2 ** len(KEYWORDS) - 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_quick_openings_have_any_two_keywords_together_and_apart(seed: int) -> None:
+    used = [recipe.features for recipe in opened(seed=seed, effort=Effort.QUICK)]
+    for one, other in combinations(sorted(KEYWORDS), 2):
+        assert {(one in features, other in features) for features in used} >= {(True, True), (True, False),
+                                                                               (False, True)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_openings_have_every_family_and_always_one_that_tells_much(seed: int) -> None:
+    found = opened(seed=seed)
+    assert {family for recipe in found for family in recipe.families} >= set(ANY_FAMILY) - {*TELLING} - _unlucky(found)
+    assert all(recipe.families[0] in TELLING for recipe in found)
+
+
+def _unlucky(found: list[Recipe]) -> set[str]:
+    """The families that only problems of one or two heads were dealt: they have no head for them."""
+    heads = [recipe for recipe in found if len(recipe.families) == 4]
+    assert len(heads) > len(found) / 3
+    dealt = {family for recipe in heads for family in recipe.families}
+    assert len(dealt) > len(ANY_FAMILY) / 2
+    return set(ANY_FAMILY) - dealt
+
+
+def test_a_clause_of_other_families_opens_with_its_own() -> None:
+    found = opened(domain(families=["near_ties", "constant"]))
+    assert {family for recipe in found for family in recipe.families} == {"near_ties", "constant"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_openings_under_a_mask_have_every_mask(seed: int) -> None:
+    assert {recipe.mask for recipe in opened(domain(always=["mask"]), seed)} == set(ANY_MASK)
+
+
+def test_nothing_comes_twice_before_everything_came_once() -> None:
+    masks = [recipe.mask for recipe in opened(domain(always=["mask"]), effort=Effort.THOROUGH)]
+    for start in range(0, len(masks) - len(ANY_MASK), len(ANY_MASK)):
+        assert set(masks[start:start + len(ANY_MASK)]) == set(ANY_MASK)
+
+
+def test_a_byte_picks_what_it_was_made_for() -> None:
+    for count in (1, 2, 3, 22, 255, 256):
+        assert [byte_for(index, count) * count >> 8 for index in range(count)] == list(range(count))
+
+
+def test_the_next_number_after_the_choices_is_the_same_problem_with_another_seed() -> None:
+    """That is where a search goes which adds one to what came close."""
+    dealt = menu()
+    (chosen,), *_ = openings(dealt, 0, 1)
+    successor = (int.from_bytes(chosen, "big") + 1).to_bytes(len(chosen), "big")
+    one, other = dealt.recipe(chosen), dealt.recipe(successor)
+    assert other == replace(one, seed=one.seed + 1)
+
+
+# Where they come from
+
+
+def test_the_same_seed_gives_the_same_openings_and_another_one_others() -> None:
+    dealt = menu(draws=("cut",))
+    assert openings(dealt, 7, 15) == openings(dealt, 7, 15)
+    assert all(one != other for one, other in zip(openings(dealt, 7, 15), openings(dealt, 8, 15), strict=True))
+
+
+def test_fewer_openings_are_the_first_of_more() -> None:
+    assert openings(menu(), 3, 5) == openings(menu(), 3, 15)[:5]
+    assert openings(menu(), 3, 0) == ()
+
+
+def test_drawn_values_differ_from_opening_to_opening() -> None:
+    dealt = menu(draws=("cut", "kept"))
+    drawn = [dealt.recipe(*choices).drawn for choices in openings(dealt, 0, 15)]
+    assert all(set(each) == {"cut", "kept"} for each in drawn)
+    assert all(one != other for one, other in pairwise(drawn))
+
+
+# In a trial
+
+
+def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tuple[Trial, list[str]]:
+    told: list[str] = []
+    bench = SubjectBench(own_subject(fault), DType.FLOAT32)
+    check = checks()[clause]
+    return Trial(check, bench, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
+
+
+def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
+    held, told = trial("attention.definition", "sound/naive")
+    assert held.hold().tried == CASES[Effort.QUICK] == len(told)
+    dealt = menu(held.check.domain, Effort.QUICK)
+    begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, 8)]
+    assert told[:8] == begun
+    assert told[8].startswith("B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0")
+
+
+def test_the_same_seed_gives_the_same_cases() -> None:
+    (one, told), (other, again) = (trial("attention.definition", "sound/naive") for _ in range(2))
+    assert one.hold().cases == other.hold().cases
+    assert told == again
+
+
+def test_a_shorter_trial_tries_the_first_of_the_same_cases() -> None:
+    (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most) for most in (0, 11))
+    assert whole.hold().tried == 15
+    assert part.hold().tried == 11
+    assert begun == told[:11]
+
+
+def test_a_failing_opening_is_shrunk() -> None:
+    held, told = trial("attention.definition", "fault/mask_ignored")
+    failure = held.hold().failure
+    assert isinstance(failure, Violated)
+    smallest, first = failure.recipe, Recipe.parse(told[0])
+    assert smallest.features == {"mask"} < first.features
+    assert smallest.families == ("integers",)
+    assert smallest.seed < 300 < first.seed
+
+
+def test_without_shrinking_a_trial_ends_at_its_first_failure() -> None:
+    held, told = trial("attention.definition", "fault/mask_ignored", shrinks=False)
+    tally = held.hold()
+    assert isinstance(tally.failure, Violated)
+    assert tally.failure.recipe.text == told[-1]
+    assert tally.tried == len(told)
+
+
+def test_a_fault_that_comes_once_is_kept_though_it_does_not_come_again() -> None:
+    held, _ = trial("attention.definition", "fault/first_call_wrong")
+    held.bench.ask = _forgetful(held.bench.ask)  # type: ignore[method-assign]  # nothing is remembered
+    assert isinstance(held.hold().failure, Violated)
+
+
+def _forgetful(ask: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda problem, key, **_: ask(problem, key, fresh=True)
+
+
+def test_the_search_is_told_how_close_each_case_came_in_octaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    closeness: list[float] = []
+    monkeypatch.setattr(trials, "target", closeness.append)
+    held, _ = trial("attention.definition", "sound/naive")
+    tally = held.hold()
+    assert len(closeness) == CASES[Effort.QUICK] // 2
+    assert all(-40 <= octave <= 0 for octave in closeness)
+    assert len(set(closeness)) > 3
+    assert tally.worst is not None
+
+
+def test_a_case_without_a_claim_has_no_margin() -> None:
+    held, _ = trial("masking.hidden_row_convention", "sound/naive")
+    text = "B1,H1,Hkv1,T1,S1,D1,Dv1;mask={};families=integers;with=mask;seed=0"
+    assert held.judge(Recipe.parse(text.format("with_empty_rows")), Tally()) == 0
+    silent, _ = trial("attention.additive_in_values", "sound/naive")
+    silent.bench.subject = replace(silent.bench.subject, declaration=replace(
+        silent.bench.subject.declaration, limits=Limits(min_head_width=2)))
+    tally = Tally()
+    assert silent.judge(Recipe.parse(text.format("none").replace("with=mask;", "")), tally) is None
+    assert (tally.cases, tally.tried) == (0, 0)
+
+
+@pytest.mark.parametrize("clause", [check for check in compile_spec(load_spec()).values()
+                                    if check.domain.kind in FIXED_KINDS], ids=lambda check: check.clause.id)
+def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for the worst of many draws would void the false-alarm rate of a law of chance."""
+    def searched(menu: Menu, seed: int, count: int) -> Iterator[Choices]:
+        raise AssertionError(f"{menu} was searched from {seed} on for {count}")
+
+    monkeypatch.setattr(trials, "openings", searched)
+    monkeypatch.setattr(Trial, "judge", lambda self, recipe, _: self.breadcrumb(recipe.text))
+    told: list[str] = []
+    bench = SubjectBench(own_subject("sound/naive"), DType.FLOAT32)
+    tally = Trial(clause, bench, Effort.THOROUGH, 0, told.append).hold()
+    assert tally.tried == len(set(told)) < CASES[Effort.THOROUGH]
+
+
+def test_the_database_knows_one_example_that_is_still_to_be_shrunk() -> None:
+    database = OneExample((b"\x01\x02", 3))
+    stored = list(database.fetch(b"any.secondary"))
+    database.save(b"any.secondary", b"other")
+    database.delete(b"any.secondary", stored[0])
+    assert list(database.fetch(b"another.secondary")) == stored
+    assert len(stored) == 1
+    assert list(database.fetch(b"any")) == []
