@@ -38,8 +38,9 @@ POOL: tuple[Sizes, ...] = (
     Sizes(1, 2, 2, 129, 127, 16, 7),
 )
 
-# A head for each generic family; the second is for subjects whose one input is query and key alike.
-_PANEL = (Sizes(1, 7, 7, 16, 128, 64, 64), Sizes(1, 7, 7, 64, 64, 48, 48))
+# A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths are
+# three times that. No square roots of these widths are exact.
+_PANEL = (Sizes(1, 7, 7, 16, 128, 72, 64), Sizes(1, 7, 7, 64, 64, 40, 40))
 # Kinds of problem whose sizes are part of what they are.
 _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "gaussian": (Sizes(16, 4, 4, 1, 64, 4, 4), Sizes(16, 4, 4, 1, 64, 16, 16), Sizes(16, 4, 4, 1, 64, 64, 64),
@@ -48,7 +49,7 @@ _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
     "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), _PANEL[0], _PANEL[1], Sizes(2, 4, 4, 33, 129, 24, 48),
                 Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
-    "long": (Sizes(1, 7, 7, 2, 1024, 64, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 64, 128)),
+    "long": (Sizes(1, 7, 7, 2, 1024, 48, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 80, 128)),
     "panel": _PANEL,
     # 480 head slices; a width whose root is exact in every format, and one whose root is in none
     "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24)),
