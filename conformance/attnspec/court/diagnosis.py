@@ -32,6 +32,9 @@ BOTH = 2
 NEAREST = 12
 """How many faults are put to the panel where none explains the failing case within rounding."""
 
+PATIENCE = 4
+"""A fault that is contradicted more often than that, and more often than not, is put no further calls."""
+
 NAMED = 5
 """At most so many faults are named."""
 
@@ -161,8 +164,12 @@ class Faring:
 
     def beside(self, fault: Fault, case: Case) -> Tried:
         """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
-        agreed = list(self._agreed(fault, case))
-        return Tried(fault, sum(agreed) + case.fails, len(agreed) + case.fails)
+        agreed, tried = int(case.fails), int(case.fails)
+        for is_agreed in self._agreed(fault, case):
+            agreed, tried = agreed + is_agreed, tried + 1
+            if tried - agreed > max(agreed, PATIENCE):
+                break
+        return Tried(fault, agreed, tried)
 
     def bears_out(self, fault: Fault, case: Case) -> bool:
         """Whether no call of the panel speaks against the fault; it is put no further than the first that does."""

@@ -37,6 +37,7 @@ class Case:
     tape: tuple[Step, ...]
     fails: bool
     _rulers: dict[int, Ruler] = field(default_factory=dict)
+    _suspects: dict[str, Suspect] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
@@ -61,12 +62,21 @@ class Case:
             self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
 
     def nearness(self, fault: Fault) -> float:
-        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth."""
-        suspect = self._suspect(fault)
-        return max(self._ruler(index).nearness(step, suspect.step(index)) for index, step in enumerate(self.tape))
+        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth.
+
+        No call is put after one where they are further apart than that.
+        """
+        suspect, furthest = self._suspect(fault), 0.0
+        for index, step in enumerate(self.tape):
+            furthest = max(furthest, self._ruler(index).nearness(step, suspect.step(index)))
+            if furthest >= 1:
+                break
+        return furthest
 
     def _suspect(self, fault: Fault) -> Suspect:
-        return Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
+        if fault.name not in self._suspects:
+            self._suspects[fault.name] = Suspect(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
+        return self._suspects[fault.name]
 
     def _is_alike(self, suspect: Suspect, index: int) -> bool:
         return self._ruler(index).are_alike(self.tape[index], suspect.step(index),

@@ -166,15 +166,20 @@ def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> b
     return bool((near | ~same).all())
 
 
-def _mixed(reader: Reader) -> Iterator[str]:
-    """Values and heads: the weights read right by now, so a wrong output is mixed or merged wrongly."""
+def _permuted(reader: Reader) -> Iterator[str]:
+    """Heads: each right in itself, and in the place of another."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
         order = [_owner(sight, head) for head in range(sight.seen.shape[1])]
         if all(owner >= 0 for owner in order):
             yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
-        else:
-            yield "the weights are right, and the output is not their mixture of the values (values, merge)"
+
+
+def _mixed(reader: Reader) -> Iterator[str]:
+    """The weights read right by now, so a wrong output is mixed or merged wrongly."""
+    sight = reader.look(reader.problem())
+    if sight and not sight.is_right:
+        yield "the weights are right, and the output is not their mixture of the values (values, merge)"
 
 
 def _owner(sight: Sight, head: int) -> int:
@@ -185,4 +190,5 @@ def _owner(sight: Sight, head: int) -> int:
     return fits.index(True) if True in fits else -1
 
 
-READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (_repeated, _hidden, _normalised, _scaled, _biased, _mixed)
+READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
+    _repeated, _permuted, _hidden, _normalised, _scaled, _biased, _mixed)
