@@ -66,7 +66,8 @@ def is_union(kind: object) -> bool:
 @functools.cache
 def hints(kind: type) -> Mapping[str, Any]:
     """The resolved type of every field of a dataclass."""
-    return typing.get_type_hints(kind)
+    found = typing.get_type_hints(kind)
+    return {each.name: found[each.name] for each in dataclasses.fields(kind)}  # class variables are none
 
 
 def _decode(kind: Hint, data: object, path: str) -> Json:
