@@ -49,7 +49,7 @@ def _bias_off(logits: Array, work: Work) -> Array:
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
 
 
-def _smoothed(share: float) -> Callable[[Array, Work], Array]:
+def smoothed(share: float) -> Callable[[Array, Work], Array]:
     """A share of the weight is spread evenly over the visible keys."""
     def weigh(weights: Array, work: Work) -> Array:
         even = sound.normalise(work.visible.astype(weights.dtype))
@@ -94,8 +94,8 @@ FAULTS = (
     Fault("scale_root_in_float32", Stage.SCALE, "The root is held in a float32 tensor that no conversion reaches.",
           "float64 and D no power of four", staged(scale=_float32_root),
           equivalents=dict.fromkeys((DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), _IS_FLOAT32)),
-    Fault("exp_log2e_short", Stage.SOFTMAX, "exp2(x · 1.4427): log2(e) is typed with five digits.",
-          "float32 or float64, logits that differ", staged(softmax=_base_two(1.4427)), equivalents=_HALVES),
+    Fault("exp_log2e_short", Stage.SOFTMAX, "exp2(x · 1.443): log2(e) is typed with four digits.",
+          "logits that differ", staged(softmax=_base_two(1.443))),
     Fault("exp_log2e_float16", Stage.SOFTMAX, "exp2(x · log2(e)) with the constant held in float16.",
           "logits that differ", staged(softmax=_base_two(_LOG2E_IN_FLOAT16))),
     Fault("bias_log2e_float16", Stage.BIAS, "For exp2 the bias is multiplied by log2(e) in float16, the rest in full.",
@@ -107,9 +107,7 @@ FAULTS = (
     Fault("output_gain_1e5", Stage.OUTPUT, "A fast reciprocal of the sum, always 1e-5 too large.",
           "float64, float32 or float16", staged(finish=_times(1.00001)), equivalents=_BFLOAT16),
     Fault("weights_smoothed_1e4", Stage.WEIGHTS, "Weights are smoothed by 1e-4 against the logarithm of zero.",
-          "S > 1", staged(weigh=_smoothed(1e-4))),
-    Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
-          "float64, float32 or float16, S > 1", staged(weigh=_smoothed(1e-5)), equivalents=_BFLOAT16),
+          "S > 1", staged(weigh=smoothed(1e-4))),
     Fault("weights_float16_upwards", Stage.WEIGHTS, "Weights are stored in float16, rounded to one side.", "S > 1",
           staged(weigh=_upwards(FLOAT16)), link="https://arxiv.org/abs/2510.04212"),
     Fault("accumulated_14_bits", Stage.PRECISION, "The tensor core keeps 14 bits of a sum and cuts off the rest.",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.faults import staged as sound
+from attnspec.faults.drift import smoothed
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Call, Work, staged
-from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array
 
 
@@ -130,9 +130,8 @@ FAULTS = (
           staged(weigh=_uniform)),
     Fault("output_gain_1e3", Stage.OUTPUT, "A dequantisation factor is 1e-3 off.", "values other than 0",
           staged(finish=lambda output, _: output * output.dtype.type(1.001))),
-    Fault("output_gain_1e5", Stage.OUTPUT, "A dequantisation factor is 1e-5 off.", "float32, values other than 0",
-          staged(finish=lambda output, _: output * output.dtype.type(1.00001)),
-          equivalents={DType.BFLOAT16: "only outputs within 1e-5 of a tie just above a power of two move"}),
+    Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
+          "S > 1; in bfloat16 values of very different size", staged(weigh=smoothed(1e-5))),
     Fault("output_noise", Stage.OUTPUT, "A watermark, or a lossy cache, of relative size 1e-3.", "values other than 0",
           staged(finish=_noise)),
     Fault("output_with_residual", Stage.OUTPUT, "The residual connection moved into the attention.",
