@@ -21,6 +21,7 @@ class Read:
     value: str
     sentence: str
     css: str
+    is_word: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +34,29 @@ class Quantity:
     target: str
     reads: tuple[Read, ...]
 
+    @property
+    def is_worded(self) -> bool:
+        """Whether words were read, not numbers."""
+        return all(read.is_word for read in self.reads)
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """All that was read off one subject."""
+    """All that was read off one subject. What is told in words (its precision grade) stands first."""
 
     subject: Judged
     quantities: tuple[Quantity, ...]
 
+    @property
+    def worded(self) -> tuple[Quantity, ...]:
+        """The quantities that are words."""
+        return tuple(quantity for quantity in self.quantities if quantity.is_worded)
+
 
 def readings(joined: Joined) -> tuple[Panel, ...]:
     """A panel for every subject that anything was read off."""
-    panels = (Panel(subject, tuple(_quantities(joined, subject))) for subject in joined.subjects)
+    panels = (Panel(subject, tuple(sorted(_quantities(joined, subject), key=lambda quantity: not quantity.is_worded)))
+              for subject in joined.subjects)
     return tuple(panel for panel in panels if panel.quantities)
 
 
@@ -71,5 +83,6 @@ def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[Read]]:
     for outcome in outcomes:
         for reading in outcome.readings:
             css = "beyond" if outcome.verdict in FINDINGS else ""
-            found.setdefault(reading.quantity, []).append(Read(outcome.dtype, written(reading), reading.sentence, css))
+            read = Read(outcome.dtype, written(reading), reading.sentence, css, isinstance(reading.value, str))
+            found.setdefault(reading.quantity, []).append(read)
     return found
