@@ -12,12 +12,15 @@ from attnspec.court.bench import Archive, Memory, SubjectBench
 from attnspec.court.compile import Check, compile_spec
 from attnspec.court.hearing import summon
 from attnspec.faults.catalogue import CATALOGUE
-from attnspec.ground.nouns import DType
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType, Kind
 from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
+from attnspec.numerics.expectation import Expectation
 from attnspec.record.campaign import BlockJudged
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.posed import AnyProblem
 
 MOST = 4096
 """Problems and expectations that are kept: those of one block."""
@@ -30,7 +33,9 @@ class Stand:
         self._plan, self._spec, self._recipes, self._breadcrumb = plan, spec, recipes, breadcrumb
         self._subjects: dict[str, Subject] = {}
         self._conventions: dict[tuple[str, DType], Mapping[str, str]] = {}
-        self._archive, self._shared_by = Archive(), ""
+        self._block: Block | None = None
+        self._problems: dict[Limits | None, Memory[AnyProblem]] = {}
+        self._told_alike, self._expectations = "", Memory[Expectation](MOST)
 
     @cached_property
     def _checks(self) -> Mapping[str, Check]:
@@ -56,10 +61,13 @@ class Stand:
         return SubjectBench(subject, block.dtype, plain.conventions, archive=self._shared(plain, block))
 
     def _shared(self, bench: SubjectBench, block: Block) -> Archive:
-        """The archive of all whom the definition tells the same about this block; the last one's is forgotten."""
+        """Problems, for the whole block; what the definition says of them, for neighbours whom it tells the same."""
+        if block != self._block:
+            self._block, self._problems = block, {}
         declared = bench.subject.declaration
+        limits = declared.limits if declared.kind is Kind.LAYER else None  # a layer's problem has biases, or none
         precision = replace(bench.precision, reason="")
-        shared_by = repr((block, precision, sorted(bench.conventions.items()), declared.limits, declared.kind))
-        if shared_by != self._shared_by:
-            self._archive, self._shared_by = Archive(Memory(MOST), Memory(MOST)), shared_by
-        return self._archive
+        told_alike = repr((block, precision, sorted(bench.conventions.items()), declared.limits, declared.kind))
+        if told_alike != self._told_alike:
+            self._told_alike, self._expectations = told_alike, Memory(MOST)
+        return Archive(self._problems.setdefault(limits, Memory(MOST)), self._expectations)

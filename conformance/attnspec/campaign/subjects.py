@@ -16,8 +16,10 @@ Left out are registered subjects that depart from the definition at some dtype i
 """
 
 SHARES: Mapping[str, float] = {
+    "torch/mha": 0.5, "torch/mha_no_weights": 0.5,
     "jax/attention": 0.1, "jax/dot_product_attention": 0.05, "jax/dot_product_attention_jit": 0.1}
-"""Where it is not 1: JAX compiles for every new shape and feature, and op by op for every new operation as well."""
+"""Where it is not 1. A layer pays for four projections as well. JAX compiles for every new shape and feature, and op by
+op for every new operation."""
 
 
 def share(target: str) -> float:
