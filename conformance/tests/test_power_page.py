@@ -229,6 +229,7 @@ def test_the_picture_stands_alone_and_says_in_words_what_it_shows(tmp_path: Path
     assert "75.0 % of 2 faults convicted" in text
     assert "2 wrong implementations at float32, bfloat16; 1 seed, effort quick" in text
     assert "Five Gaussian draws: 25.0 % convicted, 1 of 1 sound ones accused" in text
+    assert "For attnspec, a case is one problem put to the clause that convicts soonest." in text
     assert drawn.find("{*}rect[@class='ground']") is not None
     assert "prefers-color-scheme: dark" in text
     assert "http" not in path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
