@@ -111,11 +111,9 @@ class PowerDocket:
         asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
         return replace(blank, rules=asked, faults=tuple(faults))
 
-    def card(self, target: str) -> SubjectCard:
+    def card(self, target: str) -> SubjectCard | None:
         """What a report says of a subject. Of a fault the header tells."""
-        if target.startswith(FAULT):
-            return SubjectCard(target, "", "", "", "", "", {}, {}, {}, ())
-        return self._subject(target).card({}, {})
+        return None if target.startswith(FAULT) else self._subject(target).card({}, {})
 
     def _subject(self, target: str) -> Subject:
         """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""

@@ -37,8 +37,10 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
     subject = summon()
     found = convict(subject, blank.dtype, checks=rules.checks, effort=rules.effort, seed=blank.seed,
                     first=rules.first, archive=shared_archive(subject, blank.dtype))
-    said = replace(said, convictions=(found.conviction, *said.convictions))
-    return _diagnosed(said, found, rules.effort, summon) if blank.is_fault else said
+    if not blank.is_fault:
+        return replace(said, convictions=(found.conviction, *said.convictions))
+    brief = replace(found.conviction, sentence="")  # a thousand of them would be most of a record
+    return _diagnosed(replace(said, convictions=(brief, *said.convictions)), found, rules.effort, summon)
 
 
 def _peers(blank: SubjectPut, rules: Rules, summon: Summon) -> Iterator[Conviction]:

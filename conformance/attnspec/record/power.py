@@ -18,13 +18,14 @@ class Conviction:
     convicted: whether the rule called the subject wrong.  cases: how many cases it took; where it did not, how many
     were tried. For the suite a case is one problem put to one clause, and `cases` counts those of the clause that
     convicted soonest; `problems` counts every problem of every clause that was tried before, in the suite's own order.
+    sentence: what was seen, kept where a sound subject is accused.
     """
 
     BRIEF: ClassVar[bool] = True
 
     rule: str
-    convicted: bool
-    cases: int
+    convicted: bool = False
+    cases: int = 0
     problems: int = 0
     clause: str = ""
     instrument: str = ""

@@ -85,10 +85,10 @@ class Clerk:
         return [item for item in self._items if item not in self.done]
 
     def close(self, reason: str) -> None:
-        """Give up what is missing, and give every subject that never spoke a card."""
+        """Give up what is missing, and give every subject a card of which something was lost before it spoke."""
         for item in self.missing():
             self._lose(item, Loss(reason))
-        for target in dict.fromkeys(item.target for item in self._items):
+        for target in dict.fromkeys(item.target for item, done in self.done.items() if _is_lost(done)):
             if target not in self._cards:
                 card = SubjectCard(target, target, "", "", "", "", {}, {}, {}, ())
                 self._emit(SubjectKnown(card, broken=self._reason(target)))
@@ -131,6 +131,13 @@ def _done(line: str) -> Done:
     event = from_line(line)
     assert isinstance(event, Done)  # our own worker wrote it
     return event
+
+
+_LOST = frozenset({Verdict.NOT_RUN, Verdict.CRASHED, Verdict.TIMED_OUT})
+
+
+def _is_lost(done: Done) -> bool:
+    return done.outcome.verdict in _LOST if isinstance(done, ItemFinished) else bool(done.lost)
 
 
 def _why_lost(done: Done) -> str:

@@ -33,8 +33,8 @@ class Docket(Protocol[E]):
     def header(self, blank: RunStarted) -> RunStarted:
         """The header with what the docket's record embeds of clauses, rules and faults."""
 
-    def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject. Raises AttnspecError where the subject cannot be had."""
+    def card(self, target: str) -> SubjectCard | None:
+        """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
 
     def carry_out(self, errand: E) -> Done:
         """Do it, in a worker. What escapes is a defect of attnspec."""
