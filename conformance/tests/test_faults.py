@@ -45,12 +45,14 @@ FEATURES = ("return_weights", "mask", "causal", "bias", "causal+mask", "bias+mas
 MASKS = ("padding", "random", "with_empty_rows", "left_padding", "causal_like", "all_true", "per_head")
 SCALES = ("0.0", "-0.3", "0.7")
 
-# What the rounds below do not reach: the attack on mask constants, a bias of -inf, one hidden key alone.
+# What the rounds below do not reach: the attack on mask constants, a bias of -inf, one hidden key alone, one query of
+# grouped heads.
 SPECIAL = (
     "B2,H2,Hkv2,T5,S8,D8,Dv4;mask=attack;families=mask_attack;with=mask;seed=1",
     "B2,H2,Hkv2,T5,S8,D8,Dv4;mask=attack;families=mask_attack_far;with=mask;seed=2",
     "B2,H2,Hkv2,T5,S8,D8,Dv4;mask=none;families=normal;with=bias+return_weights;bias=hiding;seed=3",
-    "B2,H2,Hkv2,T3,S1,D4,Dv4;mask=with_empty_rows;families=normal;with=mask;seed=4")
+    "B2,H2,Hkv2,T3,S1,D4,Dv4;mask=with_empty_rows;families=normal;with=mask;seed=4",
+    "B2,H4,Hkv2,T1,S9,D8,Dv8;mask=none;families=normal;seed=5")
 
 
 def _recipes(count: int) -> Iterator[str]:
@@ -124,7 +126,10 @@ def _departs(function: Function, posed: Posed, *, zeros: bool = True) -> str:
     problem = _changed(posed.problem, _private)
     inputs = {name: getattr(problem, name) for name in ("query", "key", "value", "mask", "bias")}
     before = {name: array.tobytes() for name, array in inputs.items() if array is not None}
-    answer = function(**inputs, causal=problem.causal, scale=problem.scale, return_weights=problem.return_weights)
+    try:
+        answer = function(**inputs, causal=problem.causal, scale=problem.scale, return_weights=problem.return_weights)
+    except (TypeError, ValueError) as raised:
+        return f"raises {raised}"
     changed = [name for name, memory in before.items() if inputs[name].tobytes() != memory]
     if changed:
         return f"changes its {changed[0]}"
@@ -210,7 +215,10 @@ def _layer_problems(dtype: DType) -> tuple[tuple[LayerProblem, Expectation], ...
 def _layer_departs(function: Function, problem: LayerProblem, expected: Expectation, limits: Limits) -> str:
     inputs: dict[str, Any] = {name: getattr(problem, name) for name in ("query", "key", "value", "params", "heads",
                                                                         "mask", "bias", "causal", "return_weights")}
-    answer = function(**inputs)
+    try:
+        answer = function(**inputs)
+    except ValueError as raised:
+        return f"raises {raised}"
     output = answer[0] if problem.return_weights else answer
     averaged = limits.weights == "averaged"
     if averaged:
@@ -279,6 +287,18 @@ def test_a_reused_buffer_changes_an_earlier_answer() -> None:
     answer = reusing(first, first, first)
     reusing(other, other, other)
     np.testing.assert_array_equal(answer, other)
+
+
+def test_a_mask_that_is_not_broadcast_is_refused_unless_it_is_full() -> None:
+    refusing: Any = fault_named("mask_not_broadcast").function
+    ones = np.ones((1, 2, 3, 4), np.float32)
+    assert refusing(ones, ones, ones, mask=np.ones((1, 2, 3, 3), bool)).shape == ones.shape
+    with pytest.raises(ValueError, match=r"mask layout \(1, 1, 1, 3\) is not \(1, 2, 3, 3\)"):
+        refusing(ones, ones, ones, mask=np.ones((1, 1, 1, 3), bool))
+
+
+def test_narrowed_doubles_depart_where_there_are_doubles() -> None:
+    assert _found(fault_named("float64_narrowed"), DType.FLOAT64) != ""
 
 
 def test_masks_and_biases_of_fewer_axes_broadcast() -> None:
