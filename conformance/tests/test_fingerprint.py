@@ -31,7 +31,7 @@ def tried(subject: Subject, dtype: DType) -> Outcome:
 
 
 def read(subject: Subject, dtype: DType) -> Reading:
-    [reading] = tried(subject, dtype).readings
+    [reading] = Trial(GRADE, SubjectBench(subject, dtype), Effort.QUICK, 0, lambda _: None).hold().readings
     return reading
 
 
