@@ -165,7 +165,7 @@ def _found(fault: Fault, dtype: DType) -> str:
 def test_every_attention_fault_departs_beyond_rounding_unless_it_declares_an_equivalent(dtype: DType) -> None:
     silent = {fault.name for fault in ATTENTION if dtype not in fault.equivalents and not _found(fault, dtype)}
     drifting = {fault.name for fault in drift.FAULTS}  # they stay below any rounding: test_drift.py has them convicted
-    assert silent - drifting == {"output_buffer_reused"}  # what it does to an earlier answer is seen below
+    assert silent - drifting == {"output_buffer_reused", "mask_not_broadcast"}  # both are seen below
 
 
 @pytest.mark.parametrize("dtype", DType)
