@@ -137,6 +137,13 @@ def test_a_record_without_a_measurement_says_so() -> None:
     assert "Nothing was executed" not in page
 
 
+def test_an_accusation_of_the_suite_is_told_with_its_clause_and_what_was_seen() -> None:
+    accused = Conviction(SUITE, True, 2, clause="core.a", sentence="1 against 2")
+    page = shown(*PUTS, SubjectPut("sound/odd", BF16, 3, False, "", "", (accused,)))
+    assert "The suite accused who is sound. odd bf16, seed 3, by core.a : 1 against 2" in page
+    assert "The suite accused" not in shown(*PUTS)
+
+
 def test_only_a_whole_measurement_without_escapees_and_accusations_is_called_good() -> None:
     right, sound = put("fault/unscaled", 1, 1), put("sound/plain", -40, -5)
     lost = SubjectPut("sound/other", F32, 0, False, "", "", (), lost="the worker died")

@@ -24,6 +24,24 @@ class Equivalent:
     convicted: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """The suite called a sound implementation wrong: by which clause, and what was seen."""
+
+    name: str
+    dtype: DType
+    seed: int
+    clause: str
+    sentence: str
+
+
+def accusations(puts: Iterable[SubjectPut]) -> tuple[Accusation, ...]:
+    """Whom the suite accused though sound, run by run."""
+    said = [(put, conviction(put, SUITE)) for put in puts if not put.is_fault]
+    return tuple(Accusation(name_of(put), put.dtype, put.seed, told.clause, told.sentence)
+                 for put, told in said if told and told.convicted)
+
+
 def equivalents(puts: Iterable[SubjectPut]) -> tuple[Equivalent, ...]:
     """The faults that cannot be told from rounding at some dtypes, by name."""
     found: dict[tuple[str, str], list[SubjectPut]] = {}

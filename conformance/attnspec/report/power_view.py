@@ -10,7 +10,15 @@ from attnspec.record.power import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.curves import NARROW, WIDE, Chart, chart
 from attnspec.report.figures import counted, percent
-from attnspec.report.power_details import Equivalent, distributions, equivalents, quantiles, tally
+from attnspec.report.power_details import (
+    Accusation,
+    Equivalent,
+    accusations,
+    distributions,
+    equivalents,
+    quantiles,
+    tally,
+)
 from attnspec.report.power_figures import (
     Alarm,
     Escapee,
@@ -94,6 +102,7 @@ class Power:
     distributions: tuple[tuple[tuple[str, int], ...], ...]
     texts: Mapping[str, FaultText]
     lost: tuple[SubjectPut, ...]
+    accusations: tuple[Accusation, ...]
 
 
 def puts_of(records: Sequence[RunRecord]) -> tuple[SubjectPut, ...]:
@@ -153,7 +162,8 @@ def power(records: Sequence[RunRecord]) -> Power | None:
         escapees=escaped, equivalents=equivalents(puts),
         instruments=tally(puts, lambda said: said.instrument), clauses=tally(puts, lambda said: said.clause),
         naming=naming(puts), distributions=distributions(puts),
-        texts=_faults(records, escaped), lost=tuple(put for put in puts if put.lost))
+        texts=_faults(records, escaped), lost=tuple(put for put in puts if put.lost),
+        accusations=accusations(puts))
 
 
 def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
