@@ -93,9 +93,13 @@ class Examiner:
         return tuple(each for name, each in self._known.items() if case.fails and case.explains(CATALOGUE[name]))
 
     def _named_now(self, case: Case, among: Sequence[Fault]) -> tuple[Likeness, ...]:
+        """Those that the panel does not contradict come first: their answers to it are remembered."""
         candidates = [fault for fault in among if _may_stand(fault, case.trial)]
-        if case.is_large:
-            candidates = [fault for fault in candidates if self._faring(case).bears_out(fault, case)]
+        is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
+        borne_out = [] if is_late else [each for each in candidates if self._faring(case).bears_out(each, case)]
+        likely = [fault for fault in borne_out if case.fails and case.explains(fault)]
+        if likely or case.is_large:
+            return self._likeliest(likely, case)
         found = [fault for fault in candidates if case.fails and case.explains(fault)]
         return self._likeliest(found, case) or self._likeliest(_next_best(case, candidates), replace(case, fails=False))
 

@@ -1,0 +1,193 @@
+"""What a violation is like: the fault that explains it is named first, and what none explains is located."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from attnspec.court import hearing
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.diagnosis import Diagnosis, Examiner, diagnose
+from attnspec.court.hearing import Hearing
+from attnspec.court.naming import named
+from attnspec.court.trial import Trial
+from attnspec.faults import staged as sound
+from attnspec.faults.catalogue import ALL, CATALOGUE
+from attnspec.faults.doubles import Arithmetic, double
+from attnspec.faults.fault import Fault
+from attnspec.faults.staged import Call, attention, staged
+from attnspec.faults.subject import own_subject
+from attnspec.ground.nouns import DType, Effort, Verdict
+from attnspec.ground.plan import Plan
+from attnspec.law.load import load_spec
+from attnspec.problems.problem import Array
+from attnspec.problems.recipe import Recipe
+from attnspec.runner.texts import violation
+from attnspec.subjects.subject import Subject
+
+SPEC = load_spec()
+CHECKS = compile_spec(SPEC)
+A_FEW = ALL[::8]  # for speed, where none of all is like the subject
+# One of each stage, with the clause that convicts it.
+NAMED = (
+    ("scale_none", "attention.definition"), ("gqa_tiled", "grouped.definition"),
+    ("logits_clipped_50", "attention.definition"), ("bias_heads_reversed", "bias.definition"),
+    ("mask_inverted", "masking.definition"), ("causal_off_by_one", "causal.no_lookahead"),
+    ("softmax_over_queries", "attention.definition"), ("blocks_start_at_zero", "numerics.far_below_zero"),
+    ("weights_uniform", "attention.definition"), ("output_zeros", "attention.definition"),
+    ("key_last_dropped", "attention.definition"), ("inputs_float8", "attention.definition"),
+    ("later_calls_halved", "purity.same_call_same_answer"), ("key_cleared", "purity.inputs_are_left_alone"),
+    ("layout_of_query", "purity.strided_inputs"), ("layer_value_bias_twice", "layers.biases"),
+    ("layer_split_interleaved", "layers.definition"), ("layer_merge_interleaved", "layers.definition"))
+
+
+def trial_of(check: Check, subject: Subject, dtype: DType = DType.FLOAT32) -> Trial:
+    """A clause against a subject, without shrinking."""
+    return Trial(check, SubjectBench(subject, dtype), Effort.QUICK, 0, lambda _: None, shrinks=False)
+
+
+def failing(check: Check, subject: Subject) -> Recipe:
+    """The first case that convicts the subject."""
+    failure = trial_of(check, subject).hold()
+    recipe = getattr(failure.failure, "recipe", failure.last)
+    assert isinstance(recipe, Recipe)
+    return recipe
+
+
+def diagnosed(subject: Subject, clause: str = "attention.definition", among: Sequence[Fault] = ALL) -> Diagnosis:
+    """What is said of the first case on which a clause convicts a subject."""
+    return diagnose(trial_of(CHECKS[clause], subject), failing(CHECKS[clause], subject), among=among)
+
+
+def own(answer: Callable[[Call], Any]) -> Subject:
+    """A sound subject with another function."""
+    return replace(own_subject("sound/naive"), id="mine", function=sound.as_attend(answer))
+
+
+def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replace)
+    """A subject with a mistake that the catalogue does not know."""
+    return replace(own_subject("sound/naive"), id="mine", function=staged(**stages)())
+
+
+@pytest.mark.parametrize(("name", "clause"), NAMED)
+def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
+    subject = own_subject(f"fault/{name}")
+    recipe = failing(CHECKS[clause], subject)
+    like = named(subject, DType.FLOAT32, CHECKS[clause], recipe, arithmetic=Arithmetic.REORDERED).like
+    assert like[0].fault == name
+    assert 2 * like[0].agreed > like[0].tried
+
+
+def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None:
+    like = diagnosed(own_subject("fault/causal_off_by_one"), "causal.no_lookahead").like[0]
+    fault = CATALOGUE["causal_off_by_one"]
+    assert (like.stage, like.story, like.link) == (fault.stage.value, fault.story, fault.link)
+    assert like.link
+
+
+@pytest.mark.parametrize(("subject", "place"), [
+    (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are right up to the factor 1.41 (scale)"),
+    (of_stages(logits=lambda work, factor: sound.logits(work.but(query=np.roll(work.query, 1, axis=-1)), factor)),
+     "the logits are wrong, and by no common factor (logits)"),
+    (of_stages(masked=lambda work: sound.masked(work) | (np.arange(work.shape[3]) % 3 == 0)),
+     "a query sees keys that the mask hides (mask)"),
+    (of_stages(softmax=lambda logits, work: sound.softmax(logits, work) * np.float32(0.9)),
+     "rows of weights do not sum to one but to 0.9 (softmax)"),
+    (of_stages(softmax=lambda logits, _: sound.normalise(sound.exponentials(logits) ** 2 + sound.exponentials(logits))),
+     "the weights hang on the logits alone, but not as their exponential (softmax)"),
+    (of_stages(finish=lambda output, _: np.roll(output, 1, axis=1) if output.shape[1] == 3 else output + 1),
+     "the heads come out in the order 2, 0, 1 (merge)"),
+    (of_stages(mix=lambda weights, work: weights @ (work.value + 0.5 * work.value * (work.value - 1))),
+     "the weights are right, and the output is not their mixture of the values (values, merge)"),
+    (of_stages(add_bias=lambda logits, work: logits if work.bias is None else logits + np.float32(0.37) * work.bias),
+     "what the bias adds to the logits are right up to the factor 0.37 (bias)"),
+], ids=("scale", "logits", "mask", "sum", "softmax", "merge", "values", "bias"))
+def test_a_mistake_outside_the_catalogue_is_located_at_its_stage(subject: Subject, place: str) -> None:
+    said = diagnosed(subject, among=A_FEW)
+    assert (said.like, said.located) == ((), place)
+
+
+def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
+    count = itertools.count()
+
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        found = attention(call)
+        gain = np.float32(1 + next(count))
+        return (found[0] * gain, found[1]) if isinstance(found, tuple) else found * gain
+
+    said = diagnosed(own(answer), among=A_FEW)
+    assert said.located == "the same call is answered differently the second time (memory, or chance)"
+
+
+def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        found = attention(call)
+        output = found[0] if isinstance(found, tuple) else found
+        output[:] += np.float32(call.query.shape[2] == 2)  # no problem that is read is so short
+        return found
+
+    assert diagnosed(own(answer), among=A_FEW).located.startswith("no read-out shows it")
+
+
+def test_a_sound_subject_gets_no_diagnosis_in_its_evidence() -> None:
+    plan = Plan(("sound/naive",), effort=Effort.QUICK)
+    outcome = Hearing(own_subject("sound/naive"), plan, lambda _: None).try_clause(
+        CHECKS["attention.worked_example"], DType.FLOAT32)
+    assert (outcome.verdict, outcome.evidence) == (Verdict.HELD, None)
+
+
+def test_a_double_of_a_sound_subject_is_sound() -> None:
+    for arithmetic in Arithmetic:
+        subject = double(own_subject("sound/naive"), arithmetic)
+        assert trial_of(CHECKS["attention.definition"], subject).hold().failure is None
+
+
+def test_a_double_answers_otherwise_than_its_fault() -> None:
+    fault = own_subject("fault/scale_none")
+    trial = trial_of(CHECKS["attention.definition"], fault)
+    problem = trial.scene(failing(CHECKS["attention.definition"], fault)).problem("original")
+    answers = [double(fault, each).answer(problem).output for each in (Arithmetic.REORDERED, Arithmetic.WIDE)]
+    assert all((answer != fault.answer(problem).output).any() for answer in answers)
+
+
+def test_the_second_clause_is_told_by_what_was_found_at_the_first() -> None:
+    subject, examiner = own_subject("fault/scale_none"), Examiner()
+    first, second = (CHECKS[name] for name in ("attention.definition", "masking.definition"))
+    like = examiner.diagnose(trial_of(first, subject), failing(first, subject)).like
+    again = examiner.diagnose(trial_of(second, subject), failing(second, subject), among=()).like
+    assert again == like
+
+
+def test_a_fault_that_is_not_among_those_asked_for_is_not_named() -> None:
+    subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
+    others = [fault for fault in ALL if "scale" not in fault.name]
+    said = diagnose(trial_of(check, subject), failing(check, subject), among=others)
+    assert "scale_none" not in {each.fault for each in said.like}
+
+
+def test_a_diagnosis_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Diagnosis:
+        raise RuntimeError("no wonder")
+
+    monkeypatch.setattr(hearing.Examiner, "diagnose", fails)
+    outcome = _heard("fault/scale_none")
+    assert outcome.verdict is Verdict.VIOLATED
+    assert outcome.evidence.located == "the diagnosis itself failed: RuntimeError: no wonder"
+
+
+def test_the_console_says_what_a_violation_is_like() -> None:
+    outcome = _heard("fault/scale_none")
+    like = outcome.evidence.like[0]
+    said = violation(outcome, says="", where="")
+    assert f"  like: scale_none (in {like.agreed} of {like.tried} cases): {like.story}" in said
+    assert "  where:" not in said
+
+
+def _heard(target: str) -> Any:  # noqa: ANN401  (an outcome whose evidence is known to be there)
+    hearing_of = Hearing(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    return hearing_of.try_clause(CHECKS["scale.unit_variance"], DType.FLOAT32)
