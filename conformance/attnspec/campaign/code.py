@@ -6,7 +6,6 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-import attnspec
 from attnspec.home import folder
 
 _JUDGING = ("campaign", "court", "faults", "ground", "numerics", "problems", "subjects", "vocabulary")
@@ -15,7 +14,7 @@ _JUDGING = ("campaign", "court", "faults", "ground", "numerics", "problems", "su
 @cache
 def code_digest() -> str:
     """Over every module that makes, answers or judges a case, the shipped adapters and manifests among them."""
-    digest, package = hashlib.sha256(), Path(str(attnspec.__file__)).parent
+    digest, package = hashlib.sha256(), Path(__file__).parents[1]
     files = [path for name in _JUDGING for path in sorted((package / name).rglob("*.py"))]
     for path in [*files, *sorted(folder("implementations").glob("*/*.*"))]:
         digest.update(path.name.encode() + path.read_bytes())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from attnspec.problems.recipe import Recipe
+if TYPE_CHECKING:
+    from attnspec.problems.recipe import Recipe  # NumPy, which the console can do without
 
 
 @dataclass(frozen=True, slots=True)
