@@ -1,0 +1,49 @@
+"""The README shows no figures of power but those of the record that lies beside it, and shows these as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from attnspec.ground.nouns import DType
+from attnspec.record.events import RunFinished, RunStarted
+from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.record.read import RunRecord, read_record
+from attnspec.report.drawing import write_power_picture
+from attnspec.report.markdown import markdown_table
+
+CHECKOUT = Path(__file__).parents[2]
+RECORD, PICTURE = CHECKOUT / "reports" / "power" / "quick.jsonl", CHECKOUT / "docs" / "images" / "power.svg"
+TABLE = re.compile(r"^\| convicted by \|.*\n(?:\|.*\n)+", re.MULTILINE)
+
+
+def tables(text: str) -> list[str]:
+    """The tables of rules in a text in Markdown."""
+    return TABLE.findall(text)
+
+
+def made_up() -> RunRecord:
+    header = RunStarted("", (), "", "", 0, "quick", False, 1, (), {}, ())
+    put = SubjectPut("fault/a", DType.FLOAT32, 0, True, "scale", "", (Conviction(SUITE, convicted=True, cases=1),))
+    return RunRecord(header, (), (), RunFinished("", 1.0, {}, 0), puts=(put,))
+
+
+def test_the_table_of_rules_is_that_of_the_record() -> None:
+    given = [markdown_table(read_record(RECORD))] if RECORD.exists() else []
+    assert tables((CHECKOUT / "README.md").read_text(encoding="utf-8")) == given, (
+        f"attnspec report {RECORD.relative_to(CHECKOUT)} --table prints the table that belongs into the README")
+
+
+def test_the_picture_is_drawn_from_the_record(tmp_path: Path) -> None:
+    assert PICTURE.exists() == RECORD.exists()
+    if RECORD.exists():
+        write_power_picture(read_record(RECORD), tmp_path / "power.svg")
+        assert (tmp_path / "power.svg").read_bytes() == PICTURE.read_bytes(), (
+            f"attnspec report {RECORD.relative_to(CHECKOUT)} --picture {PICTURE.relative_to(CHECKOUT)} draws it anew")
+
+
+def test_a_table_is_found_whole_wherever_it_stands() -> None:
+    table = markdown_table(made_up())
+    assert tables(f"text\n\n{table}\n| command | does |\n|---|---|\n") == [table]
+    assert tables(f"text\n\n{table.replace('100 %', '99 %')}\n") != [table]
+    assert tables("| command | does |\n|---|---|\n") == []
