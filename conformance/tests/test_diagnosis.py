@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.court import hearing
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check, compile_spec
 from attnspec.court.diagnosis import Diagnosis, Examiner, diagnose
@@ -134,6 +133,17 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
     assert diagnosed(own(answer), among=A_FEW).located.startswith("no read-out shows it")
 
 
+def test_keywords_that_spoil_a_case_together_are_told() -> None:
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        found = attention(call)
+        output = found[0] if isinstance(found, tuple) else found
+        output[:] += np.float32(np.nan if call.causal and call.mask is not None else 0)
+        return found
+
+    said = diagnosed(own(answer), among=A_FEW)
+    assert said.located == "the answer is not finite here, and right once mask or causal is left out"
+
+
 def test_a_sound_subject_gets_no_diagnosis_in_its_evidence() -> None:
     plan = Plan(("sound/naive",), effort=Effort.QUICK)
     outcome = Hearing(own_subject("sound/naive"), plan, lambda _: None).try_clause(
@@ -174,7 +184,7 @@ def test_a_diagnosis_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch
     def fails(*_: object) -> Diagnosis:
         raise RuntimeError("no wonder")
 
-    monkeypatch.setattr(hearing.Examiner, "diagnose", fails)
+    monkeypatch.setattr(Examiner, "diagnose", fails)
     outcome = _heard("fault/scale_none")
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence.located == "the diagnosis itself failed: RuntimeError: no wonder"

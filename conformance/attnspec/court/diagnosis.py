@@ -86,7 +86,8 @@ class Examiner:
         case = self._case(trial, failing)
         like = self._named_before(case) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
-        return Diagnosis(like) if like else Diagnosis(located=locate(case.bar, trial.bench.dtype))
+        problems = [step.problem for step in case.tape]
+        return Diagnosis(like) if like else Diagnosis(located=locate(case.bar, trial.bench.dtype, problems))
 
     def _named_before(self, case: Case) -> tuple[Likeness, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""

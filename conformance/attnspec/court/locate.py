@@ -6,7 +6,8 @@ small whole numbers, so that dot products are exact. What is read is held to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,10 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.vocabulary.observables import relative_logits
+from attnspec.vocabulary.posed import AnyProblem
 from attnspec.vocabulary.scene import working
+
+OFF: Mapping[str, object] = {"mask": None, "bias": None, "causal": False, "scale": None}
 
 WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
@@ -84,11 +88,26 @@ def _sizes(limits: Limits) -> Sizes:
     return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
 
 
-def locate(bar: Bar, dtype: DType) -> str:
-    """The first stage that reads wrong, in a sentence; that none does, if so."""
+def locate(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
+    """The first stage that reads wrong, in a sentence; else the keywords that a failing problem cannot do without."""
     reader = Reader(bar, dtype)
     with np.errstate(all="ignore"):
-        return next((sentence for read in READ_OUTS for sentence in read(reader)), NOTHING)
+        read = (sentence for read in READ_OUTS for sentence in read(reader))
+        left_out = (sentence for problem in failing if isinstance(problem, Problem)
+                    for sentence in _left_out(reader, problem))
+        return next(itertools.chain(read, left_out), NOTHING)
+
+
+def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
+    """A wrong answer to the case itself, and which of its keywords make it so."""
+    sight = reader.look(problem)
+    if sight and not sight.is_right:
+        without = {name: reader.look(problem.but(**{name: off}))
+                   for name, off in OFF.items() if name in problem.keywords}
+        needed = [name for name, other in without.items() if other and other.is_right]
+        what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
+        if needed:
+            yield f"the answer is {what} here, and right once {' or '.join(needed)} is left out"
 
 
 def _repeated(reader: Reader) -> Iterator[str]:
