@@ -117,22 +117,22 @@ _ALL = (
          "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
          "The largest error at most twice that of an eager run in the dtype of the inputs. Ten of its tuples: causal, "
          "grouped heads, ALiBi, key padding, d of 32, 40, 59, 64, 80, 96, 111 and 128, one Gaussian draw each; "
-         "causal rows aligned top-left, as is recommended here. Cut: lengths of 1024 and more, d above 128, B=4 to 1 or 2, "
-         "H=6 to 2 or 4; left out: windows, softcap, dropout, gradients. A layer gets the first four tuples.",
+         "causal rows aligned top-left, as is recommended here. Cut: lengths of 1024 and more, d above 128, B=4 to 1 or "
+         "2, H=6 to 2 or 4; left out: windows, softcap, dropout, gradients. A layer gets the first four tuples.",
          FLASH_ATTENTION, compare.twice_eager, HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
          "As the 2x rule, plus twice what adding 0.3 to the reference and taking it away costs. Eleven of its tuples: "
          "causal, grouped heads, one query, one key, three keys, values wider than keys. Cut: lengths of 512 and more "
-         "but 799, B=9 to 1 or 2, H=6 to 2 or 4; left out: windows, chunks, softcap, float8, gradients. A layer gets the "
-         "first four tuples.",
+         "but 799, B=9 to 1 or 2, H=6 to 2 or 4; left out: windows, chunks, softcap, float8, gradients. A layer gets "
+         "the first four tuples.",
          FLASH_ATTENTION_3, compare.twice_eager_and_noise, HALVES),
     Rule("pytorch_fused", "PyTorch's fused tolerances",
          "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
          "torch.rand; tolerances from the largest absolute and relative deviation of a low-precision reference, at "
          "least the defaults, times 4. Twelve of its tuples: causal, scale 1/d, grouped heads, a float mask, d from 8 "
-         "to 128. Cut: lengths of 2048, d above 128, B=8 to 1 or 2; left out: dropout, gradients, nested tensors. A layer "
-         "gets the first four tuples.",
+         "to 128. Cut: lengths of 2048, d above 128, B=8 to 1 or 2; left out: dropout, gradients, nested tensors. A "
+         "layer gets the first four tuples.",
          FUSED_ATTENTION, compare.close_to_fused),
     Rule("onnx_nodes", "ONNX's fixed cases",
          "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",
