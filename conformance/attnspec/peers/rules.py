@@ -117,8 +117,8 @@ _ALL = (
          "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
          "The largest error at most twice that of an eager run in the dtype of the inputs. Ten of its tuples: causal, "
          "grouped heads, ALiBi, key padding, d of 32, 40, 59, 64, 80, 96, 111 and 128, one Gaussian draw each; "
-         "causal rows aligned top-left, as is recommended here. Cut: lengths of 1024 and more, d above 128, B=4 to 1 or "
-         "2, H=6 to 2 or 4; left out: windows, softcap, dropout, gradients. A layer gets the first four tuples.",
+         "causal rows aligned top-left, as is recommended here. Cut: lengths of 1024 and more, d above 128, B=4 to 1 "
+         "or 2, H=6 to 2 or 4; left out: windows, softcap, dropout, gradients. A layer gets the first four tuples.",
          FLASH_ATTENTION, compare.twice_eager, HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
