@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
-from attnspec.court.diagnosis import diagnose
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.naming import named
 from attnspec.ground.nouns import DType, Effort
 from attnspec.peers.rules import RULES, Rule
 from attnspec.power.conviction import Found, convict
@@ -60,11 +58,9 @@ def judged(rule: Rule, subject: Subject, dtype: DType, seed: int) -> Conviction:
 
 
 def _diagnosed(said: SubjectPut, found: Found, effort: Effort, summon: Summon) -> SubjectPut:
-    """With what the diagnosis says of the suite's counterexample."""
+    """With what the diagnosis says of the suite's counterexample, where another arithmetic makes the same mistake."""
     if found.check is None or found.recipe is None:
         return said
-    trial = Trial(found.check, SubjectBench(summon(), said.dtype), effort, seed_of(said.seed, found.check.domain),
-                  lambda _: None, shrinks=False)
-    like = diagnose(trial, found.recipe, again=summon).like
+    like = named(summon(), said.dtype, found.check, found.recipe, effort=effort, seed=said.seed).like
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
     return replace(said, named=ties[0], like=tuple(ties)) if ties else said
