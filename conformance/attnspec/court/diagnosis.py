@@ -99,8 +99,10 @@ class Examiner:
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
         borne_out = [] if is_late else [each for each in candidates if self._faring(case).bears_out(each, case)]
         likely = [fault for fault in borne_out if case.fails and case.explains(fault)]
-        if likely or case.is_large:
+        if likely:
             return self._likeliest(likely, case)
+        if case.is_large:  # the panel alone, where the case is dear
+            return self._likeliest(candidates, replace(case, fails=False))
         found = [fault for fault in candidates if case.fails and case.explains(fault)]
         return self._likeliest(found, case) or self._likeliest(_next_best(case, candidates), replace(case, fails=False))
 

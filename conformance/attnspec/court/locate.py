@@ -139,7 +139,7 @@ def _normalised(reader: Reader) -> Iterator[str]:
         total, claimed = sight.seen.sum(axis=-1), sight.expected.claimed
         if (claimed & ~(np.abs(total - 1) <= sight.expected.row_sum_allowance)).any():
             worst = total[claimed][np.abs(total[claimed] - 1).argmax()]
-            yield f"rows of weights do not sum to one but to {worst:.4g} (softmax)"
+            yield f"rows of weights do not sum to one but to {worst:.7g} (softmax)"
         elif is_flat and not sight.is_right:
             yield "equal logits get weights that differ (softmax)"
 
