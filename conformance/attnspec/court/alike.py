@@ -165,9 +165,18 @@ class Ruler:
         return [working(array, self.dtype) for array in arrays]
 
     def _trait(self, step: Step) -> object:
-        answer = step.given
-        return {Aspect.MUTATED: answer.mutated, Aspect.ALIASES: answer.aliases, Aspect.KEPT: step.is_kept,
-                Aspect.DTYPE: answer.output.dtype.name, Aspect.NONE: None}[self.aspect]
+        """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
+        match self.aspect:
+            case Aspect.MUTATED:
+                return step.given.mutated
+            case Aspect.ALIASES:
+                return step.given.aliases
+            case Aspect.KEPT:
+                return step.is_kept
+            case Aspect.DTYPE:
+                return step.given.output.dtype.name
+            case Aspect.NONE:
+                return None
 
     def _offends(self, step: Step) -> bool:
         """Whether the call did what it must not, in the aspect that is looked at."""

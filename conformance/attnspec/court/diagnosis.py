@@ -194,7 +194,7 @@ class Faring:
             step = suspect.step(index)
             if (seen.ending is Ending.RAISED and not case.raises) or (is_poisoned(seen) and not case.is_poisoned):
                 continue
-            wrong = (not is_right) + (not held_to.is_right(step, is_subject=False))
+            wrong = (not is_right) + (not self.panel.is_right(fault, index))
             if wrong == BOTH:
                 yield held_to.are_alike(seen, step, partial(suspect.shaken, index))
             elif wrong and not held_to.are_close(seen, step):

@@ -145,6 +145,7 @@ class Panel:
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
         self._suspects: dict[str, Suspect] = {}
+        self._right: dict[tuple[str, int], bool] = {}
 
     def put_to(self, subject: Subject) -> tuple[Step, ...]:
         """Every call, in order, to one subject."""
@@ -155,6 +156,13 @@ class Panel:
         if fault.name not in self._suspects:
             self._suspects[fault.name] = Suspect(fault, self._bar, self._calls)
         return self._suspects[fault.name]
+
+    def is_right(self, fault: Fault, index: int) -> bool:
+        """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
+        if (fault.name, index) not in self._right:
+            step = self.suspect(fault).step(index)
+            self._right[fault.name, index] = self.rulers[index].is_right(step, is_subject=False)
+        return self._right[fault.name, index]
 
 
 _PANELS: dict[Place, Panel] = {}
