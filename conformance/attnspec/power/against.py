@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from attnspec.ground.errors import Place, UsageError
@@ -56,7 +55,6 @@ class Comparison:
         return bool(self.fallen or self.falls)
 
 
-@cache
 def read_before(path: Path, *, effort: Effort) -> RunRecord:
     """The earlier measurement. Raises RecordError, and UsageError for one that cannot be compared."""
     record = read_record(path)

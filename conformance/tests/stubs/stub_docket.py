@@ -1,0 +1,61 @@
+"""A docket without attention: the name of a target says what befalls its errand."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from attnspec.ground.errand import Conclusion, Loss
+from attnspec.ground.nouns import DType
+from attnspec.ground.plan import Plan
+from attnspec.law.clause import Spec
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.record.power import SubjectPut
+
+
+@dataclass(frozen=True, slots=True)
+class Stubbing:
+    target: str
+    part: str = "seed 0"
+    dtype: str = "float32"
+
+    @property
+    def id(self) -> str:
+        return f"{self.target}-{self.dtype}"
+
+
+class Docket:
+    spec: Spec = Spec("0", "d" * 64, (), {})
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan, self._breadcrumb = plan, breadcrumb
+
+    def items(self) -> tuple[Stubbing, ...]:
+        return tuple(Stubbing(target) for target in self.plan.targets)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        return replace(blank, rules=({"name": "stub"},))
+
+    def card(self, target: str) -> SubjectCard | None:
+        return None if target != "carded" else SubjectCard(target, "a card", "", "", "", "", {}, {}, {}, ())
+
+    def carry_out(self, errand: Stubbing) -> SubjectPut:
+        self._breadcrumb("a case")
+        if errand.target == "crash":
+            os.abort()
+        if errand.target == "slow":
+            time.sleep(30)
+        return _put(errand)
+
+    def lost(self, errand: Stubbing, loss: Loss) -> SubjectPut:
+        return replace(_put(errand), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        return Conclusion(2 if interrupted else 0, {"put": len(done)})
+
+
+def _put(errand: Stubbing) -> SubjectPut:
+    return SubjectPut(errand.target, DType(errand.dtype), 0, is_fault=True, stage="", equivalent="", convictions=())

@@ -1,0 +1,88 @@
+"""Dockets of another kind than the court's trials share its workers, its crash handling and its record."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from attnspec.ground.plan import Plan
+from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.power import SubjectPut
+from attnspec.record.read import RunRecord, read_record
+from attnspec.record.write import RecordWriter
+from attnspec.runner.session import Session
+
+STUBS = Path(__file__).parent / "stubs"
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunRecord:
+    """What is on record of three errands, of which the second kills its worker."""
+    monkeypatch.syspath_prepend(str(STUBS))
+    plan = Plan(("fine", "crash", "carded"), deadline=20)
+    result = Session(plan, docket="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
+    assert not result.defects
+    assert not result.outcomes
+    return read_record(tmp_path / "run.jsonl")
+
+
+def test_a_docket_runs_in_workers_and_is_on_record(record: RunRecord) -> None:
+    assert record.header.rules == ({"name": "stub"},)
+    assert (record.header.items, dict(record.header.planned)) == (3, {"fine": 1, "crash": 1, "carded": 1})
+    assert {put.subject: put.lost for put in record.puts} == {
+        "fine": "", "carded": "", "crash": "crashed: the process died while the implementation ran (a case)"}
+    assert record.footer is not None
+    assert (dict(record.footer.counts), record.footer.exit_code) == ({"put": 3}, 0)
+    assert not record.unfinished
+
+
+def test_a_subject_of_which_the_header_tells_needs_no_card(record: RunRecord) -> None:
+    assert {known.card.id: known.broken for known in record.subjects} == {
+        "carded": "", "crash": "crashed: the process died while the implementation ran (a case)"}
+
+
+INTERRUPTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from attnspec.ground.plan import Plan
+from attnspec.record.write import RecordWriter
+from attnspec.runner.session import Session
+session = Session(Plan(("fine", "slow", "carded"), deadline=60), docket="stub_docket:Docket")
+sys.exit(session.run([RecordWriter(Path(sys.argv[2]))]).exit_code)
+"""
+
+
+def test_an_interrupted_docket_keeps_what_it_knows(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(path)]
+    with subprocess.Popen(command, start_new_session=True, cwd=tmp_path) as process:
+        end = time.monotonic() + 30
+        while not (path.exists() and '"subject": "slow"' in path.read_text(encoding="utf-8")):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 2
+    record = read_record(path)
+    assert record.interrupted
+    assert {put.subject: put.lost for put in record.puts} == {
+        "fine": "", "slow": "not_run: the run was interrupted ()", "carded": "not_run: the run was interrupted ()"}
+
+
+def test_events_come_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(STUBS))
+    seen: list[type] = []
+
+    class Listener:
+        def start(self) -> None: ...
+        def handle(self, event: object) -> None:
+            seen.append(type(event))
+        def shutdown(self) -> None: ...
+
+    Session(Plan(("fine", "carded"), deadline=20), docket="stub_docket:Docket").run([Listener()])
+    assert seen == [RunStarted, ItemStarted, SubjectPut, ItemStarted, SubjectKnown, SubjectPut, RunFinished]

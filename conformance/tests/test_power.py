@@ -1,0 +1,235 @@
+"""The command `power`: what it puts to whom, what it says at the end, and when it says that power has fallen."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attnspec.cli import main
+from attnspec.cli.power_console import Counting, Table
+from attnspec.ground.nouns import DType, Effort
+from attnspec.ground.plan import Plan
+from attnspec.power.against import Fall, compared
+from attnspec.power.docket import OURS, with_power
+from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.lines import to_line
+from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.record.read import RunRecord, read_record
+from attnspec.record.write import RecordWriter
+
+Cli = Callable[..., tuple[int, str, str]]
+F32, BF16 = DType.FLOAT32, DType.BFLOAT16
+EQUIVALENT = "scale_root_in_float32"  # listed as giving no wrong answer in float32: put to nothing, so that it is quick
+REASON = "everything is computed in float32 already"
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """`attnspec power` in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["power", "--effort", "quick", *words])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, str]:
+    """A small measurement by two workers, and what the console said."""
+    folder = tmp_path_factory.mktemp("power")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        stream = io.StringIO()
+        patch.setattr("sys.stdout", stream)
+        code = main(["power", "--effort", "quick", "--fault", "scale_none", "--fault", "scale_root*", "--sound",
+                     "naive", "--dtype", "float32", "--rule", "attnspec", "--rule", "onnx_nodes", "-n", "2",
+                     "--record", "r.jsonl", "--html", "page.html"])
+    assert code == 0
+    assert "scale_root_in_float32" in (folder / "page.html").read_text(encoding="utf-8")
+    return read_record(folder / "r.jsonl"), stream.getvalue()
+
+
+def test_a_measurement_is_on_record(measured: tuple[RunRecord, str]) -> None:
+    record, _ = measured
+    puts = {put.subject: put for put in record.puts}
+    assert puts.keys() == {"fault/scale_none", "fault/scale_root_in_float32", "sound/naive"}
+    wrong, right, same = puts["fault/scale_none"], puts["sound/naive"], puts["fault/scale_root_in_float32"]
+    assert [(said.rule, said.convicted, said.cases) for said in wrong.convictions] == [
+        (SUITE, True, 1), ("onnx_nodes", True, 1)]
+    assert (wrong.named, wrong.stage) == ("scale_none", "scale")
+    assert [(said.rule, said.convicted) for said in right.convictions] == [(SUITE, False), ("onnx_nodes", False)]
+    assert (same.equivalent, same.convictions) == (REASON, ())
+    assert not record.interrupted
+    assert not record.unfinished
+
+
+def test_the_header_tells_of_rules_and_faults(measured: tuple[RunRecord, str]) -> None:
+    header = measured[0].header
+    assert [rule["name"] for rule in header.rules] == [SUITE, "onnx_nodes"]
+    assert [fault["name"] for fault in header.faults] == ["scale_none", "scale_root_in_float32"]
+    assert header.faults[0]["story"]
+
+
+def test_the_footer_counts_what_the_suite_made_of_them(measured: tuple[RunRecord, str]) -> None:
+    footer = measured[0].footer
+    assert footer is not None
+    assert dict(footer.counts) == {"convicted": 1, "equivalent": 1, "cleared": 1}
+
+
+def test_the_console_shows_a_row_a_rule(measured: tuple[RunRecord, str]) -> None:
+    lines = measured[1].splitlines()
+    assert any(line.split() == ["attnspec", "1", "of", "1", "100", "%", "1,", "1,", "1", "0", "of", "1", "100", "%"]
+               for line in lines)
+    assert any(line.startswith("ONNX's fixed cases ") for line in lines)
+    assert f"  {EQUIVALENT} (float32): {REASON}" in lines
+    assert lines[-1].endswith(" s. (exit code 0)")
+
+
+def said(*, convicted: bool, cases: int = 1, clause: str = "scale.definition") -> Conviction:
+    return Conviction(SUITE, convicted=convicted, cases=cases, clause=clause if convicted else "")
+
+
+def put(name: str, *, convicted: bool, dtype: DType = F32, seed: int = 0, cases: int = 1) -> SubjectPut:
+    return SubjectPut(f"fault/{name}", dtype, seed, is_fault=True, stage="scale", equivalent="",
+                      convictions=(said(convicted=convicted, cases=cases),))
+
+
+HEADER = RunStarted("", (), "1", "d" * 64, 0, "quick", False, 1, ("float32",), {"attnspec": "1", "workers": "1"}, (),
+                    rules=(OURS,), faults=({"name": "b", "story": "Somebody mixed it up."},))
+
+
+def written(path: Path, puts: Sequence[SubjectPut], effort: str = "quick") -> Path:
+    writer = RecordWriter(path)
+    writer.start()
+    events: list[Event] = [replace(HEADER, effort=effort), *puts]
+    for event in events:
+        writer.handle(event)
+    writer.shutdown()
+    return path
+
+
+def test_a_fault_that_was_convicted_and_is_no_longer_is_exit_code_1(cli: Cli) -> None:
+    written(Path("old.jsonl"), [put(EQUIVALENT, convicted=True)])
+    code, out, _ = cli("--fault", EQUIVALENT, "--dtype", "float32", "--against", "old.jsonl", "-n", "1", "--no-record")
+    assert code == 1
+    assert (f"{EQUIVALENT} is convicted no longer at float32, seed 0 (scale.definition did): "
+            f"it is listed as giving no wrong answer: {REASON}") in out
+    assert out.endswith("Power has fallen: 1 fault convicted no longer. (exit code 1)\n")
+
+
+def test_power_that_holds_is_exit_code_0(cli: Cli) -> None:
+    written(Path("old.jsonl"), [put(EQUIVALENT, convicted=False)])
+    code, out, _ = cli("--fault", EQUIVALENT, "--dtype", "float32", "--against", "old.jsonl", "-n", "1", "--no-record")
+    assert code == 0
+    assert "Every fault that was convicted before still is." in out
+
+
+def test_what_became_of_a_fault_is_told() -> None:
+    before = [put(name, convicted=True) for name in "abc"]
+    lost, unasked = put("b", convicted=False), put("c", convicted=False)
+    now = [put("a", convicted=False, cases=15), replace(lost, lost="the worker died", convictions=()),
+           replace(unasked, convictions=())]
+    fallen = compared(now, before, catalogue="abc").fallen
+    assert [(each.name, each.because) for each in fallen] == [
+        ("a", "no clause convicts it within 15 cases"), ("b", "the worker died"), ("c", "the suite was not asked")]
+
+
+def test_new_and_gone_faults_are_told_and_do_not_count_as_fallen() -> None:
+    held = compared([put("a", convicted=True), put("new", convicted=True)],
+                    [put("a", convicted=True), put("old", convicted=True), put("b", convicted=True)], catalogue="ab")
+    assert (dict(held.new), held.gone, held.fell) == ({"new": True}, ("old",), False)
+
+
+def test_a_new_fault_that_escapes_lowers_the_share() -> None:
+    held = compared([put("a", convicted=True), put("new", convicted=False)], [put("a", convicted=True)], catalogue="a")
+    assert held.falls == (Fall(F32, 1.0, 0.5),)
+    assert held.fell
+
+
+def test_dtypes_and_seeds_that_were_not_measured_now_are_left_out() -> None:
+    before = [put("a", convicted=True), put("a", convicted=True, dtype=BF16), put("a", convicted=True, seed=1)]
+    assert not compared([put("a", convicted=True)], before, catalogue="a").fell
+
+
+def told(*puts: SubjectPut, code: int = 0, interrupted: bool = False, counts: dict[str, int] | None = None) -> str:
+    stream = io.StringIO()
+    plan = with_power(Plan((), effort=Effort.QUICK), seeds=(0,), rules=(SUITE,))
+    handlers = (Table(stream, plan, ["record: r.jsonl"]), Counting(stream))
+    events: list[Event] = [HEADER, *puts, RunFinished("", 1.0, counts or {}, code, interrupted)]
+    for handler in handlers:
+        handler.start()
+        for event in events:
+            handler.handle(event)
+    for handler in reversed(handlers):
+        handler.shutdown()
+    return stream.getvalue()
+
+
+def test_a_fault_that_nobody_convicts_is_named_with_its_story() -> None:
+    text = told(put("a", convicted=True), put("b", convicted=False, cases=15))
+    assert "Not convicted: 1 fault\n  b (scale; float32): Somebody mixed it up.\n" in text
+    assert "1 of 2  50.0 %" in text
+    assert text.endswith("record: r.jsonl\nMeasured in 1 s. (exit code 0)\n")
+
+
+def test_seeds_at_which_a_fault_escapes_are_counted() -> None:
+    text = told(put("b", convicted=True), put("b", convicted=False, seed=1))
+    assert "  b (scale; float32 at 1 of 2 seeds): Somebody mixed it up.\n" in text
+
+
+def test_a_wrong_name_is_told() -> None:
+    text = told(replace(put("a", convicted=True), named="b", like=("b",)), put("c", convicted=True))
+    assert "Convicted and not named rightly: 2 faults\n  a (float32): b\n  c (float32): no fault explains it\n" in text
+
+
+def test_an_accused_sound_implementation_is_told() -> None:
+    accused = replace(put("a", convicted=True), subject="sound/naive", is_fault=False)
+    text = told(put("a", convicted=True), accused, code=1, counts={"accused": 1})
+    assert "naive accused at float32, though sound\n" in text
+    assert text.endswith("A sound implementation is accused. (exit code 1)\n")
+
+
+def test_what_was_lost_is_told_at_once_and_at_the_end() -> None:
+    text = told(replace(put("b", convicted=False), lost="the worker died", convictions=()), code=2)
+    assert "lost: fault/b float32, seed 0: the worker died\n" in text
+    assert text.endswith("Not everything could be put to the rules. (exit code 2)\n")
+
+
+def test_an_interrupted_measurement_says_so() -> None:
+    assert told(code=2, interrupted=True).endswith("Interrupted: what is missing was not put. (exit code 2)\n")
+
+
+def test_long_lists_are_cut() -> None:
+    text = told(*(put(f"f{number:02}", convicted=False) for number in range(23)))
+    assert "  and 3 more, in the record\n" in text
+
+
+MISTAKES: list[tuple[list[str], str]] = [
+    (["--fault", "scale_nne"], "'scale_nne' is not a known fault. Did you mean 'scale_none'?"),
+    (["--fault", "zzz*"], "'fault/zzz*' matches no subject."),
+    (["--sound", "naiv"], "'naiv' is not a known sound formulation. Did you mean 'naive'?"),
+    (["--sound", "fault/scale_none"],
+     "fault/scale_none is a fault, and no sound implementation. Name it so: --fault fault/scale_none."),
+    (["--rule", "onnx_node"], "'onnx_node' is not a known rule. Did you mean 'onnx_nodes'?"),
+    (["--seeds", "0"], "0 is not in the range x>=1"),
+    (["--against", "none.jsonl"], "none.jsonl: the record cannot be read"),
+    (["--against", "empty.jsonl"], "empty.jsonl: this record holds no measurement of power."),
+    (["--against", "default.jsonl"],
+     "default.jsonl: this was measured at effort default, and effort quick is asked for."),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
+def test_a_mistake_is_told_before_anything_is_put(cli: Cli, words: list[str], text: str) -> None:
+    Path("empty.jsonl").write_text(to_line(HEADER) + "\n", encoding="utf-8")
+    written(Path("default.jsonl"), [put("a", convicted=True)], effort="default")
+    code, out, err = cli(*words, "--no-record")
+    assert (code, out) == (2, "")
+    assert text in " ".join(err.split())
+    assert "Traceback" not in err
