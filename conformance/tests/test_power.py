@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from attnspec.cli import main
 from attnspec.cli.power_console import Counting, Table
 from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Plan
+from attnspec.home import folder as home
 from attnspec.power.against import Fall, compared
 from attnspec.power.docket import OURS, with_power
 from attnspec.record.events import Event, RunFinished, RunStarted
@@ -41,15 +43,18 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFi
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, str]:
-    """A small measurement by two workers, and what the console said."""
+    """A small measurement by two workers, of one theme of the law, and what the console said."""
     folder = tmp_path_factory.mktemp("power")
+    (folder / "law").mkdir()
+    for name in ("spec.yaml", "bibliography.yaml", "problems.yaml", "scale.yaml"):
+        shutil.copy(home("spec") / name, folder / "law")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         stream = io.StringIO()
         patch.setattr("sys.stdout", stream)
         code = main(["power", "--effort", "quick", "--fault", "scale_none", "--fault", "scale_root*", "--sound",
                      "naive", "--dtype", "float32", "--rule", "attnspec", "--rule", "onnx_nodes", "-n", "2",
-                     "--record", "r.jsonl", "--html", "page.html"])
+                     "--spec", "law", "--record", "r.jsonl", "--html", "page.html"])
     assert code == 0
     assert "scale_root_in_float32" in (folder / "page.html").read_text(encoding="utf-8")
     return read_record(folder / "r.jsonl"), stream.getvalue()
