@@ -21,10 +21,11 @@ from attnspec.campaign.subjects import CHOSEN
 from attnspec.cli import main
 from attnspec.cli.campaign_console import alarms, table, verdict
 from attnspec.court.compile import Check, compile_spec
+from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.ground.errand import Loss
 from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.ground.plan import SOUND, Plan
 from attnspec.law.load import load_spec
 from attnspec.problems.menu import SMALL
 from attnspec.problems.recipe import Recipe
@@ -281,6 +282,7 @@ def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
 def test_a_campaign_judges_at_least_twelve_implementations_four_of_them_of_others_at_four_dtypes() -> None:
     known_ids = {*registered(), *own_ids()}
     assert set(CHOSEN) <= known_ids
+    assert {SOUND + name for name in FORMULATIONS} <= set(CHOSEN)
     others = [target for target in CHOSEN if "sdpa" in target or "mha" in target or "dot_product" in target]
     assert len(CHOSEN) >= 12
     assert len(others) >= 4

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from attnspec.ground.nouns import DType
-from attnspec.record.campaign import BINS
+from attnspec.record.campaign import BINS, BlockJudged
 from attnspec.record.read import RunRecord
 from attnspec.report.campaign_figures import BIN, HEIGHT, LIMIT, Margins, columns, margins
 from attnspec.report.figures import counted, grouped
@@ -79,7 +79,16 @@ def campaign(records: Sequence[RunRecord]) -> Campaign | None:
         violations=violations, dtypes=dtypes, panels=_panels(rows, dtypes, _versions(records)), rows=rows,
         closest=max(rows, key=lambda row: row.margin), accused=tuple(row for row in rows if row.violations),
         lost=_lost(rows), known=tuple(row for row in rows if row.known),
-        problems=sum(row.problems for row in rows))
+        problems=_distinct(blocks.values()))
+
+
+def _distinct(blocks: Iterable[BlockJudged]) -> int:
+    """How many problems there were at the least: subjects share those of a block."""
+    most: dict[tuple[DType, int], int] = {}
+    for block in blocks:
+        key = (block.dtype, block.block)
+        most[key] = max(most.get(key, 0), block.problems)
+    return sum(most.values())
 
 
 def _is_whole(records: Sequence[RunRecord], rows: Sequence[Margins]) -> bool:
