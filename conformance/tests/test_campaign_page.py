@@ -15,9 +15,9 @@ from attnspec.record.campaign import ACCUSING, BINS, BlockJudged, bin_of
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report import render
 from attnspec.report.campaign_figures import BIN, HEIGHT, LIMIT, columns, margins
 from attnspec.report.drawing import write_campaign_picture
+from attnspec.report.page import render
 
 F32, F16 = DType.FLOAT32, DType.FLOAT16
 

@@ -14,9 +14,9 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Likeness, Measured, Outcome, Picture, Reading, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report import render, write_page
 from attnspec.report.figures import counted, duration, figure, gauge, moment
 from attnspec.report.formula import mathml
+from attnspec.report.page import render, write_page
 from attnspec.report.pictures import grid, grids
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -16,7 +16,7 @@ from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.record.power import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord
-from attnspec.report import write_page
+from attnspec.report.page import write_page
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome

@@ -18,11 +18,11 @@ from attnspec.record.lines import to_line
 from attnspec.record.outcome import Outcome
 from attnspec.record.power import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord
-from attnspec.report import render
 from attnspec.report.curves import NARROW, WIDE, chart, shortened, spread
 from attnspec.report.drawing import write_picture, write_power_picture
 from attnspec.report.figures import grouped, percent
 from attnspec.report.markdown import markdown_table
+from attnspec.report.page import render
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
@@ -14,9 +14,7 @@ from attnspec.campaign.known import KNOWN
 from attnspec.cli.wording import plural
 from attnspec.record.campaign import BlockJudged
 from attnspec.record.events import Event
-
-if TYPE_CHECKING:
-    from attnspec.report.campaign_figures import Margins
+from attnspec.report.campaign_figures import Margins, margins
 
 EVERY = 10.0  # seconds between two lines in a pipe
 OFTEN = 0.2   # and between two drawings on a terminal
@@ -78,8 +76,6 @@ def alarms(block: BlockJudged) -> Iterator[str]:
 
 def table(blocks: Sequence[BlockJudged]) -> Iterator[str]:
     """A line a row, the totals, and the findings that were known."""
-    from attnspec.report.campaign_figures import margins  # noqa: PLC0415  (weight: Jinja2, with the package)
-
     rows = margins(blocks)
     width = max((len(row.subject) for row in rows), default=0)
     yield f"{'subject':<{width}}  {'dtype':<8}  {'cases':>9}  {'slices':>10}  violations  worst margin"

@@ -1,5 +1,1 @@
-"""The page of one or several runs. Reads records and nothing else."""
-
-from attnspec.report.page import render, write_page
-
-__all__ = ["render", "write_page"]
+"""The page of one or several runs (`page.write_page`). Reads records and nothing else."""
