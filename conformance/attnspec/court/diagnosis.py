@@ -15,7 +15,7 @@ from attnspec.court.alike import Aspect, Bar, aspect_of
 from attnspec.court.failing import Case, judged
 from attnspec.court.locate import locate
 from attnspec.court.panel import Panel, panel_of
-from attnspec.court.tape import Ending, Step, TapedBench, is_poisoned
+from attnspec.court.tape import Ending, Step, TapedBench
 from attnspec.court.trial import Trial, Violated
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
@@ -192,7 +192,8 @@ class Faring:
             suspect.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
         for index, (held_to, seen, is_right) in enumerate(zip(self.panel.rulers, self.steps, self.right, strict=True)):
             step = suspect.step(index)
-            if (seen.ending is Ending.RAISED and not case.raises) or (is_poisoned(seen) and not case.is_poisoned):
+            poisoned = self.panel.poisoned[index] and not case.is_poisoned
+            if poisoned or (seen.ending is Ending.RAISED and not case.raises):
                 continue
             wrong = (not is_right) + (not self.panel.is_right(fault, index))
             if wrong == BOTH:

@@ -53,7 +53,7 @@ class Case:
     @property
     def is_poisoned(self) -> bool:
         """Whether it is about entries that are not finite."""
-        return any(map(is_poisoned, self.tape))
+        return any(is_poisoned(step.problem) for step in self.tape)
 
     def explains(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well."""

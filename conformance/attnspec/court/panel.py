@@ -12,7 +12,7 @@ from functools import partial
 
 from attnspec.court.alike import Aspect, Bar
 from attnspec.court.suspect import Suspect
-from attnspec.court.tape import Step, put
+from attnspec.court.tape import Step, is_poisoned, put
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.ground.declaration import Limits
@@ -144,6 +144,7 @@ class Panel:
         self._bar = bar
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
+        self.poisoned = tuple(is_poisoned(problem) for problem, _ in self._calls)
         self._suspects: dict[str, Suspect] = {}
         self._right: dict[tuple[str, int], bool] = {}
 

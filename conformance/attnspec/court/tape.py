@@ -69,9 +69,9 @@ def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | Unusab
     return Step(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 
 
-def is_poisoned(step: Step) -> bool:
-    """Whether NaN or infinity stands among the keys or values that were handed over."""
-    return not all(np.isfinite(array).all() for array in (step.problem.key, step.problem.value))
+def is_poisoned(problem: AnyProblem) -> bool:
+    """Whether NaN or infinity stands among the keys or values that are handed over."""
+    return not all(np.isfinite(array).all() for array in (problem.key, problem.value))
 
 
 class TapedBench(SubjectBench):
