@@ -16,7 +16,7 @@ from attnspec.campaign.docket import CAMPAIGN, CampaignDocket, Errand, code_of, 
 from attnspec.campaign.draw import LARGE_ONE_IN, Block
 from attnspec.campaign.known import KNOWN, known
 from attnspec.campaign.rows import Row, needed, rows_of
-from attnspec.campaign.stand import Stand
+from attnspec.campaign.stand import Stand, heeded
 from attnspec.campaign.subjects import CHOSEN
 from attnspec.cli import main
 from attnspec.cli.campaign_console import alarms, table, verdict
@@ -298,12 +298,21 @@ def test_a_known_finding_is_no_violation_and_no_case_that_held() -> None:
 
 
 def test_what_is_shared_changes_no_verdict() -> None:
-    plan, spec = Plan(("sound/naive", "sound/einsum"), spec=str(LAW)), load_spec(LAW)
-    together, apart = Stand(plan, spec, 10, lambda _: None), Stand(plan, spec, 10, lambda _: None)
-    together.judge("sound/naive", DType.FLOAT32, 0)
-    shared = together.judge("sound/einsum", DType.FLOAT32, 0)
-    alone = apart.judge("sound/einsum", DType.FLOAT32, 0)
+    plan, law = Plan(("sound/naive", "sound/finite_minimum_mask")), load_spec()
+    together, apart = Stand(plan, law, 1, lambda _: None), Stand(plan, law, 1, lambda _: None)
+    together.judge("sound/naive", DType.BFLOAT16, 0)
+    shared = together.judge("sound/finite_minimum_mask", DType.BFLOAT16, 0)
+    alone = apart.judge("sound/finite_minimum_mask", DType.BFLOAT16, 0)
     assert replace(shared, seconds=0) == replace(alone, seconds=0)
+
+
+def test_the_definition_heeds_no_more_of_conventions_than_what_subjects_share_it_by() -> None:
+    common = {"causal_alignment": "top_left", "grouped_heads": "repeat"}
+    both = {**common, "mask_with_causal": "both"}
+    refuses, rows = {**both, "mask_with_causal": "raises"}, {**both, "hidden_row": "nan"}
+    assert heeded(refuses) == heeded(both) == heeded(rows)
+    others = ({"mask_with_causal": "mask"}, {"causal_alignment": "bottom_right"}, {"grouped_heads": "tile"})
+    assert all(heeded({**both, **other}) != heeded(both) for other in others)
 
 
 def test_a_block_at_which_the_process_died_accuses_and_names_the_case() -> None:

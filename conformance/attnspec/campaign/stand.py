@@ -65,9 +65,19 @@ class Stand:
         if block != self._block:
             self._block, self._problems = block, {}
         declared = bench.subject.declaration
-        limits = declared.limits if declared.kind is Kind.LAYER else None  # a layer's problem has biases, or none
-        precision = replace(bench.precision, reason="")
-        told_alike = repr((block, precision, sorted(bench.conventions.items()), declared.limits, declared.kind))
+        limits = declared.limits if declared.kind is Kind.LAYER else None  # a layer's biases and its scale follow them
+        told_alike = repr((block, replace(bench.precision, reason=""), heeded(bench.conventions), limits))
         if told_alike != self._told_alike:
             self._told_alike, self._expectations = told_alike, Memory(MOST)
         return Archive(self._problems.setdefault(limits, Memory(MOST)), self._expectations)
+
+
+def heeded(conventions: Mapping[str, str]) -> tuple[str, str, str]:
+    """What the definition and the transforms heed of a subject's conventions.
+
+    Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
+    together, or promises nothing of them, is not given both, so that for what is given they hold together.
+    """
+    joined = conventions.get("mask_with_causal", "")
+    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
+            joined if joined in {"mask", "causal"} else "both")
