@@ -38,6 +38,7 @@ from attnspec.record.read import RunRecord, read_record
 from attnspec.record.resume import reopen
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
+from attnspec.subjects.lifts.lift import NoLift
 from attnspec.subjects.registry import registered
 
 LAW = Path(__file__).parent / "small_spec"
@@ -304,6 +305,14 @@ def test_what_is_shared_changes_no_verdict() -> None:
     shared = together.judge("sound/finite_minimum_mask", DType.BFLOAT16, 0)
     alone = apart.judge("sound/finite_minimum_mask", DType.BFLOAT16, 0)
     assert replace(shared, seconds=0) == replace(alone, seconds=0)
+
+
+def test_a_block_that_is_judged_leaves_nothing_with_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[str] = []
+    monkeypatch.setattr(NoLift, "forget", lambda _: forgotten.append("once"))
+    stand = Stand(Plan(("sound/naive",), spec=str(LAW)), load_spec(LAW), 1, lambda _: None)
+    stand.judge("sound/naive", DType.FLOAT32, 0)
+    assert forgotten == ["once"]
 
 
 def test_the_definition_heeds_no_more_of_conventions_than_what_subjects_share_it_by() -> None:

@@ -63,6 +63,15 @@ def test_jax_really_computes_in_float64_and_says_so_to_nobody_else() -> None:
     assert jnp.asarray(np.array(1.0)).dtype == jnp.float32
 
 
+def test_jax_forgets_what_it_compiled_when_told_to() -> None:
+    jax = pytest.importorskip("jax")
+    doubled = jax.jit(lambda array: array + array)
+    doubled(1.0)
+    assert doubled._cache_size() == 1
+    lift_named("jax").forget()
+    assert doubled._cache_size() == 0
+
+
 def test_an_unknown_lift_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"'touch' is not a known lift. Did you mean 'torch'"):
         lift_named("touch")

@@ -47,8 +47,10 @@ class Stand:
 
     def judge(self, target: str, dtype: DType, number: int) -> BlockJudged:
         """One block. Raises AttnspecError where the subject cannot be had."""
-        block = Block(dtype, number, self._plan.seed, self._recipes)
-        return judge_block(block, self._bench(self._subject(target), block), self._checks, self._breadcrumb)
+        block, subject = Block(dtype, number, self._plan.seed, self._recipes), self._subject(target)
+        judged = judge_block(block, self._bench(subject, block), self._checks, self._breadcrumb)
+        subject.lift.forget()
+        return judged
 
     def _subject(self, target: str) -> Subject:
         if target not in self._subjects:

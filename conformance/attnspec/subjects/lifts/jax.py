@@ -28,6 +28,10 @@ class JaxLift:
         """The array's entries, once they are computed."""
         return np.asarray(value)
 
+    def forget(self) -> None:
+        """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
+        jax.clear_caches()
+
 
 def _enable_x64() -> Callable[[bool], AbstractContextManager[object]]:
     """The context manager, under the name that it has in this version of JAX."""

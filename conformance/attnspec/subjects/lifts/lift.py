@@ -27,6 +27,9 @@ class Lift(Protocol):
     def read(self, value: object) -> Array:
         """The NumPy array with the same entries. Raises TypeError or ValueError for what is no array."""
 
+    def forget(self) -> None:
+        """Give back what the framework has kept of the calls so far, such as programs compiled for their shapes."""
+
 
 class NoLift:
     """NumPy in; anything that `np.asarray` reads out."""
@@ -45,6 +48,9 @@ class NoLift:
         if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             return lift_named("torch").read(value)
         return np.asarray(value)
+
+    def forget(self) -> None:
+        """Nothing was kept."""
 
 
 def lift_named(name: str) -> Lift:

@@ -40,3 +40,6 @@ class TorchLift:
             return bits.view(_BFLOAT16)
         array: Array = tensor.numpy()
         return array
+
+    def forget(self) -> None:
+        """Nothing was kept."""
