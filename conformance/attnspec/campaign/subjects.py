@@ -17,7 +17,7 @@ Left out are registered subjects that depart from the definition at some dtype i
 
 SHARES: Mapping[str, float] = {
     "torch/mha": 0.5, "torch/mha_no_weights": 0.5,
-    "jax/attention": 0.1, "jax/dot_product_attention": 0.05, "jax/dot_product_attention_jit": 0.1}
+    "jax/attention": 0.05, "jax/dot_product_attention": 0.02, "jax/dot_product_attention_jit": 0.04}
 """Where it is not 1. A layer pays for four projections as well. JAX compiles for every new shape and feature, and op by
 op for every new operation."""
 
