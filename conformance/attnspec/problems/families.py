@@ -1,18 +1,16 @@
 """Value families: how the entries are made for one key/value head and the query heads it serves.
 
 A family turns random words into float64 entries, for n heads at once; `make` rounds them to the dtype under test.
-`generic` families have random mantissas and no structure, so that a statistical bound may be used on them later.
+`generic` families have random mantissas and no structure: the bound for independent roundings holds on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
 from attnspec.ground.nouns import DType
-from attnspec.problems.domain import FamilyName
 from attnspec.problems.entries import (
     Floats,
     gaussian,
@@ -24,36 +22,7 @@ from attnspec.problems.entries import (
     student_t,
     uniform,
 )
-from attnspec.problems.stream import Words
-
-
-@dataclass(frozen=True, slots=True)
-class HeadWords:
-    """Random words for n heads: query (n,G,T,D), G = H/Hkv; key (n,S,D); value (n,S,Dv). The dtype sets the range."""
-
-    query: Words
-    key: Words
-    value: Words
-    dtype: DType
-
-    @property
-    def width(self) -> int:
-        """D."""
-        return int(self.key.shape[-1])
-
-
-Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the words
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One way to make entries, and what it is for."""
-
-    name: FamilyName
-    make: Callable[[HeadWords], Entries]
-    generic: bool
-    meaning: str
-
+from attnspec.problems.family import Entries, Family, HeadWords
 
 _SMALLEST_NORMAL = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14,
                     DType.BFLOAT16: 2.0**-126}

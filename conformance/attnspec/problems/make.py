@@ -9,7 +9,8 @@ import numpy as np
 from attnspec.ground.nouns import DType
 from attnspec.problems.biases import BIASES
 from attnspec.problems.entries import Floats
-from attnspec.problems.families import FAMILIES, Entries, HeadWords
+from attnspec.problems.families import FAMILIES
+from attnspec.problems.family import Entries, HeadWords
 from attnspec.problems.masks import MASKS, Bools
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe

@@ -38,8 +38,8 @@ POOL: tuple[Sizes, ...] = (
     Sizes(1, 2, 2, 129, 127, 16, 7),
 )
 
-# A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths are
-# three times that. No square roots of these widths are exact.
+# A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths
+# are three times that. No square roots of these widths are exact.
 _PANEL = (Sizes(1, 7, 7, 16, 128, 72, 64), Sizes(1, 7, 7, 64, 64, 40, 40))
 # Kinds of problem whose sizes are part of what they are.
 _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
