@@ -20,6 +20,11 @@ from attnspec.law.load import load_spec
 CLAUSES = load_spec().clauses
 FEW = 4
 DTYPES = (DType.FLOAT32, DType.BFLOAT16)
+SAMPLE = 5
+"""One accusation in so many is tried in float16 as well; the measurement of power tries every fault there."""
+
+SILENT = {("scale.variance_without", DType.FLOAT16)}
+"""Where a clause makes no claim on any case: logits this far apart leave weights that the dtype does not hold."""
 
 
 @functools.cache
@@ -28,9 +33,11 @@ def checks() -> dict[str, Check]:
 
 
 def accusations() -> Iterator[tuple[Clause, str, DType]]:
-    for clause in CLAUSES:
-        for fault in clause.refuted_by:
-            yield from ((clause, fault, dtype) for dtype in DTYPES if dtype not in CATALOGUE[fault].equivalents)
+    named = [(clause, fault) for clause in CLAUSES for fault in clause.refuted_by]
+    for count, (clause, fault) in enumerate(named):
+        dtypes = (*DTYPES, DType.FLOAT16) if count % SAMPLE == 0 else DTYPES
+        yield from ((clause, fault, dtype) for dtype in dtypes
+                    if dtype not in CATALOGUE[fault].equivalents and (clause.id, dtype) not in SILENT)
 
 
 @pytest.mark.parametrize(("clause", "fault", "dtype"), list(accusations()),
@@ -40,6 +47,13 @@ def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault:
     assert not subject.lacks(check.needs)
     trial = Trial(check, SubjectBench(subject, dtype), Effort.DEFAULT, 0, lambda _: None, shrinks=False)
     assert trial.hold().failure is not None
+
+
+@pytest.mark.parametrize(("clause", "dtype"), SILENT)
+def test_a_silent_clause_claims_nothing(clause: str, dtype: DType) -> None:
+    bench = SubjectBench(summon("sound/naive", Plan(())), dtype)
+    tally = Trial(checks()[clause], bench, Effort.DEFAULT, 0, lambda _: None).hold()
+    assert tally.cases == 0 < tally.no_claims
 
 
 def test_every_fault_is_named_by_a_clause() -> None:

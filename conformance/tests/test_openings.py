@@ -87,19 +87,12 @@ def test_quick_openings_have_any_two_keywords_together_and_apart(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_openings_have_every_family_and_always_one_that_tells_much(seed: int) -> None:
+def test_openings_always_have_a_family_that_tells_much_and_most_of_the_others(seed: int) -> None:
+    """Not all: a problem of one head has no place for a second family."""
     found = opened(seed=seed)
-    assert {family for recipe in found for family in recipe.families} >= set(ANY_FAMILY) - {*TELLING} - _unlucky(found)
     assert all(recipe.families[0] in TELLING for recipe in found)
-
-
-def _unlucky(found: list[Recipe]) -> set[str]:
-    """The families that only problems of one or two heads were dealt: they have no head for them."""
-    heads = [recipe for recipe in found if len(recipe.families) == 4]
-    assert len(heads) > len(found) / 3
-    dealt = {family for recipe in heads for family in recipe.families}
-    assert len(dealt) > len(ANY_FAMILY) / 2
-    return set(ANY_FAMILY) - dealt
+    assert {recipe.families[0] for recipe in found} == set(TELLING)
+    assert len({family for recipe in found for family in recipe.families}) > 0.8 * len(ANY_FAMILY)
 
 
 def test_a_clause_of_other_families_opens_with_its_own() -> None:
@@ -126,7 +119,7 @@ def test_a_byte_picks_what_it_was_made_for() -> None:
 def test_the_next_number_after_the_choices_is_the_same_problem_with_another_seed() -> None:
     """That is where a search goes which adds one to what came close."""
     dealt = menu()
-    (chosen,), *_ = openings(dealt, 0, 1)
+    chosen = openings(dealt, 0, 1)[0][0]
     successor = (int.from_bytes(chosen, "big") + 1).to_bytes(len(chosen), "big")
     one, other = dealt.recipe(chosen), dealt.recipe(successor)
     assert other == replace(one, seed=one.seed + 1)
