@@ -20,6 +20,8 @@ from attnspec.record.power import SUITE
 from attnspec.runner.session import Session
 
 DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", "eager")
+"""One of each way to compute and to round. A sound one is put every case of every clause, which is dear."""
 
 
 @click.command()
@@ -31,9 +33,10 @@ DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), metavar="N",
               help="How many seeds, from the first on.")
 @click.option("--fault", "faults", multiple=True, metavar="PATTERN",
-              help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and all of sound/*]")
+              help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and sound ones]")
 @click.option("--sound", "sound", multiple=True, metavar="PATTERN",
-              help="Only this sound implementation; registered ones can be named, too.")
+              help=f"Only this sound implementation; registered ones can be named, too. [default: all of sound/*; at "
+                   f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
               help=f"Only this rule; the suite is called {SUITE}. [default: all]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
@@ -60,16 +63,16 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
-    targets = list(_targets(options.pop("faults"), options.pop("sound")))
+    targets = list(_targets(options.pop("faults"), options.pop("sound"), options["effort"]))
     first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
     plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
     return with_power(plan, seeds=range(first, first + count), rules=rules, against=against)
 
 
-def _targets(faults: Sequence[str], sound: Sequence[str]) -> Iterator[str]:
+def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Iterator[str]:
     """Patterns of ids. Whoever names faults wants these, and whoever names sound ones these."""
     if not faults and not sound:
-        faults, sound = ("*",), ("*",)
+        faults, sound = ("*",), QUICK_SOUND if effort is Effort.QUICK else ("*",)
     yield from (FAULT + each.removeprefix(FAULT) for each in faults)
     for each in sound:
         if each.startswith(FAULT):

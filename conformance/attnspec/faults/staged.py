@@ -122,7 +122,7 @@ def add_bias(logits: Array, work: Work) -> Array:
 
 def hide(logits: Array, work: Work) -> Array:
     """Hidden logits become -inf."""
-    return np.where(work.visible, logits, -np.inf).astype(logits.dtype)
+    return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
 
 
 def exponentials(logits: Array) -> Array:

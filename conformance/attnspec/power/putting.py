@@ -63,4 +63,4 @@ def _diagnosed(said: SubjectPut, found: Found, effort: Effort, summon: Summon) -
         return said
     like = named(summon(), said.dtype, found.check, found.recipe, effort=effort, seed=said.seed).like
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
-    return replace(said, named=ties[0], like=tuple(ties)) if ties else said
+    return replace(said, named=ties[0], like=tuple(ties[1:])) if ties else said

@@ -37,7 +37,7 @@ class SubjectPut:
     """A subject was put to the rules. `fault`: whether it is wrong; `equivalent`: why it cannot be told apart here.
 
     named: what the diagnosis says first of the suite's counterexample: the name of a fault, or "" for none.
-    like: every fault that explains it as well as the first.
+    like: the other faults that explain it as well.
     """
 
     BRIEF: ClassVar[bool] = True
@@ -47,8 +47,8 @@ class SubjectPut:
     seed: int
     is_fault: bool
     stage: str
-    equivalent: str
-    convictions: tuple[Conviction, ...]
+    equivalent: str = ""
+    convictions: tuple[Conviction, ...] = ()
     named: str = ""
     like: tuple[str, ...] = ()
     seconds: float = 0.0
