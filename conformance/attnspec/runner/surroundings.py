@@ -43,7 +43,7 @@ def environment(workers: int) -> Mapping[str, str]:
     return {
         "attnspec": attnspec.__version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "platform": platform.platform(),
+        "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
         "machine": platform.machine(),
         "cpus": str(os.cpu_count() or ""),
         "device": "cpu",
