@@ -15,7 +15,7 @@ from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Plan
 from attnspec.home import folder as home
 from attnspec.power.against import Fall, compared
-from attnspec.power.docket import OURS, with_power
+from attnspec.power.docket import OURS, Diagnosis, PowerDocket, with_power
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.lines import to_line
 from attnspec.record.power import SUITE, Conviction, SubjectPut
@@ -238,3 +238,12 @@ def test_a_mistake_is_told_before_anything_is_put(cli: Cli, words: list[str], te
     assert (code, out) == (2, "")
     assert text in " ".join(err.split())
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("diagnosis", "spared"), [(Diagnosis.ALL, 0), (Diagnosis.IN_TURN, 2), (Diagnosis.NONE, 3)])
+def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: Diagnosis, spared: int) -> None:
+    plan = Plan(("fault/scale_none",), dtypes=(DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), effort=Effort.QUICK)
+    docket = PowerDocket(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
+    puts = [docket.carry_out(errand) for errand in docket.items()]
+    assert sum(put.undiagnosed for put in puts) == spared
+    assert {put.named for put in puts if not put.undiagnosed} <= {"scale_none"}

@@ -114,6 +114,12 @@ def test_a_diagnosis_is_right_where_it_names_the_fault_or_one_that_explains_no_b
     assert named.wrong == (Misnamed("c", "a", (F32, BF16), 2), Misnamed("d", "", (F32,), 1))
 
 
+def test_who_was_not_put_to_the_diagnosis_is_not_held_against_it() -> None:
+    asked, spared = (put(name, said(SUITE, 1)) for name in "ab")
+    named = naming((replace(asked, named="a"), replace(spared, undiagnosed=True)))
+    assert (named.exact, named.tried, named.wrong) == (1, 1, ())
+
+
 def test_the_suite_stands_first_and_the_best_peer_is_known() -> None:
     better = put("a", said("dots", 1), said(SUITE, 1), said("gauss", 1))
     assert rules((better,)) == (SUITE, "dots", "gauss")

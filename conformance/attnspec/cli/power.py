@@ -15,7 +15,7 @@ from attnspec.cli.targets import known_targets
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import FAULT, SOUND, Plan
-from attnspec.power.docket import CANNOT_SAY, POWER, with_power
+from attnspec.power.docket import CANNOT_SAY, POWER, Diagnosis, with_power
 from attnspec.record.power import SUITE
 from attnspec.runner.session import Session
 
@@ -41,6 +41,9 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help=f"Only this rule; the suite is called {SUITE}. [default: all]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="An earlier measurement: exit code 1 if power has fallen since.")
+@click.option("--diagnosis", type=OneOf("kind of diagnosis", Diagnosis),
+              help="Whose counterexamples are diagnosed: of each fault at all dtypes, at one in turn, or none. "
+                   "[default: all; at effort quick in turn]")
 @running
 @DEADLINE
 @IMPLEMENTATIONS
@@ -65,8 +68,10 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
     targets = list(_targets(options.pop("faults"), options.pop("sound"), options["effort"]))
     first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
+    usual = Diagnosis.IN_TURN if options["effort"] is Effort.QUICK else Diagnosis.ALL
+    diagnosis = options.pop("diagnosis") or usual
     plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
-    return with_power(plan, seeds=range(first, first + count), rules=rules, against=against)
+    return with_power(plan, seeds=range(first, first + count), rules=rules, against=against, diagnosis=diagnosis)
 
 
 def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 POWER = "attnspec.power.docket:PowerDocket"
 MEASURED, FELL, CANNOT_SAY = 0, 1, 2
-_SEEDS, _RULES, _AGAINST = "seeds", "rules", "against"
+_SEEDS, _RULES, _AGAINST, _DIAGNOSIS = "seeds", "rules", "against", "diagnosis"
 
 OURS: Mapping[str, str] = {
     "name": SUITE, "title": "attnspec", "source": "",
@@ -38,9 +40,19 @@ OURS: Mapping[str, str] = {
 """What a record's header says of the suite, among the rules."""
 
 
-def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], against: Path | None = None) -> Plan:
-    """The plan, saying at which seeds, to which rules, and which record the measurement is held against."""
-    more = {_SEEDS: tuple(map(str, seeds)), _RULES: tuple(rules), _AGAINST: (str(against),) if against else ()}
+class Diagnosis(enum.Enum):
+    """Which counterexamples are put to the diagnosis: all of them take a third of a measurement's time."""
+
+    ALL = "all"
+    IN_TURN = "in-turn"  # each fault at one dtype
+    NONE = "none"
+
+
+def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], against: Path | None = None,
+               diagnosis: Diagnosis = Diagnosis.ALL) -> Plan:
+    """The plan, saying at which seeds, to which rules, what is diagnosed, and which record it is held against."""
+    more = {_SEEDS: tuple(map(str, seeds)), _RULES: tuple(rules), _AGAINST: (str(against),) if against else (),
+            _DIAGNOSIS: (diagnosis.value,)}
     return replace(plan, more={**plan.more, **more})
 
 
@@ -83,6 +95,13 @@ class PowerDocket:
         """By dtype and seed, so that a worker's neighbours share the inputs of the rules and what these should give."""
         return tuple(Putting(target, dtype.value, int(seed)) for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
+
+    def _is_diagnosed(self, errand: Putting) -> bool:
+        how = Diagnosis(self.plan.more[_DIAGNOSIS][0])
+        if how is not Diagnosis.IN_TURN:
+            return how is Diagnosis.ALL
+        turn = zlib.crc32(errand.target.encode()) % len(self.plan.dtypes)
+        return errand.dtype == self.plan.dtypes[turn].value
 
     def _takes(self, target: str, dtype: DType) -> bool:
         if target.startswith(FAULT) and self._equivalent(target, dtype):
@@ -137,7 +156,8 @@ class PowerDocket:
         if blank.equivalent:
             return blank
         try:
-            rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(errand.target))
+            rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(errand.target),
+                          self._is_diagnosed(errand))
             found = put(blank, rules, lambda: self._subject(errand.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))

@@ -19,12 +19,16 @@ Summon = Callable[[], Subject]  # makes the subject anew
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a subject is put to. names: of rules, the suite among them.  first: the clauses that name the fault."""
+    """What a subject is put to. names: of rules, the suite among them.  first: the clauses that name the fault.
+
+    diagnoses: whether the suite's counterexample is put to the diagnosis.
+    """
 
     checks: Mapping[str, Check]
     effort: Effort
     names: Sequence[str]
     first: Sequence[str] = ()
+    diagnoses: bool = True
 
 
 def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
@@ -38,7 +42,8 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
     if not blank.is_fault:
         return replace(said, convictions=(found.conviction, *said.convictions))
     brief = replace(found.conviction, sentence="")  # a thousand of them would be most of a record
-    return _diagnosed(replace(said, convictions=(brief, *said.convictions)), found, rules.effort, summon)
+    said = replace(said, convictions=(brief, *said.convictions))
+    return _diagnosed(said, found, rules.effort, summon) if rules.diagnoses else replace(said, undiagnosed=True)
 
 
 def _peers(blank: SubjectPut, rules: Rules, summon: Summon) -> Iterator[Conviction]:

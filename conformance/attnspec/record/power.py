@@ -37,7 +37,7 @@ class SubjectPut:
     """A subject was put to the rules. `fault`: whether it is wrong; `equivalent`: why it cannot be told apart here.
 
     named: what the diagnosis says first of the suite's counterexample: the name of a fault, or "" for none.
-    like: the other faults that explain it as well.
+    like: the other faults that explain it as well.  undiagnosed: nobody asked for a diagnosis.
     """
 
     BRIEF: ClassVar[bool] = True
@@ -51,6 +51,7 @@ class SubjectPut:
     convictions: tuple[Conviction, ...] = ()
     named: str = ""
     like: tuple[str, ...] = ()
+    undiagnosed: bool = False
     seconds: float = 0.0
     lost: str = ""
 

@@ -270,8 +270,9 @@ def accused(alarms: Iterable[Alarm], rule: str) -> Group:
 
 
 def naming(puts: Sequence[SubjectPut]) -> Naming:
-    """How often the diagnosis was right, and where it was not."""
-    convicted = [put for put in tellable(puts) if run_of(put, conviction(put, SUITE)).convicted]
+    """How often the diagnosis was right where it was asked for, and where it was not."""
+    asked = [put for put in tellable(puts) if not put.undiagnosed]
+    convicted = [put for put in asked if run_of(put, conviction(put, SUITE)).convicted]
     exact = sum(put.named == name_of(put) for put in convicted)
     alike = sum(put.named != name_of(put) and name_of(put) in put.like for put in convicted)
     return Naming(exact, alike, len(convicted), _misnamed(convicted))
