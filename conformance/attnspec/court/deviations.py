@@ -46,10 +46,10 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
         return outcome
     is_met = outcome.verdict.value == deviation.verdict
     if is_met and not has_reached(version, deviation.until):
-        reason = f"{deviation.reason} ({deviation.issue}, until {deviation.until})"
+        reason = f"{deviation.reason} ({deviation.proof}, until {deviation.until})"
         return replace(outcome, verdict=Verdict.EXPECTED, reason=reason)
     how = f"{version} is installed" if is_met else _how(outcome.verdict)
-    listing = f"listed as {deviation.verdict} until {deviation.until} ({deviation.issue})"
+    listing = f"listed as {deviation.verdict} until {deviation.until} ({deviation.proof})"
     reason = f"{listing}, but {how}: mend the manifest. {outcome.reason}".strip()
     return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason)
 

@@ -40,7 +40,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A known deviation: the clause, how it fails, why, the public thread, and the version until which it stands."""
+    """A known deviation: the clause, how it fails, why, and the version until which it stands.
+
+    issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
+    """
 
     clause: str
     verdict: str
@@ -49,6 +52,12 @@ class Deviation:
     until: str
     dtypes: tuple[DType, ...] = ()
     where: Place = field(default=Place(""), compare=False)
+    script: str = ""
+
+    @property
+    def proof(self) -> str:
+        """The thread, or else the script."""
+        return self.issue or self.script
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What happens during a run, in order. Every output is a handler of these.
 
 RunStarted, then SubjectKnown (once a subject's adapter is loaded), ItemStarted and ItemFinished, then RunFinished.
-A measurement of power has SubjectPut in their place, a campaign for false alarms BlockJudged.
+A measurement of power has SubjectPut in their place, a campaign for false alarms BlockJudged; an audit has
+SubjectProbed beside them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 from attnspec.record.campaign import BlockJudged
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.power import SubjectPut
+from attnspec.record.probed import SubjectProbed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,10 @@ class RunFinished:
     interrupted: bool = False
 
 
-Done = ItemFinished | SubjectPut | BlockJudged
+Done = ItemFinished | SubjectPut | BlockJudged | SubjectProbed
 """How an errand of a run ends."""
 
-Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | SubjectPut | BlockJudged | RunFinished
+Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | SubjectPut | BlockJudged | SubjectProbed | RunFinished
 
 
 class Handler(Protocol):

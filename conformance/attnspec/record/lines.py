@@ -10,6 +10,7 @@ from attnspec.record.campaign import BlockJudged
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.power import SubjectPut
+from attnspec.record.probed import SubjectProbed
 
 EVENTS: Mapping[str, type[Event]] = {
     "run_started": RunStarted,
@@ -18,6 +19,7 @@ EVENTS: Mapping[str, type[Event]] = {
     "item_finished": ItemFinished,
     "subject_put": SubjectPut,
     "block_judged": BlockJudged,
+    "subject_probed": SubjectProbed,
     "run_finished": RunFinished,
 }
 NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}

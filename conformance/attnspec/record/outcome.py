@@ -111,6 +111,19 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownFinding:
+    """What a library's folder says of a failure: see `subjects/findings.py`. `script`: its text."""
+
+    id: str
+    says: str
+    clauses: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    script: str
+    documented: str
+    issue: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubjectCard:
     """What a report says of a subject beside its verdicts."""
 
@@ -125,3 +138,8 @@ class SubjectCard:
     precision: Mapping[str, str]
     claims: tuple[str, ...]
     limits: Mapping[str, str] = field(default_factory=dict)
+    library: str = ""
+    install: str = ""
+    issues: str = ""
+    note: str = ""
+    findings: tuple[KnownFinding, ...] = ()

@@ -13,6 +13,7 @@ from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished
 from attnspec.record.lines import from_line
 from attnspec.record.outcome import Outcome
 from attnspec.record.power import SubjectPut
+from attnspec.record.probed import SubjectProbed
 
 FORMAT = 1
 Key = tuple[str, ...]
@@ -43,7 +44,8 @@ class DuplicateItemError(RecordError):
 class RunRecord:
     """A run, read back. `unfinished` are the items that were on trial when the record ends.
 
-    A measurement of power has `puts` in place of outcomes, a campaign for false alarms `blocks`.
+    A measurement of power has `puts` in place of outcomes, a campaign for false alarms `blocks`; an
+    audit has `probes` beside them.
     """
 
     header: RunStarted
@@ -53,11 +55,12 @@ class RunRecord:
     unfinished: tuple[ItemStarted, ...] = ()
     puts: tuple[SubjectPut, ...] = ()
     blocks: tuple[BlockJudged, ...] = ()
+    probes: tuple[SubjectProbed, ...] = ()
 
     @property
     def done(self) -> int:
         """How many items came to an end, of whatever kind."""
-        return len(self.outcomes) + len(self.puts) + len(self.blocks)
+        return len(self.outcomes) + len(self.puts) + len(self.blocks) + len(self.probes)
 
     @property
     def interrupted(self) -> bool:
@@ -94,7 +97,7 @@ def assemble(events: Iterable[tuple[Place, Event]], file: str) -> RunRecord:
         found.take(event, where)
     return RunRecord(
         header, tuple(found.cards.values()), tuple(found.outcomes.values()), found.footer, found.unfinished,
-        tuple(found.puts.values()), tuple(found.blocks.values()))
+        tuple(found.puts.values()), tuple(found.blocks.values()), tuple(found.probes.values()))
 
 
 @dataclass(slots=True)
@@ -105,13 +108,14 @@ class _Found:
     started: dict[Key, ItemStarted] = field(default_factory=dict)
     outcomes: dict[Key, Outcome] = field(default_factory=dict)
     puts: dict[Key, SubjectPut] = field(default_factory=dict)
+    probes: dict[Key, SubjectProbed] = field(default_factory=dict)
     blocks: dict[Key, BlockJudged] = field(default_factory=dict)
     footer: RunFinished | None = None
 
     @property
     def unfinished(self) -> tuple[ItemStarted, ...]:
         """The items that have no outcome yet."""
-        ended = self.outcomes.keys() | self.puts.keys() | self.blocks.keys()
+        ended = self.outcomes.keys() | self.puts.keys() | self.blocks.keys() | self.probes.keys()
         return tuple(event for key, event in self.started.items() if key not in ended)
 
     def take(self, event: Event, where: Place) -> None:
@@ -127,6 +131,8 @@ class _Found:
                 _enter(self.puts, (subject, event.part, dtype.value), event, where)
             case BlockJudged(subject=subject, dtype=dtype):
                 _enter(self.blocks, (subject, event.part, dtype.value), event, where)
+            case SubjectProbed(subject=subject, dtype=dtype):
+                _enter(self.probes, (subject, event.part, dtype.value), event, where)
             case RunFinished():
                 self.footer = event
             case RunStarted():

@@ -5,12 +5,15 @@ Reading one imports neither the library nor NumPy.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from attnspec.ground.declaration import Declaration, Deviation, Variant
 from attnspec.ground.errors import ManifestError, Place
@@ -26,20 +29,27 @@ from attnspec.subjects.declared import (
 )
 
 FILE = "manifest.yaml"
-_LIBRARY = ("library", "distribution", "homepage", "issues", "install", "requires", "subjects")
-_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", *DECLARED)
+_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
+            "subjects")
+_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
+            "cannot_run", *DECLARED)
 _VARIANT = ("function", "conventions", "precision", "weights", "note")
-_DEVIATION = ("clause", "verdict", "reason", "issue", "until", "dtypes")
+_DEVIATION = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library: its name, the folder of its adapters, and where it comes from."""
+    """A library: its name, the folder of its adapters, and where it comes from.
+
+    versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
+    """
 
     name: str
     folder: str = ""
     distribution: str = ""
+    also_distributed_as: tuple[str, ...] = ()
+    versions: str = ""
     homepage: str = ""
     issues: str = ""
     install: str = ""
@@ -48,22 +58,33 @@ class Library:
     @property
     def version(self) -> str:
         """The installed version of the distribution; empty if there is none."""
-        try:
-            return importlib.metadata.version(self.distribution) if self.distribution else ""
-        except importlib.metadata.PackageNotFoundError:
-            return ""
+        for name in filter(None, (self.distribution, *self.also_distributed_as)):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                return importlib.metadata.version(name)
+        return ""
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        if not self.requires or importlib.util.find_spec(self.requires) is not None:
-            return ""
-        return f"{self.requires} is not installed. Install it: {self.install or f'pip install {self.requires}'}"
+        if absent := absent_module(self.requires):
+            return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
+        if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
+            return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
+        return ""
+
+
+def absent_module(requires: str) -> str:
+    """The first of these modules (separated by spaces) that is not installed; empty if all are."""
+    return next((name for name in requires.split() if importlib.util.find_spec(name) is None), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A subject as its manifest describes it. The declaration knows no keywords: those are the function's signature."""
+    """A subject as its manifest describes it. The declaration knows no keywords: those are the function's signature.
+
+    process: environment variables that must stand in the process before its library is imported.
+    requires: modules it needs beside its library.  cannot_run: why it can be judged on no machine like this one.
+    """
 
     id: str
     title: str
@@ -73,11 +94,16 @@ class Registered:
     document: str
     note: str
     where: Place
+    process: Mapping[str, str] = field(default_factory=dict)
+    requires: str = ""
+    cannot_run: str = ""
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        return self.library.missing
+        absent = absent_module(self.requires)
+        return self.cannot_run or self.library.missing or (
+            f"{absent} is not installed. Install it: pip install {absent}" if absent else "")
 
 
 def read_manifest(folder: Path) -> Iterator[Registered]:
@@ -98,6 +124,8 @@ def _library(fields: Fields, folder: str) -> Library:
         name=fields.text("library"),
         folder=folder,
         distribution=fields.text("distribution", ""),
+        also_distributed_as=fields.texts("also_distributed_as", ()),
+        versions=_versions(fields),
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
@@ -107,9 +135,11 @@ def _library(fields: Fields, folder: str) -> Library:
 
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     fields.only(_SUBJECT)
-    function = _function(fields, folder)
+    cannot_run = fields.text("cannot_run", "")
+    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
     declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
                           deviations=tuple(map(_deviation, fields.each("deviations", "a deviation", optional=True))))
+    process = fields.inner("process", "the process", optional=True)
     return Registered(
         id=f"{library.folder}/{fields.text('id')}",
         title=fields.text("title"),
@@ -119,7 +149,20 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         document=fields.text("document", ""),
         note=fields.text("note", ""),
         where=fields.place("id"),
+        process={name: process.text(name) for name in process.mapping},
+        requires=fields.text("requires", ""),
+        cannot_run=cannot_run,
     )
+
+
+def _versions(fields: Fields) -> str:
+    versions = fields.text("versions", "")
+    try:
+        SpecifierSet(versions)
+    except InvalidSpecifier:
+        message = f"should be a version specifier, as in '>=0.10,<0.14', not {versions!r}."
+        raise fields.complain("versions", message) from None
+    return versions
 
 
 def _function(fields: Fields, folder: Path) -> str:
@@ -151,8 +194,10 @@ def _variant(name: str, fields: Fields, folder: Path) -> Variant:
 
 
 def _deviation(fields: Fields) -> Deviation:
-    """Every field but `dtypes` must be given: a deviation without reason, link and end is an excuse."""
+    """All but `dtypes` must be given, a link or a script among them: without reason, proof and end it is an excuse."""
     fields.only(_DEVIATION)
+    if "script" not in fields.mapping:
+        fields.absent("issue")
     until = fields.text("until")
     if not _VERSION.fullmatch(until):
         raise fields.complain("until", f"should be a version, as in '2.14', not {until!r}.")
@@ -160,7 +205,8 @@ def _deviation(fields: Fields) -> Deviation:
         clause=fields.text("clause"),
         verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
         reason=fields.text("reason"),
-        issue=fields.url("issue"),
+        issue=fields.url("issue", ""),
+        script=fields.text("script", ""),
         until=until,
         dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
         where=fields.place("clause"),

@@ -1,0 +1,71 @@
+"""`implementations/<library>/findings.yaml`: what judging the library brought to light, each with a script.
+
+A finding explains outcomes and excuses none: what is known and tolerated is a deviation, in the manifest.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from attnspec.ground.errors import ManifestError, Place
+from attnspec.law.fields import Fields
+from attnspec.law.yaml_lines import load_yaml, shown
+
+FILE = "findings.yaml"
+_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "script", "documented", "issue")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a library does, of which one or more clauses complain.
+
+    subjects, clauses: ids, with * for any text.  dtypes: empty means all.  script: a file in the library's folder that
+    shows it in a few lines without attnspec, and exits with 1 where it is so, with 0 where it is not.
+    documented: where and how the library says that it does so, or "no".  issue: the public thread, if there is one.
+    """
+
+    id: str
+    says: str
+    subjects: tuple[str, ...]
+    clauses: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    script: Path
+    documented: str
+    issue: str
+    where: Place
+
+    def explains(self, subject: str, clause: str, dtype: str) -> bool:
+        """Whether this finding is what a failure of the subject under the clause is about."""
+        return (any(fnmatch.fnmatchcase(subject, pattern) for pattern in self.subjects)
+                and any(fnmatch.fnmatchcase(clause, pattern) for pattern in self.clauses)
+                and dtype in (self.dtypes or (dtype,)))
+
+
+def read_findings(folder: Path) -> Iterator[Finding]:
+    """The findings of the library whose folder this is, if it has any. Raises ManifestError with file and line."""
+    if (folder / FILE).is_file():
+        fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a list of findings", ManifestError)
+        fields.only(("findings",))
+        for finding in fields.each("findings", "a finding"):
+            yield _finding(finding, folder)
+
+
+def _finding(fields: Fields, folder: Path) -> Finding:
+    fields.only(_FINDING)
+    script = folder / fields.text("script")
+    if not script.is_file():
+        raise fields.complain("script", f"names no file: there is no {shown(script)}.")
+    return Finding(
+        id=f"{folder.name}/{fields.text('id')}",
+        says=fields.text("says"),
+        subjects=tuple(f"{folder.name}/{name}" for name in fields.texts("subjects")),
+        clauses=fields.texts("clauses"),
+        dtypes=fields.texts("dtypes", ()),
+        script=script,
+        documented=fields.text("documented"),
+        issue=fields.url("issue", ""),
+        where=fields.place("id"),
+    )
