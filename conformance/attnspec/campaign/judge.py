@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +12,8 @@ from attnspec.campaign.draw import Block
 from attnspec.campaign.known import known
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
-from attnspec.court.trial import Tally, Trial, Violated, seed_of
-from attnspec.ground.nouns import Effort, Kind, Level
+from attnspec.court.trial import Tally, Trial, seed_of
+from attnspec.ground.nouns import Effort, Level
 from attnspec.problems.recipe import Recipe
 from attnspec.record.campaign import BINS, BlockJudged, bin_of
 from attnspec.record.outcome import Measured
@@ -43,11 +42,9 @@ class Score:
 
     def add(self, trial: Trial, recipe: Recipe) -> None:
         """Judge one case and count it."""
-        tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised):
-            trial.judge(recipe, tally)
+        tally = trial.put(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
-        finding = known(trial.bench.subject.id, _failing(tally.failure, recipe)) if tally.failure else None
+        finding = known(trial.bench.subject.id, tally.failing) if tally.failing else None
         if finding:
             self.known[finding.name] += 1
         elif tally.cases:
@@ -70,11 +67,6 @@ class Score:
         self.violations += 1
         if len(self.accused) < ACCUSED:
             self.accused.append(line)
-
-
-def _failing(failure: Violated | SubjectRaised, recipe: Recipe) -> Recipe:
-    """The case as it was put: what a subject makes no promise of was left out of it."""
-    return failure.recipe if isinstance(failure, Violated) else recipe
 
 
 def _raised(failure: SubjectRaised) -> Measured:
@@ -111,5 +103,4 @@ def _hearings(block: Block, bench: SubjectBench, checks: Mapping[str, Check],
 
 def is_put(check: Check, subject: Subject) -> bool:
     """Whether a clause is one of those that gate, and can be put to the subject at all."""
-    is_fit = not check.domain.is_layer or subject.declaration.kind is Kind.LAYER
-    return check.clause.level is Level.MUST and is_fit and not subject.lacks(check.needs)
+    return check.clause.level is Level.MUST and not check.lacking(subject)

@@ -8,9 +8,11 @@ from typing import Any
 
 from attnspec.court.fixed import FIXED_KINDS
 from attnspec.ground.errors import SpecError
+from attnspec.ground.nouns import Kind
 from attnspec.law.clause import Clause, Spec, Word
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.recipe import FIELDS
+from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.instruments import instrument_of
 from attnspec.vocabulary.posed import AnyProblem, NoClaim, Posed
@@ -54,6 +56,12 @@ class Check:
         looks = {step.bound.values.get("observe") for step in self.then}
         asked = frozenset({"return_weights"} if "returned_weights" in looks else ())
         return self.clause.needs | self.domain.always | asked
+
+    def lacking(self, subject: Subject) -> str:
+        """Why the clause cannot be put to the subject at all; empty if it can."""
+        if self.domain.is_layer and subject.declaration.kind is not Kind.LAYER:
+            return "it is no layer: it has no projections"
+        return subject.lacks(self.needs)
 
     @property
     def instrument(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -10,10 +9,9 @@ from attnspec.court.alike import Aspect, Bar, Ruler
 from attnspec.court.bench import SubjectBench
 from attnspec.court.suspect import Suspect, in_dock
 from attnspec.court.tape import Ending, Step, TapedBench, is_poisoned
-from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.court.trial import Tally, Trial
 from attnspec.faults.fault import Fault
 from attnspec.problems.recipe import Recipe
-from attnspec.subjects.subject import SubjectRaised
 
 LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
@@ -21,10 +19,7 @@ LARGE = 2**15
 
 def judged(trial: Trial, bench: SubjectBench, recipe: Recipe) -> Tally:
     """The clause on one case before another bench."""
-    tally = Tally()
-    with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
-        replace(trial, bench=bench, breadcrumb=lambda _: None).judge(recipe, tally)
-    return tally
+    return replace(trial, bench=bench, breadcrumb=lambda _: None).put(recipe)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

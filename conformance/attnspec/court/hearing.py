@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from attnspec.court.pictures import pictures
 from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Kind, Level, Verdict
+from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
@@ -70,7 +69,7 @@ class Hearing:
         if dtype not in self.subject.declaration.dtypes:
             reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
             return self._inapplicable(check, dtype, reason)
-        if reason := self._lacking(check):
+        if reason := check.lacking(self.subject):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
@@ -80,10 +79,8 @@ class Hearing:
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial, tally = self._trial(check, dtype), Tally()
-        with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
-            trial.judge(Recipe.parse(recipe), tally)
-        return self._sentence(trial, tally)
+        trial = self._trial(check, dtype)
+        return self._sentence(trial, trial.put(Recipe.parse(recipe)))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""
@@ -94,12 +91,6 @@ class Hearing:
         is_known = known is not None  # the listed failure is not shrunk anew in every run
         return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
                      cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known)
-
-    def _lacking(self, check: Check) -> str:
-        """Why the clause cannot be put to the subject at all; empty if it can."""
-        if check.domain.is_layer and self.subject.declaration.kind is not Kind.LAYER:
-            return "it is no layer: it has no projections"
-        return self.subject.lacks(check.needs)
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""

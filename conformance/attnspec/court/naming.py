@@ -8,7 +8,7 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.diagnosis import Diagnosis, diagnose
 from attnspec.court.failing import judged
-from attnspec.court.trial import Trial, Violated, seed_of
+from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.doubles import Arithmetic, double
 from attnspec.faults.subject import own_subject
 from attnspec.ground.nouns import DType, Effort
@@ -34,5 +34,4 @@ def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
 
 def _own_case(trial: Trial, subject: Subject) -> Recipe | None:
     """The first case on which the clause convicts the double itself."""
-    tally = replace(trial, bench=SubjectBench(subject, trial.bench.dtype)).hold()
-    return tally.failure.recipe if isinstance(tally.failure, Violated) else tally.last if tally.failure else None
+    return replace(trial, bench=SubjectBench(subject, trial.bench.dtype)).hold().failing

@@ -74,6 +74,11 @@ class Tally:
         if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
             self.worst = measured
 
+    @property
+    def failing(self) -> Recipe | None:
+        """The case that failed, as it was put; None if none did."""
+        return self.failure.recipe if isinstance(self.failure, Violated) else self.last
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -153,6 +158,13 @@ class Trial:
             if self.shrinks:
                 raise
             raise _Enough from None
+
+    def put(self, recipe: Recipe) -> Tally:
+        """The clause on this one case; what failed is the tally's failure."""
+        tally = Tally()
+        with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
+            self.judge(recipe, tally)
+        return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
         """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies.

@@ -9,7 +9,7 @@ from attnspec.court.bench import Archive, SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.subject import is_fault, own_subject
-from attnspec.ground.nouns import DType, Effort, Kind, Level
+from attnspec.ground.nouns import DType, Effort, Level
 from attnspec.problems.recipe import Recipe
 from attnspec.record.power import SUITE, Conviction
 from attnspec.subjects.subject import Subject
@@ -51,10 +51,8 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
 def _in_order(checks: Mapping[str, Check], first: Sequence[str], subject: Subject) -> Iterator[Check]:
     rest = (name for name, check in checks.items() if name not in first and check.clause.level is Level.MUST)
     for name in (*first, *rest):
-        check = checks[name]
-        is_layer = subject.declaration.kind is Kind.LAYER
-        if (is_layer or not check.domain.is_layer) and not subject.lacks(check.needs):
-            yield check
+        if not checks[name].lacking(subject):
+            yield checks[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +77,7 @@ def _found(check: Check, tally: Tally) -> Found:
     sentence = tally.failure.measured.sentence if isinstance(tally.failure, Violated) else str(tally.failure)
     conviction = Conviction(SUITE, convicted=True, cases=tally.tried, clause=check.clause.id,
                             instrument=check.instrument, sentence=sentence)
-    recipe = tally.failure.recipe if isinstance(tally.failure, Violated) else tally.last
-    return Found(conviction, check, recipe)
+    return Found(conviction, check, tally.failing)
 
 
 def _counted(found: Found, problems: int, patience: int) -> Found:

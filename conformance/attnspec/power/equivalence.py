@@ -11,7 +11,7 @@ from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.catalogue import ALL
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
-from attnspec.ground.nouns import DType, Effort, Kind, Level
+from attnspec.ground.nouns import DType, Effort, Level
 from attnspec.ground.plan import FAULT
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject
@@ -60,8 +60,7 @@ def _that_may(checks: Mapping[str, Check], fault: Fault) -> Iterator[Check]:
     subject = fault_subject(FAULT + fault.name)
     for check in checks.values():
         speaks = check.clause.level is Level.MUST or fault.name in check.clause.refuted_by
-        is_meant = fault.kind is Kind.LAYER or not check.domain.is_layer
-        if speaks and is_meant and not subject.lacks(check.needs):
+        if speaks and not check.lacking(subject):
             yield check
 
 
@@ -75,9 +74,9 @@ def _closer(before: Excess, check: Check, tally: Tally) -> Excess:
     """What is known after one more clause."""
     now = replace(before, cases=before.cases + tally.cases)
     if tally.failure is not None:
-        violated = tally.failure if isinstance(tally.failure, Violated) else None
-        recipe = violated.recipe if violated else tally.last
-        return replace(now, convicts=True, clause=check.clause.id, measured=violated.measured if violated else None,
+        measured = tally.failure.measured if isinstance(tally.failure, Violated) else None
+        recipe = tally.failing
+        return replace(now, convicts=True, clause=check.clause.id, measured=measured,
                        recipe=recipe.text if recipe else "")
     worst = tally.worst
     if worst is None or (now.measured is not None and worst.margin <= now.measured.margin):
