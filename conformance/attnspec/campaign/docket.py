@@ -12,6 +12,7 @@ from attnspec.campaign.code import code_digest
 from attnspec.campaign.rows import RECIPES, Row
 from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.errors import AttnspecError
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.ground.nouns import DType, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
@@ -27,7 +28,6 @@ CAMPAIGN = "attnspec.campaign.docket:CampaignDocket"
 CODE = "code"
 """Where a header's environment keeps the digest of the code that judged."""
 
-HELD, ACCUSED, CANNOT_SAY = 0, 1, 2
 RECIPES_OF = "recipes"
 """Where a plan and a header's environment say how many problems of a domain a block has."""
 
@@ -126,13 +126,13 @@ class CampaignDocket:
             "held": sum(block.cases for block in judged) - sum(block.violations for block in judged),
             "accused": accused, "known findings": sum(sum(block.known.values()) for block in judged),
             "lost blocks": len(blocks) - len(judged)}
-        code = ACCUSED if accused else CANNOT_SAY if interrupted else code_of(blocks, 1)
+        code = VIOLATED if accused else CANNOT_RUN if interrupted else code_of(blocks, 1)
         return Conclusion(code, {word: count for word, count in counts.items() if count})
 
 
 def code_of(blocks: Sequence[BlockJudged], cases: int) -> int:
     """The exit code of a campaign that was asked for so many cases."""
     if any(block.violations for block in blocks):
-        return ACCUSED
+        return VIOLATED
     is_short = any(block.lost for block in blocks) or sum(block.cases for block in blocks) < cases
-    return CANNOT_SAY if is_short else HELD
+    return CANNOT_RUN if is_short else CONFORMS

@@ -12,8 +12,7 @@ import click
 from attnspec.cli.defect import DEFECT
 from attnspec.cli.group import attnspec
 from attnspec.ground.errors import AttnspecError
-
-CANNOT_RUN = 2
+from attnspec.ground.exits import CANNOT_RUN
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -93,8 +93,9 @@ class _Campaign:
             result = self._round(with_blocks(self.plan, missing), counting, goes_on=record is not None)
             record = read_record(self.path)
             blocks = _judged(record)
-            if result.interrupted or result.defects:
+            if result.defects:
                 own_up(result.defects)
+            if result.interrupted or result.defects:
                 break
         assert record is not None  # the first round has written it
         return record

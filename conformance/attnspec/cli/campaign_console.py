@@ -9,27 +9,23 @@ from typing import TextIO
 
 import click
 
-from attnspec.campaign.docket import ACCUSED, HELD
 from attnspec.campaign.known import KNOWN
+from attnspec.cli.running_line import RunningLine
 from attnspec.cli.wording import plural
+from attnspec.ground.exits import CONFORMS, VIOLATED
 from attnspec.record.campaign import BlockJudged
 from attnspec.record.events import Event
 from attnspec.report.campaign_figures import Margins, margins
-
-EVERY = 10.0  # seconds between two lines in a pipe
-OFTEN = 0.2   # and between two drawings on a terminal
-_WIPE = "\r\x1b[2K"
 
 
 class Counting:
     """A handler that tells how many cases there are so far; it lives through all rounds of a command."""
 
     def __init__(self, stream: TextIO, wanted: int, kept: Sequence[BlockJudged]) -> None:
-        self._stream, self._wanted = stream, wanted
+        self._line, self._wanted = RunningLine(stream), wanted
         self._cases = self._before = sum(block.cases for block in kept)
         self._accused = sum(block.violations for block in kept)
-        self._began = self._told = time.monotonic()
-        self._every = OFTEN if stream.isatty() else EVERY
+        self._began = time.monotonic()
 
     def start(self) -> None:
         """Say where the campaign stands."""
@@ -42,29 +38,19 @@ class Counting:
         self._cases += event.cases
         self._accused += event.violations
         for line in alarms(event):
-            self._say(click.style(line, fg="red"))
-        if time.monotonic() - self._told > self._every:
+            self._line.say(click.style(line, fg="red"))
+        if self._line.is_due:
             self._tell()
 
     def shutdown(self) -> None:
         """The last word of a round."""
         self._tell()
-        self._write("\n" if self._stream.isatty() else "")
+        self._line.keep()
 
     def _tell(self) -> None:
-        self._told = time.monotonic()
         new, seconds = self._cases - self._before, time.monotonic() - self._began
         pace = f", {1000 * seconds / new:.2f} ms a case" if new else ""
-        line = f"{self._cases:,} of {self._wanted:,} cases, {plural(self._accused, 'violation')}{pace}"
-        self._write(_WIPE + line if self._stream.isatty() else f"{line}\n")
-
-    def _say(self, line: str) -> None:
-        self._write(_WIPE if self._stream.isatty() else "")
-        click.echo(line, file=self._stream)
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        self._line.tell(f"{self._cases:,} of {self._wanted:,} cases, {plural(self._accused, 'violation')}{pace}")
 
 
 def alarms(block: BlockJudged) -> Iterator[str]:
@@ -122,9 +108,9 @@ def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
 
 def verdict(code: int, cases: int, wanted: int) -> str:
     """What the campaign comes to, in one line."""
-    if code == ACCUSED:
+    if code == VIOLATED:
         return "A sound implementation was accused: the suite is wrong there, or the implementation. (exit code 1)"
-    if code == HELD:
+    if code == CONFORMS:
         return f"Nobody was accused in {cases:,} cases. (exit code 0)"
     return (f"{cases:,} of {wanted:,} cases were judged. The same command goes on where this one stopped. "
             "(exit code 2)")

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from attnspec.cli.wording import plural
+from attnspec.ground.exits import CANNOT_RUN
+
+if TYPE_CHECKING:
+    from attnspec.runner.session import Result
 
 DEFECT = """
 The lines above are a defect of attnspec itself, not of what it judges. Please report them, with the command."""
+
+
+def exit_code_of(result: Result) -> int:
+    """The run's exit code; failures of our own are told, and then nobody can say."""
+    if result.defects:
+        own_up(result.defects)
+    return CANNOT_RUN if result.defects else result.exit_code
 
 
 def own_up(defects: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.defect import own_up
+from attnspec.cli.defect import exit_code_of
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets
@@ -14,7 +14,6 @@ from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
-from attnspec.runner.tally import CANNOT_RUN
 
 
 @click.command()
@@ -60,7 +59,4 @@ def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
 
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:
-    result = session.run(handlers)
-    if result.defects:
-        own_up(result.defects)
-    return CANNOT_RUN if result.defects else result.exit_code
+    return exit_code_of(session.run(handlers))

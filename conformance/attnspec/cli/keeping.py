@@ -10,13 +10,13 @@ import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC
 from attnspec.ground.errors import AttnspecError, ManifestError, Place, RecordError, hint
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS
 from attnspec.ground.profiles import PROFILES
 from attnspec.home import folder
 from attnspec.law.clause import Spec
 from attnspec.law.load import load_spec
 from attnspec.law.yaml_lines import shown
 from attnspec.record import schema as record
-from attnspec.runner.tally import CANNOT_RUN, CONFORMS
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 

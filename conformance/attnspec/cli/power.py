@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from attnspec.cli.defect import own_up
+from attnspec.cli.defect import exit_code_of
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.power_console import Counting, Table
@@ -15,7 +15,7 @@ from attnspec.cli.targets import known_targets
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import FAULT, SOUND, Plan
-from attnspec.power.docket import CANNOT_SAY, POWER, Diagnosis, with_power
+from attnspec.power.docket import POWER, Diagnosis, with_power
 from attnspec.record.power import SUITE
 from attnspec.runner.session import Session
 
@@ -59,10 +59,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
     session = Session(plan, workers=workers, command=typed(), docket=POWER)
-    result = session.run([table, Counting(outputs.console_stream), *outputs.kept])
-    if result.defects:
-        own_up(result.defects)
-    return CANNOT_SAY if result.defects else result.exit_code
+    return exit_code_of(session.run([table, Counting(outputs.console_stream), *outputs.kept]))
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:

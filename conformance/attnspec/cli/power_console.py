@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
@@ -10,11 +9,13 @@ from typing import TextIO
 import click
 
 from attnspec.cli.outputs import is_coloured
+from attnspec.cli.running_line import RunningLine
 from attnspec.cli.wording import opening, plural
+from attnspec.ground.exits import CANNOT_RUN, VIOLATED
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import Plan
 from attnspec.power.against import Comparison, Fallen
-from attnspec.power.docket import CANNOT_SAY, FELL, comparison
+from attnspec.power.docket import comparison
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.power import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
@@ -22,10 +23,7 @@ from attnspec.report.figures import percent
 from attnspec.report.power_figures import Escapee, Share
 from attnspec.report.power_view import Power, RuleRow, power
 
-EVERY = 10.0  # seconds between two lines in a pipe
-OFTEN = 0.2   # and between two drawings on a terminal
 LISTED = 20   # faults that are told one by one of each kind
-_WIPE = "\r\x1b[2K"
 _GAP = "   "
 
 
@@ -33,8 +31,8 @@ class Counting:
     """A handler that tells how many subjects have been put, and at once who was lost or accused without cause."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._is_live = stream, stream.isatty()
-        self._done, self._missed, self._lost, self._of, self._told = 0, 0, 0, 0, 0.0
+        self._line = RunningLine(stream)
+        self._done, self._missed, self._lost, self._of = 0, 0, 0, 0
 
     def start(self) -> None:
         """Nothing to open."""
@@ -44,15 +42,15 @@ class Counting:
         match event:
             case RunStarted():
                 self._of = event.items
-                self._say(opening(event))
+                self._line.say(opening(event))
             case SubjectPut():
                 self._count(event)
             case RunFinished():
-                self._write(_WIPE if self._is_live else "")
+                self._line.wipe()
 
     def shutdown(self) -> None:
         """Leave the line clean, also after an interruption."""
-        self._write(_WIPE if self._is_live else "")
+        self._line.wipe()
 
     def _count(self, put: SubjectPut) -> None:
         self._done += 1
@@ -60,19 +58,10 @@ class Counting:
         self._missed += put.is_fault and not put.equivalent and not convicted
         self._lost += bool(put.lost)
         if put.lost and self._lost <= LISTED:
-            self._say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
-        if time.monotonic() - self._told > (OFTEN if self._is_live else EVERY):
-            self._told = time.monotonic()
-            line = f"{self._done} of {self._of} put to the rules, {plural(self._missed, 'fault')} not convicted"
-            self._write(f"{_WIPE}{line}" if self._is_live else f"{line}\n")
-
-    def _say(self, line: str) -> None:
-        self._write(_WIPE if self._is_live else "")
-        click.echo(line, file=self._stream, color=is_coloured(self._stream))
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+            self._line.say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
+        if self._line.is_due:
+            missed = plural(self._missed, "fault")
+            self._line.tell(f"{self._done} of {self._of} put to the rules, {missed} not convicted")
 
 
 @dataclass(slots=True)
@@ -227,9 +216,9 @@ def conclusion(record: RunRecord, held: Comparison | None) -> str:
     end = f"(exit code {footer.exit_code})"
     if footer.interrupted:
         return f"Interrupted: what is missing was not put. {end}"
-    if footer.exit_code == CANNOT_SAY:
+    if footer.exit_code == CANNOT_RUN:
         return f"Not everything could be put to the rules. {end}"
-    if footer.exit_code == FELL:
+    if footer.exit_code == VIOLATED:
         accused = "A sound implementation is accused. " if footer.counts.get("accused") else ""
         return f"{_fell(held)}{accused}{end}"
     return f"Measured in {footer.seconds:.0f} s. {end}"

@@ -6,8 +6,8 @@ import click
 
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, Given, plan_from
 from attnspec.cli.targets import known_targets
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS
 from attnspec.runner.smoking import smoke_apart
-from attnspec.runner.tally import CANNOT_RUN, CONFORMS
 
 
 @click.command()

@@ -11,10 +11,11 @@ import click
 
 from attnspec.cli.digest import ALARMING, Digest
 from attnspec.cli.wording import counted, plural, verdict_words
+from attnspec.ground.exits import CONFORMS, VIOLATED
 from attnspec.ground.nouns import Level, Verdict
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome
-from attnspec.runner.tally import CONFORMS, VIOLATED, idle
+from attnspec.runner.tally import idle
 from attnspec.runner.texts import violation
 
 FULL = 20      # violations told in full; the rest in one line each

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.errors import AttnspecError
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import FAULT, Plan
 from attnspec.law.clause import Spec
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
 
 POWER = "attnspec.power.docket:PowerDocket"
-MEASURED, FELL, CANNOT_SAY = 0, 1, 2
 _SEEDS, _RULES, _AGAINST, _DIAGNOSIS = "seeds", "rules", "against", "diagnosis"
 
 OURS: Mapping[str, str] = {
@@ -195,9 +195,9 @@ class PowerDocket:
 
     def _code(self, puts: Sequence[SubjectPut], counts: Mapping[str, int], *, interrupted: bool) -> int:
         if interrupted or counts["lost"] or not puts:
-            return CANNOT_SAY
+            return CANNOT_RUN
         held = comparison(puts, self.plan)
-        return FELL if counts["accused"] or (held and held.fell) else MEASURED
+        return VIOLATED if counts["accused"] or (held and held.fell) else CONFORMS
 
 
 FATES = ("convicted", "missed", "not asked", "equivalent", "cleared", "accused", "lost")

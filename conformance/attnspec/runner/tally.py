@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.ground.nouns import FAILURES, Verdict, gates
 from attnspec.record.outcome import Outcome
 
-CONFORMS, VIOLATED, CANNOT_RUN = 0, 1, 2
 # The verdicts of items in which the subject was called and judged.
 EXECUTED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
 
