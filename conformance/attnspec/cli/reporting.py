@@ -15,8 +15,11 @@ from attnspec.record.read import RunRecord, read_record
               help="Where. [default: beside the first record]")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Draw power or a campaign as an SVG, too; of the first record.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+              help="Write the verdicts as JUnit XML for a CI server, too.")
 @click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
-def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, table: bool) -> None:
+def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, junit: Path | None,
+           table: bool) -> None:
     """Write one page from the records of one or several runs."""
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
@@ -28,6 +31,8 @@ def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, t
             known = f"{record.done} of {record.header.items} items"
             click.echo(f"{path}: the run was interrupted; {known} are known")
     click.echo(f"page: {target}")
+    if junit:
+        _write_junit(read, junit)
     if picture:
         _draw(read[0], picture)
     if table:
@@ -39,6 +44,13 @@ def _draw(record: RunRecord, path: Path) -> None:
 
     write_picture(record, path)
     click.echo(f"picture: {path}")
+
+
+def _write_junit(records: list[RunRecord], path: Path) -> None:
+    from attnspec.report.junit import write_junit  # noqa: PLC0415  (weight: Jinja2)
+
+    write_junit(records, path)
+    click.echo(f"junit: {path}")
 
 
 def _print_table(record: RunRecord) -> None:

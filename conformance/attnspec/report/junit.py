@@ -1,0 +1,159 @@
+"""A record as JUnit XML, which CI servers read: a suite a subject, a test case a clause and dtype.
+
+What gates fails, what only advises is skipped with what was seen, and whatever was not judged is an error: no gap is
+green. The elements and attributes are those that the JUnit task of Ant writes, which Jenkins and GitLab read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from attnspec.ground.nouns import Verdict, gates
+from attnspec.record.outcome import Evidence, Measured, Outcome
+from attnspec.record.read import RunRecord
+from attnspec.report.figures import counted, figure
+from attnspec.report.joined import Joined, Judged, Run, join
+from attnspec.report.signs import SIGNS
+
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
+_COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+_FAILURE, _ERROR, _SKIPPED = _COUNTS.values()
+_ELEMENTS: Mapping[Verdict, str] = {
+    Verdict.VIOLATED: _FAILURE, Verdict.UNEXPECTED: _FAILURE, Verdict.ERRORED: _ERROR, Verdict.CRASHED: _ERROR,
+    Verdict.TIMED_OUT: _ERROR, Verdict.NOT_RUN: _ERROR, Verdict.EXPECTED: _SKIPPED, Verdict.NO_CLAIM: _SKIPPED,
+    Verdict.INAPPLICABLE: _SKIPPED,
+}
+
+
+def write_junit(records: Sequence[RunRecord], path: Path) -> None:
+    """Write the JUnit XML of one or several runs to `path`, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(junit(records), encoding="utf-8")
+
+
+def junit(records: Sequence[RunRecord]) -> str:
+    """The verdicts of one or several runs as one document. Ends its line."""
+    joined = join(records)
+    suites = [_suite(joined, subject) for subject in (*joined.subjects, *joined.faults)]
+    suites += [_lost(run) for run in joined.runs if run.record.interrupted or not run.record.done]
+    root = ElementTree.Element("testsuites", name="attnspec")
+    root.extend(suites)
+    for name in ("tests", *_COUNTS, "time"):
+        root.set(name, _plain(sum(float(suite.get(name, "0")) for suite in suites)))
+    ElementTree.indent(root, " ")
+    return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
+
+
+def _suite(joined: Joined, subject: Judged) -> ElementTree.Element:
+    """All that was asked of a subject, with what it is as properties."""
+    run = next(run for run in joined.runs if run.letter == subject.runs[0])
+    says = {clause.id: clause.says for clause in joined.clauses}
+    strict = run.record.header.strict
+    cases = [_case(outcome, says[outcome.clause], strict=strict)
+             for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
+    if subject.broken:
+        cases.append(_told_case(subject.card.id, "adapter", _ERROR, subject.broken))
+    return _counted(subject.label, run, cases, _properties(subject, run))
+
+
+def _properties(subject: Judged, run: Run) -> Mapping[str, str]:
+    header, card = run.record.header, subject.card
+    told = {"library": card.distribution, "version": card.version, "effort": header.effort, "seed": str(header.seed),
+            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip()}
+    return {name: value for name, value in told.items() if value}
+
+
+def _lost(run: Run) -> ElementTree.Element:
+    """A suite of one error for a run that did not get through, or that judged nothing."""
+    lost = counted(run.missing, "item")
+    said = f"the run was interrupted: {lost} have no verdict" if run.record.interrupted else "nothing was executed"
+    return _counted("attnspec", run, [_told_case("attnspec", f"run {run.letter}", _ERROR, said)], {})
+
+
+def _counted(
+    name: str, run: Run, cases: Sequence[ElementTree.Element], properties: Mapping[str, str],
+) -> ElementTree.Element:
+    suite = ElementTree.Element("testsuite", name=_clean(name), tests=str(len(cases)))
+    for attribute, tag in _COUNTS.items():
+        suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
+    suite.set("time", _plain(sum(float(case.get("time", "0")) for case in cases)))
+    suite.set("timestamp", run.record.header.started[:19])  # the schema knows no time zones
+    if properties:
+        held = ElementTree.SubElement(suite, "properties")
+        for key, value in properties.items():
+            ElementTree.SubElement(held, "property", name=key, value=_clean(value))
+    suite.extend(cases)
+    return suite
+
+
+def _case(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
+    case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]", outcome.seconds)
+    if outcome.verdict in _ELEMENTS:
+        tag, message = _ruling(outcome, strict=strict)
+        told = ElementTree.SubElement(case, tag, message=_clean(message), type=outcome.verdict.value)
+        told.text = _clean("\n".join(_lines(outcome, says)))
+        _add_stderr(case, outcome.evidence)
+    return case
+
+
+def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
+    """The element, and its message: the reason, led by whatever makes it none of the failures."""
+    tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
+    reason = outcome.reason or (outcome.evidence.sentence if outcome.evidence else "") or word
+    does_gate = gates(outcome.verdict, outcome.level, strict=strict) or outcome.verdict is Verdict.NOT_RUN
+    if tag != _SKIPPED and not does_gate:
+        return _SKIPPED, f"{word}, but a `{outcome.level.value}` clause only advises: {reason}"
+    return tag, reason if tag == _FAILURE or outcome.verdict is Verdict.INAPPLICABLE else f"{word}: {reason}"
+
+
+def _lines(outcome: Outcome, says: str) -> Iterator[str]:
+    """What a reader of a CI log is told: the clause, what was seen, the case, and the command that repeats it."""
+    yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
+    evidence = outcome.evidence
+    if evidence is not None:
+        yield evidence.sentence
+        yield from (f"{name}: {value}" for name, value in _facts(evidence) if value)
+    if outcome.repeat:
+        yield f"repeat it: {outcome.repeat}"
+    if evidence is not None and evidence.traceback:
+        yield f"\n{evidence.traceback}"
+
+
+def _facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
+    like = ", ".join(f"{likeness.fault} ({likeness.story})" for likeness in evidence.like[:1])
+    return ("case", evidence.case), ("margin", _margin(evidence.measured)), ("like", like), ("where", evidence.located)
+
+
+def _margin(measured: Measured | None) -> str:
+    if measured is None:
+        return ""
+    return f"{figure(measured.margin)} (gap {figure(measured.gap)}, {figure(measured.allowance)} allowed)"
+
+
+def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
+    if evidence is not None and evidence.stderr:
+        ElementTree.SubElement(case, "system-err").text = _clean(evidence.stderr)
+
+
+def _told_case(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
+    case = _empty_case(subject, name, 0.0)
+    ElementTree.SubElement(case, tag, message=_clean(message), type=Verdict.NOT_RUN.value)
+    return case
+
+
+def _empty_case(subject: str, name: str, seconds: float) -> ElementTree.Element:
+    """Readers make packages of the class name by its dots, so that subjects of one library lie together."""
+    classname = _clean(subject.replace("/", "."))
+    return ElementTree.Element("testcase", classname=classname, name=_clean(name), time=_plain(seconds))
+
+
+def _plain(number: float) -> str:
+    """A number without an exponent, which readers do not take."""
+    return f"{number:.3f}".rstrip("0").rstrip(".")
+
+
+def _clean(text: str) -> str:
+    return _UNPRINTABLE.sub("\ufffd", text)

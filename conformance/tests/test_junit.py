@@ -1,0 +1,120 @@
+"""A record as JUnit XML: what gates fails, what was not judged is an error, and what only advises is skipped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from attnspec.cli.group import attnspec
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.lines import to_line
+from attnspec.record.outcome import Evidence, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.read import RunRecord
+from attnspec.report.junit import junit, write_junit
+from click.testing import CliRunner
+
+SUBJECT = "lib/attend"
+MEASURED = Measured("agree", "agree", 3.0, 0.5, 0.125, 1.0, 0.5, (0, 0), 4, 4, 1)
+EVIDENCE = Evidence("1 of 4 entries differ", "B=1 T=2", "B1;T2", MEASURED, traceback="Traceback: here",
+                    stderr="a warning", like=(Likeness("late_mask", "mask", "The mask comes late.", "", 3, 3),))
+
+
+def outcome(verdict: Verdict, name: str = "core.agrees", *, level: Level = Level.MUST, reason: str = "",
+            evidence: Evidence | None = None) -> Outcome:
+    return Outcome(SUBJECT, name, DType.FLOAT32, level, verdict, reason, 3, 0, None, evidence, 0.25,
+                   repeat="attnspec replay 'lib/attend core.agrees float32 B1;T2'")
+
+
+def run(*outcomes: Outcome, strict: bool = False, broken: str = "", is_whole: bool = True) -> RunRecord:
+    clauses = tuple({"id": name, "level": "must", "says": f"{name} holds."}
+                    for name in dict.fromkeys(each.clause for each in outcomes))
+    header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec",), "0.1", "f" * 64, 7, "quick", strict, len(outcomes),
+                        ("float32",), {}, clauses)
+    card = SubjectCard(SUBJECT, "", "attention", "lib", "1.2", "", {}, {}, {}, ())
+    return RunRecord(header, (SubjectKnown(card, broken),), outcomes,
+                     RunFinished("", 1.0, {}, 0) if is_whole else None)
+
+
+def tree(*outcomes: Outcome, strict: bool = False, broken: str = "", is_whole: bool = True) -> ElementTree.Element:
+    return ElementTree.fromstring(junit([run(*outcomes, strict=strict, broken=broken, is_whole=is_whole)]))
+
+
+def one(root: ElementTree.Element, path: str) -> ElementTree.Element:
+    (found,) = root.findall(path)
+    return found
+
+
+def test_a_suite_is_a_subject_and_a_case_a_clause_at_a_dtype() -> None:
+    root = tree(outcome(Verdict.HELD), outcome(Verdict.VIOLATED, "core.rows", evidence=EVIDENCE))
+    suite = one(root, "testsuite")
+    assert suite.attrib == {"name": SUBJECT, "tests": "2", "failures": "1", "errors": "0", "skipped": "0",
+                            "time": "0.5", "timestamp": "2026-01-02T03:04:05"}
+    assert [case.attrib for case in suite.findall("testcase")] == [
+        {"classname": "lib.attend", "name": f"core.{name}[float32]", "time": "0.25"} for name in ("agrees", "rows")]
+    assert {each.get("name"): each.get("value") for each in suite.iter("property")} == {
+        "library": "lib", "version": "1.2", "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
+    assert root.attrib == {"name": "attnspec", "tests": "2", "failures": "1", "errors": "0", "skipped": "0",
+                           "time": "0.5"}
+
+
+def test_a_violation_is_a_failure_with_all_of_its_evidence() -> None:
+    failure = one(tree(outcome(Verdict.VIOLATED, reason="they differ", evidence=EVIDENCE)), ".//failure")
+    assert failure.attrib == {"message": "they differ", "type": "violated"}
+    assert failure.text == (
+        "must: core.agrees holds.\n1 of 4 entries differ\ncase: B=1 T=2\nmargin: 3 (gap 0.5, 0.125 allowed)\n"
+        "like: late_mask (The mask comes late.)\nrepeat it: attnspec replay 'lib/attend core.agrees float32 B1;T2'\n"
+        "\nTraceback: here")
+
+
+def test_what_was_written_to_stderr_comes_along() -> None:
+    assert one(tree(outcome(Verdict.ERRORED, evidence=EVIDENCE)), ".//system-err").text == "a warning"
+
+
+@pytest.mark.parametrize(("verdict", "element", "message"), [
+    (Verdict.VIOLATED, "failure", "why"), (Verdict.UNEXPECTED, "failure", "why"),
+    (Verdict.ERRORED, "error", "errored: why"), (Verdict.CRASHED, "error", "crashed: why"),
+    (Verdict.TIMED_OUT, "error", "timed out: why"), (Verdict.NOT_RUN, "error", "not run: why"),
+    (Verdict.EXPECTED, "skipped", "known deviation: why"), (Verdict.NO_CLAIM, "skipped", "no claim: why"),
+    (Verdict.INAPPLICABLE, "skipped", "why")])
+def test_every_verdict_but_held_has_its_element(verdict: Verdict, element: str, message: str) -> None:
+    case = one(tree(outcome(verdict, reason="why")), ".//testcase")
+    assert [(each.tag, each.get("message"), each.get("type")) for each in case] == [(element, message, verdict.value)]
+
+
+def test_advice_that_is_not_followed_is_skipped_unless_the_run_is_strict() -> None:
+    advised = outcome(Verdict.VIOLATED, level=Level.SHOULD, reason="why")
+    assert one(tree(advised), ".//skipped").get("message") == "violated, but a `should` clause only advises: why"
+    assert one(tree(advised, strict=True), ".//failure").get("message") == "why"
+
+
+def test_what_was_not_judged_is_never_green() -> None:
+    assert one(tree(broken="ImportError: no"), ".//testcase[@name='adapter']/error").get("message") == "ImportError: no"
+    halved = one(tree(outcome(Verdict.HELD), is_whole=False), "testsuite[@name='attnspec']//error")
+    assert halved.get("message") == "the run was interrupted: 0 items have no verdict"
+    assert one(tree(), "testsuite[@name='attnspec']//error").get("message") == "nothing was executed"
+
+
+def test_signs_that_xml_cannot_hold_are_replaced() -> None:
+    told = "\x1b[31mred\x00 <b>&\ud800"
+    failure = one(tree(outcome(Verdict.VIOLATED, reason=told)), ".//failure")
+    assert failure.get("message") == "\ufffd[31mred\ufffd <b>&\ufffd"
+
+
+def test_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    write_junit([run(outcome(Verdict.HELD))], tmp_path / "new" / "junit.xml")
+    assert ElementTree.parse(tmp_path / "new" / "junit.xml").getroot().tag == "testsuites"
+
+
+def test_the_command_report_writes_it_from_a_record(tmp_path: Path) -> None:
+    record = run(outcome(Verdict.HELD))
+    assert record.footer is not None
+    events: tuple[Event, ...] = (
+        replace(record.header, items=1), *record.subjects, *map(ItemFinished, record.outcomes), record.footer)
+    (tmp_path / "run.jsonl").write_text("".join(f"{to_line(event)}\n" for event in events), encoding="utf-8")
+    made = CliRunner().invoke(attnspec, ["report", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "junit.xml")])
+    assert made.exit_code == 0, made.output
+    assert f"junit: {tmp_path / 'junit.xml'}" in made.output
+    assert one(ElementTree.parse(tmp_path / "junit.xml").getroot(), "testsuite").get("tests") == "1"
