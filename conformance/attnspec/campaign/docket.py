@@ -20,6 +20,7 @@ from attnspec.law.load import load_spec
 from attnspec.record.campaign import BINS, BlockJudged, part_of_block
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
+from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
     from attnspec.campaign.stand import Stand
@@ -88,6 +89,10 @@ class CampaignDocket:
         for line in self.plan.more[_BLOCKS]:
             dtype, numbers, target = line.split(" ", maxsplit=2)
             yield from (Errand(target, dtype, int(number)) for number in numbers.split(","))
+
+    def surroundings(self, errand: Errand) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With the digest of the code that judges, and what a block is."""

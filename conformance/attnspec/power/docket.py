@@ -24,7 +24,7 @@ from attnspec.power.against import Comparison, compared, read_before
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.power import SUITE, SubjectPut, part_of_seed
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
     from attnspec.court.compile import Check
@@ -115,6 +115,10 @@ class PowerDocket:
             return own_subject(target).declaration
         known = registered(self.plan.implementations).get(target)
         return known.declaration if known else Declaration()
+
+    def surroundings(self, errand: Putting) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""

@@ -30,15 +30,20 @@ class Clerk:
     """A pytest plugin. `done` grows as errands end; `defects` are failures of attnspec itself."""
 
     def __init__(
-        self, docket: Docket[Any], items: Sequence[Errand], plan: Plan, emit: Callable[[Event], None], traces: Path,
+        self, docket: Docket[Any], items: Sequence[Errand], plan: Plan, emit: Callable[[Event], None],
     ) -> None:
         self.done: dict[Errand, Done] = {}
         self.defects: list[str] = []
         self.interrupted = False
-        self._docket, self._items, self._plan, self._emit, self._traces = docket, items, plan, emit, traces
+        self._docket, self._items, self._plan, self._emit = docket, items, plan, emit
         self._by_id = {item.id: item for item in items}
         self._cards: dict[str, SubjectCard] = {}
+        self._traces = Path()
         self._deaths = 0
+
+    def watch(self, traces: Path) -> None:
+        """Attend to new workers, which leave their traces in this folder: it outlives none of them."""
+        self._traces, self._deaths = traces, 0
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A worker takes up an item."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from attnspec.ground.errand import Conclusion, Errand, Loss
@@ -19,8 +19,8 @@ E = TypeVar("E", bound=Errand)
 class Docket(Protocol[E]):
     """Errands and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
 
-    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items` and `header`
-    are light: what loads NumPy or a framework waits for the first errand.
+    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `surroundings`
+    and `header` are light: what loads NumPy or a framework waits for the first errand.
     """
 
     @property
@@ -29,6 +29,9 @@ class Docket(Protocol[E]):
 
     def items(self) -> tuple[E, ...]:
         """The errands, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
+
+    def surroundings(self, errand: E) -> Mapping[str, str]:
+        """The environment variables that must stand before the process begins in which the errand is carried out."""
 
     def header(self, blank: RunStarted) -> RunStarted:
         """The header with what the docket's record embeds of clauses, rules and faults."""

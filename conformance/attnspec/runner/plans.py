@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from attnspec.ground.errand import Errand
 from attnspec.ground.errors import UsageError
 from attnspec.ground.plan import Plan
 from attnspec.record.codec import decode, encode
@@ -29,3 +30,9 @@ def plan_of(config: pytest.Config) -> Plan:
 def docket_of(config: pytest.Config, breadcrumb: Breadcrumb) -> Docket[Any]:
     """The docket that this pytest was started with."""
     return open_docket(str(config.getoption("attnspec_docket")), plan_of(config), breadcrumb=breadcrumb)
+
+
+def errands_of(config: pytest.Config, docket: Docket[Any]) -> tuple[Errand, ...]:
+    """The errands of the docket that belong into processes such as this pytest was started in."""
+    process = json.loads(str(config.getoption("attnspec_process")))
+    return tuple(errand for errand in docket.items() if docket.surroundings(errand) == process)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -78,9 +78,8 @@ class Session:
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
             began = time.perf_counter()
             emit(docket.header(self._header(docket.spec, items)))
-            clerk = Clerk(docket, items, self.plan, emit, Path(folder))
-            if items:
-                self._work(clerk, Path(folder))
+            clerk = Clerk(docket, items, self.plan, emit)
+            self._work(docket, items, clerk, Path(folder))
             clerk.close("the run was interrupted" if clerk.interrupted else "the run ended before its turn came")
             return self._footer(docket, clerk, emit, time.perf_counter() - began)
 
@@ -101,16 +100,23 @@ class Session:
         emit(RunFinished(_now(), seconds, end.counts, end.exit_code, clerk.interrupted))
         return Result(end.exit_code, done, clerk.interrupted, tuple(clerk.defects))
 
-    def _work(self, clerk: Clerk, folder: Path) -> None:
-        configuration = folder / "pytest.ini"
-        configuration.write_text(_CONFIGURATION, encoding="utf-8")
-        with prepared(), _termination_interrupts(), _importing_from_here():
-            pytest.main(self._arguments(folder, configuration), plugins=[clerk])
+    def _work(self, docket: Docket[Any], items: Sequence[Errand], clerk: Clerk, folder: Path) -> None:
+        """One pytest after the other: a process has one environment, from before its first import to its end."""
+        for number, process in enumerate(_processes(docket, items)):
+            if not clerk.interrupted:
+                self._work_in(process, clerk, folder / str(number))
 
-    def _arguments(self, folder: Path, configuration: Path) -> list[str]:
+    def _work_in(self, process: Mapping[str, str], clerk: Clerk, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
+        clerk.watch(folder)
+        with prepared(process), _termination_interrupts(), _importing_from_here():
+            pytest.main(self._arguments(folder, process), plugins=[clerk])
+
+    def _arguments(self, folder: Path, process: Mapping[str, str]) -> list[str]:
         suite_file = Path(str(suite.__file__))
         return [
-            str(suite_file), "-c", str(configuration), "--rootdir", str(suite_file.parent), "--noconftest",
+            str(suite_file), "-c", str(folder / "pytest.ini"), "--rootdir", str(suite_file.parent), "--noconftest",
             "--import-mode=importlib", "--assert=plain", "--capture=no",
             *(word for name in _UNUSED for word in ("-p", f"no:{name}")),
             "-p", "xdist.plugin", "-p", "attnspec.pytest_plugin",
@@ -119,7 +125,14 @@ class Session:
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
             "--attnspec-path", json.dumps(sys.path), "--attnspec-docket", self.docket,
+            "--attnspec-process", json.dumps(dict(process)),
         ]
+
+
+def _processes(docket: Docket[Any], items: Sequence[Errand]) -> list[Mapping[str, str]]:
+    """The surroundings that the errands ask for, each once, the ordinary ones first."""
+    asked = [docket.surroundings(item) for item in items]
+    return sorted((process for place, process in enumerate(asked) if process not in asked[:place]), key=bool)
 
 
 def _now() -> str:

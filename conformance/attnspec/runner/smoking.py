@@ -13,6 +13,7 @@ from attnspec.ground.plan import Plan
 from attnspec.record.codec import decode, encode
 from attnspec.runner.plans import plan_text
 from attnspec.runner.surroundings import prepared
+from attnspec.subjects.registry import process_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def smoke_apart(target: str, plan: Plan) -> Smoked:
     """The five fixed inputs, in a child process that has the plan's deadline."""
     command = [sys.executable, "-m", __name__, plan_text(replace(plan, targets=(target,)))]
     try:
-        with prepared():
+        with prepared(process_of(target, plan.implementations)):
             child = subprocess.run(command, capture_output=True, text=True, timeout=plan.deadline, check=False)
     except subprocess.TimeoutExpired:
         return Smoked(death=f"it had not returned after {plan.deadline:g} s")

@@ -17,14 +17,14 @@ from attnspec.record.codec import encode
 from attnspec.record.lines import to_line
 from attnspec.runner.docket import Docket
 from attnspec.runner.guard import NAME, Guard
-from attnspec.runner.plans import docket_of
+from attnspec.runner.plans import docket_of, errands_of
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test an errand, with the errand's id."""
-    items = _docket(metafunc.config).items()
+    items = errands_of(metafunc.config, _docket(metafunc.config))
     metafunc.parametrize("errand", [pytest.param(errand, id=errand.id) for errand in items])
 
 

@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 
 import attnspec
 
@@ -22,8 +23,8 @@ _PACKAGES = ("numpy", "hypothesis", "ml_dtypes", "pytest", "pytest-xdist", "torc
 
 
 @contextmanager
-def prepared() -> Iterator[None]:
-    """Set what workers inherit, and put everything back afterwards."""
+def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Set what workers inherit, at last what their subjects ask for, and put everything back afterwards."""
     before = dict(os.environ)
     for name in _FOREIGN:
         os.environ.pop(name, None)
@@ -31,6 +32,7 @@ def prepared() -> Iterator[None]:
     os.environ["XLA_FLAGS"] = f"{before.get('XLA_FLAGS', '')} {_XLA_ONE_THREAD}".strip()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.setdefault("PYTHONHASHSEED", "0")  # a subject that iterates over a set does so alike in every worker
+    os.environ.update(process)
     try:
         yield
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.ground.errand import Conclusion, Loss
@@ -15,6 +15,7 @@ from attnspec.runner import tally
 from attnspec.runner.docket import Breadcrumb
 from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
 from attnspec.runner.texts import embedded
+from attnspec.subjects.registry import process_of
 
 TRIALS = "attnspec.runner.trials:Trials"
 _COURT, _RECIPE = "court", "recipe"
@@ -41,6 +42,10 @@ class Trials:
     def items(self) -> tuple[Item, ...]:
         """The court's items, each once."""
         return distinct_items(self.judge)
+
+    def surroundings(self, errand: Item) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +49,28 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
     if target not in known:
         raise TargetError(f"{target!r} is not a known subject.{hint(target, known)} A function of your own is named "
                           "package.module:function or path/to/file.py:function.")
+    _refuse_other_process(known[target])
     return load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
+
+
+def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
+    """The environment variables that must stand before a process begins that judges this target."""
+    return _processes(folders).get(target, {})
+
+
+@cache
+def _processes(folders: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+    """By subject: a run asks for each of its thousands of items."""
+    return {name: subject.process for name, subject in registered(folders).items() if subject.process}
+
+
+def _refuse_other_process(subject: Registered) -> None:
+    """Raise TargetError where this process was not born as the subject's manifest asks: it is too late to mend it."""
+    for name, value in subject.process.items():
+        if os.environ.get(name) != value:
+            found = f"it is {os.environ[name]!r}" if name in os.environ else "it is not set"
+            raise TargetError(f"{subject.id} is judged in a process that begins with {name}={value}; here {found}. "
+                              "`attnspec check` sees to it; elsewhere set it before Python starts.")
 
 
 def _libraries(folders: Iterable[Path | str]) -> Iterator[Path]:

@@ -36,6 +36,9 @@ class Docket:
     def items(self) -> tuple[Stubbing, ...]:
         return tuple(Stubbing(target) for target in self.plan.targets)
 
+    def surroundings(self, errand: Stubbing) -> dict[str, str]:
+        return {"STUB_BACKEND": "another"} if errand.target.startswith("elsewhere") else {}
+
     def header(self, blank: RunStarted) -> RunStarted:
         return replace(blank, rules=({"name": "stub"},))
 
@@ -48,7 +51,7 @@ class Docket:
             os.abort()
         if errand.target == "slow":
             time.sleep(30)
-        return _put(errand)
+        return replace(_put(errand), stage=os.environ.get("STUB_BACKEND", ""))
 
     def lost(self, errand: Stubbing, loss: Loss) -> SubjectPut:
         return replace(_put(errand), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")

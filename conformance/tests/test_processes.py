@@ -1,0 +1,71 @@
+"""A library may ask for an environment variable that must stand before it is imported: its workers are born with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attnspec.ground.errors import TargetError
+from attnspec.ground.nouns import DType
+from attnspec.ground.plan import Plan
+from attnspec.runner.session import Session
+from attnspec.runner.smoking import smoke_apart
+from attnspec.subjects.registry import load, process_of
+
+MANIFEST = """
+library: Choosy
+subjects:
+  - {id: one, title: One, function: adapter:attend, process: {CHOOSY_BACKEND: one}}
+  - {id: two, title: Two, function: adapter:attend, process: {CHOOSY_BACKEND: two}}
+  - {id: any, title: Any, function: adapter:attend_anywhere}
+"""
+ADAPTER = """
+import os
+import numpy as np
+
+BACKEND = os.environ.get("CHOOSY_BACKEND")  # once, at import
+
+def attend_anywhere(query, key, value):
+    assert BACKEND is None
+    return np.zeros((*query.shape[:3], value.shape[3]), query.dtype)
+
+def attend(query, key, value):
+    if BACKEND not in ("one", "two"):
+        raise RuntimeError(f"no backend {BACKEND}")
+    return np.full((*query.shape[:3], value.shape[3]), BACKEND == "two", query.dtype)
+"""
+
+
+@pytest.fixture
+def choosy(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "choosy").mkdir()
+    (tmp_path / "choosy" / "manifest.yaml").write_text(MANIFEST, encoding="utf-8")
+    (tmp_path / "choosy" / "adapter.py").write_text(ADAPTER, encoding="utf-8")
+    return (str(tmp_path),)
+
+
+def test_each_subject_is_judged_in_the_process_that_its_manifest_asks_for(choosy: tuple[str, ...]) -> None:
+    targets = ("choosy/one", "choosy/any", "choosy/two")
+    plan = Plan(targets, clauses=("attention.shape",), dtypes=(DType.FLOAT32,), implementations=choosy)
+    result = Session(plan).run([])
+    assert {outcome.subject: outcome.verdict.value for outcome in result.outcomes} == dict.fromkeys(targets, "held")
+
+
+def test_smoke_runs_in_that_process_too(choosy: tuple[str, ...]) -> None:
+    smoked = smoke_apart("choosy/one", Plan((), implementations=choosy))
+    assert not smoked.death
+    assert not any("no backend" in line.detail for line in smoked.lines)
+
+
+def test_a_subject_of_another_process_is_refused(choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    begins = "choosy/one is judged in a process that begins with CHOOSY_BACKEND=one; here it is "
+    with pytest.raises(TargetError, match=begins + "not set."):
+        load("choosy/one", folders=choosy)
+    monkeypatch.setenv("CHOOSY_BACKEND", "two")
+    with pytest.raises(TargetError, match=begins + "'two'."):
+        load("choosy/one", folders=choosy)
+
+
+def test_what_asks_for_nothing_has_ordinary_surroundings(choosy: tuple[str, ...]) -> None:
+    assert not process_of("choosy/any", choosy)
+    assert not process_of("my.module:attend", choosy)
