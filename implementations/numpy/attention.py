@@ -1,4 +1,8 @@
-"""Scaled dot-product attention as its definition reads: softmax(q k^T · scale + bias) v."""
+"""Scaled dot-product attention as its definition reads: softmax(q k^T · scale + bias) v.
+
+A softcap c makes the scaled logits x into c·tanh(x / c) before bias and mask; a window (left, right) hides all keys but
+i - left … i + right from query i.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ Array = NDArray[Any]
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
-              causal: bool = False, scale: float | None = None,
-              return_weights: bool = False) -> Array | tuple[Array, Array]:
+              causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
+              softcap: float | None = None, return_weights: bool = False) -> Array | tuple[Array, Array]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
     dtype = query.dtype
     wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
@@ -22,15 +26,26 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
 
     logits = query @ key.swapaxes(-1, -2)  # (B,H,T,D) x (B,H,D,S) -> (B,H,T,S)
     logits = logits * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if softcap is not None:
+        logits = np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
     if bias is not None:
         logits = logits + bias.astype(wide)
-    visible = np.tri(query.shape[2], key.shape[2], dtype=bool) if causal else np.ones((), bool)
+    visible = near(query.shape[2], key.shape[2], window or (None, None))
+    if causal:
+        visible = visible & near(query.shape[2], key.shape[2], (None, 0))
     if mask is not None:
         visible = visible & mask
     weights = softmax(np.where(visible, logits, wide.type(-np.inf)))
 
     output = (weights @ value).astype(dtype)
     return (output, weights.astype(dtype)) if return_weights else output
+
+
+def near(T: int, S: int, window: tuple[int | None, int | None]) -> NDArray[np.bool_]:
+    """(T,S): query i sees the keys i - left … i + right; None is no bound."""
+    left, right = window
+    ahead = np.arange(S) - np.arange(T)[:, None]
+    return (ahead >= (-T if left is None else -left)) & (ahead <= (S if right is None else right))
 
 
 def softmax(logits: Array) -> Array:

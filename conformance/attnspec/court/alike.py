@@ -229,9 +229,9 @@ class Bar:
 
     def _nothing_hidden(self, problem: AnyProblem) -> list[Expectation]:
         """What is expected in both classes where every key is visible; nothing if it is anyway."""
-        if problem.mask is None and not problem.causal:
+        if problem.mask is None and not problem.causal and problem.window is None:
             return []
-        opened = problem.but(mask=None, causal=False)
+        opened = problem.but(mask=None, causal=False, window=None)
         return [self._expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
     @property

@@ -24,7 +24,7 @@ from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.posed import AnyProblem
 from attnspec.vocabulary.scene import working
 
-OFF: Mapping[str, object] = {"mask": None, "bias": None, "causal": False, "scale": None}
+OFF: Mapping[str, object] = {"mask": None, "bias": None, "causal": False, "scale": None, "window": None, "softcap": None}
 
 WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
@@ -59,7 +59,8 @@ class Reader:
         """Small whole numbers, and the keywords that are named."""
         features = frozenset(keywords.split())
         mask = "random" if "mask" in features else "none"
-        recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25)
+        recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25,
+                        window=(2, 1), softcap=2.0)
         return make_problem(recipe, self.dtype).but(**changes)
 
     def look(self, problem: Problem) -> Sight | None:
@@ -119,7 +120,7 @@ def _repeated(reader: Reader) -> Iterator[str]:
 
 def _hidden(reader: Reader) -> Iterator[str]:
     """Which keys are seen: with equal logits each weighs one over their number."""
-    for keyword, what in (("", "mask"), ("mask", "mask"), ("causal", "causal flag")):
+    for keyword, what in (("", "mask"), ("mask", "mask"), ("causal", "causal flag"), ("window", "window")):
         sight = reader.weights(keyword, is_flat=True)
         if sight and not sight.is_right:
             claimed, visible = sight.expected.claimed[..., None], sight.expected.visible

@@ -75,6 +75,8 @@ def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
     domain = menu.domain
     yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
     yield "inputs", max(len(menu.inputs(sizes)) for sizes in menu.shapes)
+    yield from (each for each in (("windows", len(menu.windows)), ("softcaps", len(domain.softcaps)))
+                if each[0].removesuffix("s") in menu.valued)
 
 
 def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:

@@ -195,7 +195,7 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
 def _is_common(recipe: Recipe, bar: Bar) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
     sizes, features = recipe.sizes, recipe.features
-    matters = {"causal_alignment": "causal" in features and sizes.T != sizes.S,
+    matters = {"causal_alignment": bool({"causal", "window"} & features) and sizes.T != sizes.S,
                "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
                "grouped_heads": sizes.Hkv < sizes.H}
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES

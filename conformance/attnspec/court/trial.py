@@ -20,7 +20,7 @@ from attnspec.court.openings import OneExample, openings
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
-from attnspec.problems.menu import Menu, menu_of
+from attnspec.problems.menu import VALUED, Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import from_menu
@@ -257,6 +257,9 @@ def seed_of(seed: int, domain: Domain) -> int:
 
 
 def _spelled(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own."""
-    values = (getattr(domain, each.name) for each in fields(domain))
+    """The same text in every process: sets have no order of their own. Window and softcap, which most subjects do not
+    take, are left out, so that the seed is the same as before there were any.
+    """
+    plain = replace(domain, sometimes=domain.sometimes - VALUED)
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in ("windows", "softcaps"))
     return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])

@@ -25,7 +25,7 @@ from attnspec.faults import (
     switches,
     tails,
 )
-from attnspec.faults.fault import Fault
+from attnspec.faults.fault import Fault, Stage
 from attnspec.ground.conventions import CONVENTIONS
 from attnspec.ground.declaration import Declaration, Variant
 from attnspec.ground.errors import TargetError
@@ -54,6 +54,16 @@ def fault_named(name: str) -> Fault:
     return CATALOGUE[name]
 
 
+def _keywords(fault: Fault) -> frozenset[str]:
+    """All but the scale of layers. Window and softcap, which few functions have, only where something of them is wrong:
+    the other faults show without, and sooner.
+    """
+    without = {"scale"} if fault.kind is Kind.LAYER else set()
+    if fault.stage not in (Stage.WINDOW, Stage.SOFTCAP):
+        without |= {"window", "softcap"}
+    return frozenset(word.name for word in KEYWORDS.values() if fault.kind in word.kinds) - without
+
+
 def declaration_of(fault: Fault) -> Declaration:
     """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes, with no
     systematic error beyond that of float32.
@@ -61,8 +71,7 @@ def declaration_of(fault: Fault) -> Declaration:
     is_layer = fault.kind is Kind.LAYER
     return Declaration(
         kind=fault.kind,
-        keywords=frozenset(word.name for word in KEYWORDS.values()
-                           if fault.kind in word.kinds and not (is_layer and word.name == "scale")),
+        keywords=_keywords(fault),
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,

@@ -21,6 +21,8 @@ class Stage(enum.Enum):
     BIAS = "bias"
     MASK = "mask"
     CAUSAL = "causal"
+    WINDOW = "window"
+    SOFTCAP = "softcap"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

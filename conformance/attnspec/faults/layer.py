@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.faults.staged import Answer, Call, Stages, attention, wide_dtype
+from attnspec.ground.keywords import Window
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]
@@ -33,6 +34,8 @@ class LayerCall:
     bias: Array | None = None
     causal: bool = False
     return_weights: bool = False
+    window: Window | None = None
+    softcap: float | None = None
 
     def but(self, **changes: Any) -> LayerCall:  # noqa: ANN401  (as dataclasses.replace)
         """The same call with some arguments replaced."""
@@ -123,14 +126,15 @@ def _heads(work: LayerCall, stages: LayerStages) -> Call:
     query = stages.split(stages.project_query(work.query, "query", work.params), work.heads)
     key = stages.split(stages.project_key(work.key, "key", work.params), kv_heads)
     value = stages.split(stages.project_value(work.value, "value", work.params), kv_heads)
-    return Call(query, key, value, work.mask, work.bias, work.causal)
+    return Call(query, key, value, work.mask, work.bias, work.causal, window=work.window, softcap=work.softcap)
 
 
 class Layer(Protocol):
     """The contract of a layer function."""
 
     def __call__(self, query: Array, key: Array, value: Array, *, params: Params, heads: int, mask: Array | None = None,
-                 bias: Array | None = None, causal: bool = False, return_weights: bool = False) -> Answer:
+                 bias: Array | None = None, causal: bool = False, return_weights: bool = False,
+                 window: Window | None = None, softcap: float | None = None) -> Answer:
         """Query (B,T,M), key and value (B,S,M) -> output (B,T,M), or (output, weights)."""
 
 
@@ -138,8 +142,9 @@ def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
     """A layer function with the full signature around a function of the whole call."""
 
     def layer(query: Array, key: Array, value: Array, *, params: Params, heads: int, mask: Array | None = None,
-              bias: Array | None = None, causal: bool = False, return_weights: bool = False) -> Answer:
-        return answer(LayerCall(query, key, value, params, heads, mask, bias, causal, return_weights))
+              bias: Array | None = None, causal: bool = False, return_weights: bool = False,
+              window: Window | None = None, softcap: float | None = None) -> Answer:
+        return answer(LayerCall(query, key, value, params, heads, mask, bias, causal, return_weights, window, softcap))
 
     return layer
 

@@ -24,10 +24,12 @@ BLOCK = 16
 
 
 def _visible(call: Call) -> Array:
-    """(B,H,T,S): mask and causal flag together."""
+    """(B,H,T,S): mask, causal flag and window together."""
     shape = T, S = call.query.shape[2], call.key.shape[2]
     allowed = np.ones(shape, bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
+    if call.window is not None:
+        joined = joined & stage.within(T, S, call.window)
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -44,6 +46,8 @@ def _textbook(call: Call, wide: np.dtype[np.generic]) -> Answer:
     key, value = (np.repeat(array, H // array.shape[1], axis=1) for array in (key, value))
     factor = wide.type(1 / np.sqrt(D) if call.scale is None else call.scale)
     logits = query @ np.swapaxes(key, -1, -2) * factor
+    if call.softcap is not None:
+        logits = wide.type(call.softcap) * np.tanh(logits / wide.type(call.softcap))
     if call.bias is not None:
         logits = logits + call.bias.astype(wide)
     visible = _visible(call)
@@ -76,6 +80,9 @@ def _eager(call: Call) -> Answer:
     key, value = stage.group(work.key, H), stage.group(work.value, H)
     factor = np.asarray(stage.scale(work)).astype(io)
     logits = ((work.query @ key.swapaxes(-1, -2)).astype(io) * factor).astype(io)
+    if work.softcap is not None:
+        softcap = np.asarray(work.softcap).astype(io)
+        logits = (np.tanh((logits / softcap).astype(io)).astype(io) * softcap).astype(io)
     if work.bias is not None:
         logits = (logits + work.bias.astype(io)).astype(io)
     visible = _visible(call)
@@ -100,7 +107,7 @@ def _in_one_pass(call: Call, stored: np.dtype[Any]) -> Answer:
     B, H, T, S = work.shape
     visible = _visible(call)
     work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
-    logits = stage.add_bias(stage.logits(work, stage.scale(work)), work)
+    logits = stage.add_bias(stage.cap(stage.logits(work, stage.scale(work)), work), work)
     logits = np.where(visible, logits, -np.inf).astype(work.query.dtype)
     top = np.full((B, H, T, 1), -np.inf, logits.dtype)
     total, output = np.zeros_like(top), np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
@@ -117,11 +124,11 @@ def _in_one_pass(call: Call, stored: np.dtype[Any]) -> Answer:
 
 
 def _reversed(call: Call) -> Answer:
-    """The keys are taken from last to first; the causal flag is turned into a mask before."""
+    """The keys are taken from last to first; causal flag and window are turned into a mask before."""
     visible = _visible(call)
     bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
-                                      bias=bias, causal=False))
+                                      bias=bias, causal=False, window=None))
     return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
 
 

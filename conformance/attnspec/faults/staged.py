@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnspec.ground.keywords import Window
 from attnspec.problems.problem import Array
 
 Answer = Array | tuple[Array, Array]
@@ -34,6 +35,8 @@ class Call:
     causal: bool = False
     scale: float | None = None
     return_weights: bool = False
+    window: Window | None = None
+    softcap: float | None = None
 
     def but(self, **changes: Any) -> Call:  # noqa: ANN401  (as dataclasses.replace)
         """The same call with some arguments replaced."""
@@ -56,6 +59,8 @@ class Work:
     scale: float | None
     return_weights: bool
     visible: Array
+    window: Window | None = None
+    softcap: float | None = None
 
     def but(self, **changes: Any) -> Work:  # noqa: ANN401  (as dataclasses.replace)
         """The same work with some fields replaced."""
@@ -80,7 +85,8 @@ def take(call: Call) -> Work:
     shape = (*query.shape[:3], key.shape[2])
     mask = None if call.mask is None else np.broadcast_to(np.asarray(call.mask, bool), shape)
     bias = None if call.bias is None else np.broadcast_to(np.asarray(call.bias).astype(wide), shape)
-    return Work(query, key, value, mask, bias, call.causal, call.scale, call.return_weights, np.ones(shape, bool))
+    return Work(query, key, value, mask, bias, call.causal, call.scale, call.return_weights, np.ones(shape, bool),
+                call.window, call.softcap)
 
 
 def group(array: Array, H: int) -> Array:
@@ -104,6 +110,19 @@ def past(work: Work) -> Array:
     return triangle(T, S) if work.causal else np.ones((T, S), bool)
 
 
+def near(work: Work) -> Array:
+    """What the window allows, (T,S), aligned top-left."""
+    _, _, T, S = work.shape
+    return within(T, S, work.window or (None, None))
+
+
+def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
+    """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
+    left, right = window
+    ahead = np.arange(S) - np.arange(T)[:, None] - shift
+    return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
+
+
 def scale(work: Work) -> float:
     """1/sqrt(D) unless the caller says otherwise."""
     return 1 / float(np.sqrt(work.query.shape[-1])) if work.scale is None else work.scale
@@ -115,8 +134,16 @@ def logits(work: Work, factor: float) -> Array:
     return dots * dots.dtype.type(factor)
 
 
+def cap(logits: Array, work: Work) -> Array:
+    """The scaled logits, none beyond the softcap."""
+    if work.softcap is None:
+        return logits
+    softcap = logits.dtype.type(work.softcap)
+    return np.tanh(logits / softcap) * softcap
+
+
 def add_bias(logits: Array, work: Work) -> Array:
-    """The bias is added to the scaled logits."""
+    """The bias is added to the scaled and capped logits."""
     return logits if work.bias is None else logits + work.bias
 
 
@@ -180,8 +207,10 @@ class Stages:
     group_value: Callable[[Array, int], Array] = group
     masked: Callable[[Work], Array] = masked
     past: Callable[[Work], Array] = past
+    near: Callable[[Work], Array] = near
     scale: Callable[[Work], float] = scale
     logits: Callable[[Work, float], Array] = logits
+    cap: Callable[[Array, Work], Array] = cap
     add_bias: Callable[[Array, Work], Array] = add_bias
     hide: Callable[[Array, Work], Array] = hide
     softmax: Callable[[Array, Work], Array] = softmax
@@ -222,7 +251,8 @@ def attention(call: Call, stages: Stages = SOUND) -> Answer:
     io, stages = call.query.dtype, _as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = _prepare(call, stages)
-        hidden = stages.hide(stages.add_bias(stages.logits(work, stages.scale(work)), work), work)
+        logits = stages.cap(stages.logits(work, stages.scale(work)), work)
+        hidden = stages.hide(stages.add_bias(logits, work), work)
         weights = stages.weigh(stages.softmax(hidden, work), work)
         output = stages.narrow(stages.finish(stages.mix(weights, work), work), io)
         return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
@@ -233,14 +263,15 @@ def _prepare(call: Call, stages: Stages) -> Work:
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)
-    return work.but(visible=stages.masked(work) & stages.past(work) & ~np.asarray(barred))
+    return work.but(visible=stages.masked(work) & stages.past(work) & stages.near(work) & ~np.asarray(barred))
 
 
 class Attend(Protocol):
     """The contract of an attention function."""
 
     def __call__(self, query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
-                 causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Answer:
+                 causal: bool = False, scale: float | None = None, return_weights: bool = False,
+                 window: Window | None = None, softcap: float | None = None) -> Answer:
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or (output, weights)."""
 
 
@@ -248,8 +279,9 @@ def as_attend(answer: Callable[[Call], Answer]) -> Attend:
     """An attention function with the full signature around a function of the whole call."""
 
     def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
-               causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Answer:
-        return answer(Call(query, key, value, mask, bias, causal, scale, return_weights))
+               causal: bool = False, scale: float | None = None, return_weights: bool = False,
+               window: Window | None = None, softcap: float | None = None) -> Answer:
+        return answer(Call(query, key, value, mask, bias, causal, scale, return_weights, window, softcap))
 
     return attend
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from attnspec.ground.errors import Place
+from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import DType, Kind
 
 
@@ -21,6 +22,8 @@ class Limits:
     has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
     min_head_width: the least D.   min_scores: the least B·H·T·S.
     contiguous_features: query, key and value must be contiguous along their last axis.
+    window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
+    as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     """
 
     ties_value_width: bool = False
@@ -36,6 +39,23 @@ class Limits:
     min_head_width: int = 1
     min_scores: int = 1
     contiguous_features: bool = False
+    window_needs_causal: bool = False
+    window_is_symmetric: bool = False
+    window_is_bounded: bool = False
+    min_window: int = 0
+
+    def window_misfit(self, window: Window, *, causal: bool) -> str:
+        """What of a window the subject cannot take; empty if it takes it. Under the causal flag the right is moot."""
+        sides = window[:1] if self.window_needs_causal else window
+        if self.window_needs_causal and not causal:
+            return "a window together with the causal flag only"
+        if self.window_is_symmetric and len(set(sides)) == 2:
+            return "a window that reaches as far to the right as to the left only"
+        if self.window_is_bounded and None in sides:
+            return "a window with a bound on either side only"
+        if any(side is not None and side < self.min_window for side in sides):
+            return f"a window of {self.min_window} keys a side and more only"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ def lowered(problem: LayerProblem) -> Problem:
     query = _projected(problem, problem.query, "query", heads)
     key = _projected(problem, problem.key, "key", kv_heads)
     value = _projected(problem, problem.value, "value", kv_heads)
-    return Problem(problem.dtype, query, key, value, problem.mask, problem.bias, problem.causal)
+    return Problem(problem.dtype, query, key, value, problem.mask, problem.bias, problem.causal, window=problem.window,
+                   softcap=problem.softcap)
 
 
 def _projected(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:

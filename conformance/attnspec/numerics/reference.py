@@ -53,6 +53,7 @@ class Operands:
     counts: Array
     usable: Array
     scale: float | np.longdouble
+    softcap: float | None
     sizes: Sizes
     held: Sizes
     held_key: Array
@@ -69,12 +70,14 @@ class Operands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What attention gives. (B,H,T,S): dots = query·key, logits = scale·dots + bias, shifted = logits less the row's
+    """What attention gives. (B,H,T,S): dots = query·key, capped = scale·dots, or c·tanh(scale·dots / c) under a softcap
+    c, logits = capped + bias, shifted = logits less the row's
     largest attended one (hidden keys keep theirs), weights = exp(shifted), 0 where hidden. total (B,H,T): the sum of
     the weights. output (B,H,T,Dv).
     """
 
     dots: Array
+    capped: Array
     logits: Array
     shifted: Array
     weights: Array
@@ -97,7 +100,7 @@ def is_wider(dtype: DType) -> bool:
 
 
 def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
-    """(B,H,T,S) bool: which keys each query may attend to, by mask, causal flag and -inf in the bias.
+    """(B,H,T,S) bool: which keys each query may attend to, by mask, causal flag, window and -inf in the bias.
 
     Where a convention is undefined, the recommended answer is assumed.
     """
@@ -107,7 +110,7 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               _unbiased(problem, rows)) if part is not None]
+                               _near(problem, conventions, rows), _unbiased(problem, rows)) if part is not None]
     if not parts:
         return None
     return np.broadcast_to(functools.reduce(np.logical_and, parts), _shape(problem, rows))
@@ -127,11 +130,27 @@ def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | No
 def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     if not problem.causal or (problem.mask is not None and conventions.get("mask_with_causal") == "mask"):
         return None
+    visible: Array = _ahead(problem, conventions, rows) <= 0
+    return visible
+
+
+def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """A window bounds what is seen whether or not there is a mask or a causal flag."""
+    if problem.window is None:
+        return None
+    left, right = problem.window
+    ahead = _ahead(problem, conventions, rows)
+    visible: Array = (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
+    return visible
+
+
+def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:
+    """(T,S): how far each key lies ahead of the query's own place, which `causal_alignment` says."""
     T, S = problem.sizes.T, problem.sizes.S
     offset = S - T if conventions.get("causal_alignment") == "bottom_right" else 0
     queries = np.arange(T) if rows is None else np.asarray(rows)
-    visible: Array = np.arange(S) <= queries[:, None] + offset
-    return visible
+    ahead: Array = np.arange(S) - (queries[:, None] + offset)
+    return ahead
 
 
 def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
@@ -160,7 +179,8 @@ def operands_of(
     usable = np.ones(query.shape[:3], dtype=bool)
     counts = usable * float(key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(
-        query, key, value, bias, visible, counts, usable, _scale(problem, scale_width), sizes, sizes, key)
+        query, key, value, bias, visible, counts, usable, _scale(problem, scale_width), problem.softcap, sizes, sizes,
+        key)
     return operands if _is_tame(operands) else _tamed(operands)
 
 
@@ -221,14 +241,15 @@ def _finite(array: Array) -> Array:
 def attend(operands: Operands, real: type[np.floating]) -> Truth:
     """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get zeros."""
     dots = _products(operands.query, operands.key, real)
-    logits = dots * real(operands.scale)
-    if operands.bias is not None:
-        logits = logits + operands.bias
+    capped = dots * real(operands.scale)
+    if operands.softcap is not None:
+        capped = np.tanh(capped / real(operands.softcap)) * real(operands.softcap)
+    logits = capped if operands.bias is None else capped + operands.bias
     shifted = logits - _largest(logits, operands.visible)
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
     output = _products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
-    return Truth(dots, logits, shifted, weights, total, output)
+    return Truth(dots, capped, logits, shifted, weights, total, output)
 
 
 def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from attnspec.ground.errors import SpecError, hint
-from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.keywords import KEYWORDS, Window
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
@@ -48,6 +48,13 @@ GENERIC_FAMILIES: tuple[FamilyName, ...] = (
 # make all weights the same, and so all their roundings.
 GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
 _GENERIC_SCALES = (0.3, 0.0625, 1.0)
+# Narrow ones, since a window as wide as the sequence bounds nothing; both sides, each side alone, and unequal sides.
+ANY_WINDOW: tuple[Window, ...] = (
+    (1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1), (1, 0))
+# Exact in every format; from one that caps nearly all logits to what a large model caps at.
+ANY_SOFTCAP: tuple[float, ...] = (2.0, 30.0, 0.5, 8.0)
+# The law of independent roundings is of first order in them, and a low cap bends within one rounding of a half.
+_GENERIC_SOFTCAPS = (30.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,8 @@ class Domain:
     masks: tuple[MaskName, ...]
     biases: tuple[BiasName, ...]
     scales: tuple[float, ...]
+    windows: tuple[Window, ...]
+    softcaps: tuple[float, ...]
     inputs: Inputs
     min_batch: int
     min_heads: int
@@ -100,6 +109,8 @@ def domain(
     masks: Literal["any"] | Sequence[MaskName] = "any",
     biases: Literal["any"] | Sequence[BiasName] = "any",
     scales: Literal["any"] | Sequence[float] = "any",
+    windows: Literal["any"] | Sequence[tuple[int | None, int | None]] = "any",
+    softcaps: Literal["any"] | Sequence[float] = "any",
     inputs: Inputs = "any",
     min_batch: int = 1,
     min_heads: int = 1,
@@ -114,7 +125,7 @@ def domain(
     lengths: how T and S compare.  grouped: whether query heads share key/value heads.
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
     judged by a law of chance (generic, long, panel) all with a structure.
-    scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
+    scales, windows, softcaps: values of the keywords `scale`, `window` and `softcap`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
     min_*: the least B, H, T, S and D.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
@@ -123,10 +134,13 @@ def domain(
         _check_layer(families, {*always, *sometimes})
     if kind in GENERIC_KINDS:
         _check_generic(kind, families, biases)
+    if kind == "score":
+        _check_score({*always, *sometimes})
     return Domain(
         kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
         known if families == "any" else tuple(families), _masks(kind, masks),
-        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _scales(kind, scales), inputs,
+        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _scales(kind, scales), _windows(windows),
+        _softcaps(kind, softcaps), inputs,
         min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width)
 
 
@@ -149,6 +163,30 @@ def _check_generic(kind: Kind, families: str | Sequence[str], biases: str | Sequ
         if name not in _BIASES[kind]:
             raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the bias {name!r} has a "
                             f"structure.{hint(name, _BIASES[kind])}")
+
+
+def _check_score(keywords: set[str]) -> None:
+    """A drift is looked for in the direction in which it pushes plain logits that all queries see."""
+    for name in sorted(keywords & {"window", "softcap"}):
+        raise SpecError(f"problems of kind 'score' have logits as they are, of every key: no keyword {name!r}.")
+
+
+def _windows(windows: Literal["any"] | Sequence[Window]) -> tuple[Window, ...]:
+    if windows == "any":
+        return ANY_WINDOW
+    for side in (side for window in windows for side in window):
+        if side is not None and side < 0:
+            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, null is no bound.")
+    return tuple((left, right) for left, right in windows)
+
+
+def _softcaps(kind: Kind, softcaps: Literal["any"] | Sequence[float]) -> tuple[float, ...]:
+    if softcaps == "any":
+        return _GENERIC_SOFTCAPS if kind in GENERIC_KINDS else ANY_SOFTCAP
+    for cap in softcaps:
+        if cap <= 0:
+            raise SpecError(f"a softcap is above 0, not {cap:g}.")
+    return tuple(float(cap) for cap in softcaps)
 
 
 def _scales(kind: Kind, scales: Literal["any"] | Sequence[float]) -> tuple[float, ...]:

@@ -37,7 +37,9 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> Laye
         dtype, as_dtype(query, dtype), as_dtype(key, dtype), as_dtype(value, dtype),
         {name: as_dtype(array, dtype) for name, array in params.items()}, sizes.H, sizes.Hkv,
         mask=make_mask(recipe), bias=make_bias(recipe, dtype), causal="causal" in recipe.features,
-        return_weights="return_weights" in recipe.features)
+        return_weights="return_weights" in recipe.features,
+        window=recipe.window if "window" in recipe.features else None,
+        softcap=recipe.softcap if "softcap" in recipe.features else None)
 
 
 def _inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:

@@ -39,7 +39,9 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
         bias=make_bias(recipe, dtype),
         causal="causal" in recipe.features,
         scale=recipe.scale if "scale" in recipe.features else None,
-        return_weights="return_weights" in recipe.features)
+        return_weights="return_weights" in recipe.features,
+        window=recipe.window if "window" in recipe.features else None,
+        softcap=recipe.softcap if "softcap" in recipe.features else None)
 
 
 def make_mask(recipe: Recipe) -> Bools | None:

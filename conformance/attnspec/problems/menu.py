@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from attnspec.ground.declaration import Limits
+from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
 from attnspec.problems.layers import model_width
@@ -27,6 +28,8 @@ SMALL = 9_000
 """Scores (B·H·T·S) up to which a problem is small."""
 
 SEED_BYTES = 3
+VALUED = frozenset({"window", "softcap"})
+"""Keywords whose value takes a byte of its own only where they may be in use."""
 
 
 def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
@@ -51,8 +54,10 @@ class Menu:
 
     @property
     def length(self) -> int:
-        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, families (count, which), and the seed."""
-        return 6 + len(self.optional) + FAMILIES_A_CALL + SEED_BYTES
+        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, window and softcap where the subject takes
+        them, families (count, which), and the seed.
+        """
+        return 6 + len(self.optional) + len(self.valued) + FAMILIES_A_CALL + SEED_BYTES
 
     def recipe(self, choices: bytes, *drawn: int) -> Recipe:
         """The recipe that these bytes and drawn values stand for."""
@@ -61,11 +66,25 @@ class Menu:
         features = self.domain.always | self._features(rest, sizes)
         mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
         scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
+        window = _pick(self.windows, next(rest)) if "window" in self.valued else (None, None)
+        softcap = _pick(self.domain.softcaps, next(rest)) if "softcap" in self.valued else 1.0
         return Recipe(
             sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
             bias if "bias" in features else "normal", scale if "scale" in features else 1.0,
-            model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs)
+            model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
+            window if "window" in features else (None, None), softcap if "softcap" in features else 1.0)
+
+    @property
+    def valued(self) -> frozenset[str]:
+        """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""
+        return VALUED & (self.domain.always | set(self.optional))
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The windows that the subject takes; all of them where it takes none, for its refusal to say why."""
+        within = (window for window in self.domain.windows if not self.limits.window_misfit(window, causal=True))
+        return tuple(within) or self.domain.windows
 
     @property
     def weighted(self) -> tuple[Sizes, ...]:
@@ -79,7 +98,14 @@ class Menu:
             least = 32 if keyword == "causal" and sizes.T != sizes.S else 128
             if next(choices) >= least:
                 used.add(keyword)
-        return frozenset(used)
+        return self._lawful(frozenset(used))
+
+    def _lawful(self, used: frozenset[str]) -> frozenset[str]:
+        """A window that needs the causal flag brings it along, or stays away itself where the flag is not on offer."""
+        together = used | self.domain.always
+        if "window" not in together or "causal" in together or not self.limits.window_needs_causal:
+            return used
+        return used | {"causal"} if "causal" in self.optional else used - {"window"}
 
     def _families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
         """One to four, no more than there are key/value heads to fill."""

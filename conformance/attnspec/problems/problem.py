@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import DType
 
 Array = NDArray[Any]
@@ -35,7 +36,8 @@ class Problem:
     """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
 
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
-    `scale` None means 1/sqrt(D). `return_weights` asks for the pair (output, weights).
+    `scale` None means 1/sqrt(D). `return_weights` asks for the pair (output, weights). `window` (left, right) and
+    `softcap` are None where they are not in use.
     """
 
     dtype: DType
@@ -47,6 +49,8 @@ class Problem:
     causal: bool = False
     scale: float | None = None
     return_weights: bool = False
+    window: Window | None = None
+    softcap: float | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -59,7 +63,8 @@ class Problem:
     def keywords(self) -> frozenset[str]:
         """The optional keywords that a subject must take to be handed this problem."""
         present = {"mask": self.mask is not None, "bias": self.bias is not None, "causal": self.causal,
-                   "scale": self.scale is not None, "return_weights": self.return_weights}
+                   "scale": self.scale is not None, "return_weights": self.return_weights,
+                   "window": self.window is not None, "softcap": self.softcap is not None}
         return frozenset(name for name, is_used in present.items() if is_used)
 
     def but(self, **changes: Any) -> Problem:  # noqa: ANN401  (the fields have types of their own)
@@ -90,6 +95,8 @@ class LayerProblem:
     bias: Array | None = None
     causal: bool = False
     return_weights: bool = False
+    window: Window | None = None
+    softcap: float | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -103,7 +110,8 @@ class LayerProblem:
     def keywords(self) -> frozenset[str]:
         """The optional keywords that a subject must take to be handed this problem."""
         present = {"mask": self.mask is not None, "bias": self.bias is not None, "causal": self.causal,
-                   "return_weights": self.return_weights}
+                   "return_weights": self.return_weights, "window": self.window is not None,
+                   "softcap": self.softcap is not None}
         return frozenset(name for name, is_used in present.items() if is_used)
 
     def but(self, **changes: Any) -> LayerProblem:  # noqa: ANN401  (the fields have types of their own)

@@ -2,23 +2,25 @@
 
 Its text is one line, and the arrays of the case can be made again from it anywhere:
 `B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=causal+mask;seed=91;cut=3`
+A window is written `window=2+1`, with `-` for a side without bound: `window=3+-`.
 Fields that are not in use are left out; a name that is no field of a recipe is a drawn value.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import get_args
 
 from attnspec.ground.errors import UsageError, hint
-from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.keywords import KEYWORDS, Window
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
 _AXES = tuple(axis.name for axis in fields(Sizes))
-FIELDS = ("mask", "families", "with", "bias", "scale", "M", "inputs", "seed")
+FIELDS = ("mask", "families", "with", "bias", "scale", "window", "softcap", "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
 
@@ -26,7 +28,7 @@ FIELDS = ("mask", "families", "with", "bias", "scale", "M", "inputs", "seed")
 class Recipe:
     """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values.
 
-    mask is `none` unless it is a feature; bias and scale count only where they are features. M (the model width) and
+    mask is `none` unless it is a feature; bias, scale, window and softcap count only where they are features. M (the model width) and
     `inputs` (separate, memory: key = value, one: query = key = value) belong to layers; M is 0 elsewhere.
     """
 
@@ -40,6 +42,8 @@ class Recipe:
     scale: float = 1.0
     M: int = 0
     inputs: str = "separate"
+    window: Window = (None, None)
+    softcap: float = 1.0
 
     @property
     def text(self) -> str:
@@ -59,6 +63,10 @@ class Recipe:
             yield "bias", self.bias
         if "scale" in self.features:
             yield "scale", repr(self.scale)
+        if "window" in self.features:
+            yield "window", "+".join("-" if side is None else str(side) for side in self.window)
+        if "softcap" in self.features:
+            yield "softcap", repr(self.softcap)
         if self.M:
             yield "M", self.M
             yield "inputs", self.inputs
@@ -88,7 +96,8 @@ class Recipe:
             _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
             _number("scale", known.get("scale", "1.0")),
             _whole("M", known.get("M", "0")),
-            _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0])
+            _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
+            _window(known.get("window", "-+-")), _softcap(known.get("softcap", "1.0")))
 
 
 def _broken(why: str) -> UsageError:
@@ -137,6 +146,21 @@ def _drawn(name: str, text: str) -> int:
     if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
         raise _broken(f"{name}={text} is neither a field nor a drawn whole number.{hint(name, FIELDS)}".rstrip("."))
     return int(text)
+
+
+def _window(text: str) -> Window:
+    sides = text.split("+")
+    if len(sides) != 2 or not all(re.fullmatch(r"-|\d{1,6}", side, re.ASCII) for side in sides):
+        raise _broken(f"window should read left+right, as 2+1 or 3+- (no bound on the right), not {text!r}")
+    left, right = (None if side == "-" else int(side) for side in sides)
+    return left, right
+
+
+def _softcap(text: str) -> float:
+    cap = _number("softcap", text)
+    if not 0 < cap < math.inf:
+        raise _broken(f"softcap should be a number above 0, not {text!r}")
+    return cap
 
 
 def _number(name: str, text: str) -> float:

@@ -88,6 +88,8 @@ class Subject:
             yield f"{self.id} takes problems of {limits.min_scores} scores (B·H·T·S) and more; here {sizes}"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
+        if problem.window and (reason := limits.window_misfit(problem.window, causal=problem.causal)):
+            yield f"{self.id} takes {reason}; here {problem.window}"
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
         elif isinstance(problem, LayerProblem):

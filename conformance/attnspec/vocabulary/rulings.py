@@ -41,7 +41,8 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
     """The convention, for the form that hides keys here where the subject's answers differ by form."""
-    forms = {"mask": problem.mask is not None, "bias": problem.bias is not None, "causal": problem.causal}
+    forms = {"mask": problem.mask is not None, "bias": problem.bias is not None, "causal": problem.causal,
+             "window": problem.window is not None}
     form = next((form for form, is_used in forms.items() if is_used), "")
     return scene.conventions.get(f"hidden_row.{form}", scene.conventions.get("hidden_row", UNDEFINED))
 
@@ -51,7 +52,8 @@ def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Ar
     zeroed = np.where(empty[..., None], np.zeros_like(problem.query), problem.query)
     shown = visible_keys(problem, scene.conventions) | empty[..., None]
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)
-    expected = scene.bench.expect(problem.but(query=zeroed, mask=shown, bias=bias, causal=False), "", "output", None)
+    all_shown = problem.but(query=zeroed, mask=shown, bias=bias, causal=False, window=None)
+    expected = scene.bench.expect(all_shown, "", "output", None)
     return measure("hidden_rows_follow_convention", output, expected.output[empty], expected.output_allowance[empty],
                    np.ones(output.shape, bool), what="fully hidden rows should be the mean of all values")
 

@@ -64,7 +64,7 @@ def mask_as_bias(posed: Attention) -> Attention:
 def causal_as_mask(posed: Attention) -> Attention:
     """Hand the causal flag over as an explicit mask, joined with the mask that is there as the conventions say."""
     problem = posed.one
-    return posed.but(causal=False, mask=visible_keys(problem.but(bias=None), posed.conventions))
+    return posed.but(causal=False, mask=visible_keys(problem.but(bias=None, window=None), posed.conventions))
 
 
 def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:
