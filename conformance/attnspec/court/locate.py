@@ -24,7 +24,8 @@ from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.posed import AnyProblem
 from attnspec.vocabulary.scene import working
 
-OFF: Mapping[str, object] = {"mask": None, "bias": None, "causal": False, "scale": None, "window": None, "softcap": None}
+OFF: Mapping[str, object] = {
+    "mask": None, "bias": None, "causal": False, "scale": None, "window": None, "softcap": None}
 
 WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnspec.numerics.reference import Operands, Truth
 from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.softcap import capped_error, room, scaled
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -42,25 +43,49 @@ class WeightError:
 
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
-    a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
-    per_product = a * (r.prescale + D * r.accumulate * (1 + r.prescale)) * (1 + r.scale)
-    error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
+    if operands.softcap is not None:
+        return _capped_logit_error(operands, truth, r)
     if operands.bias is None:
-        error *= 1 + r.logits
-        error += np.abs(truth.logits) * (r.scale * (1 + r.logits) + r.logits)
+        error = product_error(operands, truth, r)
     else:
-        seeded = D * r.accumulate if r.bias_in_accumulator else 0.0
-        error += seeded * np.abs(operands.bias)
-        error = _with_bias(error, a * np.abs(truth.dots), np.abs(truth.logits), r)
+        seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
+        error = _of_products(operands, r) + seeded * np.abs(operands.bias)
+        product = scaled(operands, truth)
+        error = _with_bias(error + r.scale * product, product, np.abs(truth.logits), r)
     error += logit_underflow(operands, r)
     return error
 
 
-def _with_bias(error: Array, scaled: Array, logits: Array, r: Roundings) -> Array:
-    """The scaling, the addition of the bias and the storing, each on top of the error so far."""
-    error = error + r.scale * scaled
-    error += r.accumulate * (logits + error)
-    grown: Array = error + r.biased_logits * (np.maximum(scaled, logits) + error)
+def _of_products(operands: Operands, r: Roundings) -> Array:
+    """(B,H,T,S): the sum of products, in any order, times the scale."""
+    a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
+    per_product = a * (r.prescale + D * r.accumulate * (1 + r.prescale)) * (1 + r.scale)
+    error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
+    return error
+
+
+def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
+    """(B,H,T,S): of the scaled and stored products alone, but for underflow."""
+    error = _of_products(operands, r)
+    error *= 1 + r.logits
+    error += scaled(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
+    return error
+
+
+def _capped_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
+    """A softcap stands between products and bias: those are scaled and stored first, and no bias seeds them."""
+    assert operands.softcap is not None
+    error, capped = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.capped)
+    error = capped_error(error, scaled(operands, truth), capped, operands.softcap, r)
+    if operands.bias is None:
+        return error
+    return np.asarray(_with_bias(error, capped, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
+
+
+def _with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
+    """The addition of the bias and the storing, each on top of the error so far."""
+    error = error + r.accumulate * (logits + error)
+    grown: Array = error + r.biased_logits * (np.maximum(product, logits) + error)
     return grown
 
 
@@ -219,7 +244,8 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
     query, key, _ = operands.held.largest()
     bias = 0.0 if operands.bias is None else float(np.abs(operands.bias).max(initial=0.0))
-    return max(query, key) * a <= r.largest_prescaled and a * D * query * key + bias <= r.largest_logit / 4
+    largest = room(operands.softcap) * a * D * query * key + bias
+    return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
 
 
 def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -236,5 +262,6 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     top = attended.max(axis=-1, initial=-np.inf)
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
-    fits: Array = storage & (np.maximum(a * grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
+    grown = grown * a * room(operands.softcap)
+    fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
     return fits

@@ -52,7 +52,8 @@ def ladder(declared: Precision) -> Mapping[str, Precision]:
 
 
 def _beside(rung: Precision, declared: Precision) -> Precision:
-    return replace(rung, output=declared.output, exp_ulps=declared.exp_ulps, block=declared.block,
+    return replace(rung, output=declared.output, exp_ulps=declared.exp_ulps,
+                   tanh_ulps=declared.tanh_ulps, tanh_by_exp=declared.tanh_by_exp, block=declared.block,
                    bias_in_accumulator=declared.bias_in_accumulator, flushes_subnormals=declared.flushes_subnormals)
 
 

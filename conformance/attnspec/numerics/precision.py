@@ -47,7 +47,8 @@ class Precision:
     row_sum: the accumulator of the softmax's denominator.  logits, weights: what they are stored in.
     prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.  scale: what the
     constant is rounded to.  *_roundings: how many roundings there are of each (logits: one more with a bias).
-    exp_ulps: the documented error of exp.  block: keys per step of an online softmax, at the least.
+    exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap.  tanh_by_exp: that tanh is formed
+    from an exponential, and its error is in ulps of 1.  block: keys per step of an online softmax, at the least.
     systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
     in; `output`, a sixteenth of a unit of the output (see `systematic_error`).
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
@@ -68,6 +69,8 @@ class Precision:
     prescale_roundings: int = 2
     scale_roundings: int = 2
     exp_ulps: float = 3.0
+    tanh_ulps: float = 5.0
+    tanh_by_exp: bool = False
     block: int = 16
     bias_in_accumulator: bool = True
     flushes_subnormals: bool = False
@@ -83,7 +86,7 @@ class Precision:
 
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "block")
-_FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals")
+_FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
@@ -230,7 +233,7 @@ def _kind(word: str) -> tuple[tuple[type, ...], str]:
         return (bool,), "true or false"
     if word == "reason":
         return (str,), "text"
-    if word == "exp_ulps":
+    if word in ("exp_ulps", "tanh_ulps"):
         return (int, float), "a number, not negative"
     return (int,), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
 

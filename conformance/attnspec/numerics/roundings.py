@@ -17,9 +17,11 @@ ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2
 @dataclass(frozen=True, slots=True)
 class Roundings:
     """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits and
-    weights (all roundings of that kind together); argument and exp (of the exponential).  Absolute, where something
-    underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output.  What each storage can hold: largest_*,
-    scale_range, and normal_weight, below which a weight is not rounded relatively.
+    weights (all roundings of that kind together); argument and exp (of the exponential); cap_argument, tanh and cap (of
+    a softcap: the quotient x / c, its tanh, the product with c), tanh_by_exp: whether the tanh's is relative to 1.
+    Absolute, where something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output, lost_cap.
+    What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
+    relatively.
     """
 
     accumulate: float
@@ -30,6 +32,10 @@ class Roundings:
     softmax: float
     argument: float
     exp: float
+    cap_argument: float
+    tanh: float
+    cap: float
+    tanh_by_exp: bool
     weights: float
     row_sum: float
     output: float
@@ -38,6 +44,7 @@ class Roundings:
     lost_logit: float
     lost_weight: float
     lost_output: float
+    lost_cap: float
     largest_logit: float
     largest_sum: float
     largest_output: float
@@ -63,7 +70,18 @@ def roundings(precision: Precision) -> Roundings:
         lost_product=_lost(precision, precision.accumulate), lost_input=_lost_input(precision),
         lost_logit=(stored + 1) * _lost(precision, precision.logits) if stored else 0.0,
         lost_weight=_lost(precision, precision.weights) + _lost_exp(precision),
-        lost_output=_lost(precision, precision.output), **_ranges(precision))  # type: ignore[arg-type]  # by name
+        lost_output=_lost(precision, precision.output), **_cap(precision), **_ranges(precision))  # type: ignore[arg-type]  # by name
+
+
+def _cap(precision: Precision) -> dict[str, object]:
+    """The steps of a softcap are taken in the accumulator's format, and each is stored where logits are."""
+    step, stored = unit(precision.accumulate).roundoff, precision.logit_roundings
+    kept = 1 + _compound(precision.logits, stored)
+    return {
+        "cap_argument": (1 + step) ** 2 * kept - 1,  # a reciprocal and a product cost more than one quotient
+        "tanh": (1 + 2 * precision.tanh_ulps * step) * kept - 1, "cap": (1 + step) * kept - 1,
+        "tanh_by_exp": precision.tanh_by_exp,
+        "lost_cap": _lost(precision, precision.accumulate) + stored * _lost(precision, precision.logits)}
 
 
 def _ranges(precision: Precision) -> dict[str, object]:

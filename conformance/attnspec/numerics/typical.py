@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights
+from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights, product_error
 from attnspec.numerics.reference import Operands, Truth
 from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.softcap import own_spread, scaled, slope
 from attnspec.problems.problem import Array
 
 AT_ONCE = 2**20  # entries of weight·value that are formed at once
@@ -74,17 +75,38 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     a, D = abs(float(operands.scale)), float(operands.query.shape[-1])
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
-    scaled, logits = a * np.abs(truth.dots), np.abs(truth.logits)
-    stored = r.logits * logits
-    if operands.bias is not None:
+    size, logits = scaled(operands, truth), np.abs(truth.logits)
+    stored = r.logits * (logits if operands.softcap is None else size)
+    if operands.bias is not None and operands.softcap is None:
         summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
-        stored = np.hypot(r.biased_logits * np.maximum(scaled, logits), r.accumulate * logits)
+        stored = _added(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
-    prescaled = r.prescale * r.prescale * (a * a * squares + scaled * scaled)
+    prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
+    before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
+    if operands.softcap is not None:
+        before = _behind_the_cap(before, operands, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
     exponential = r.exp * r.exp + errors.rescales / 6 * (r.exp + r.softmax) ** 2
-    lost = logit_underflow(operands, r)
-    return np.asarray(summed**2 + prescaled + stored**2 + np.square(r.argument * truth.shifted) + exponential + lost**2)
+    return np.asarray(before + np.square(r.argument * truth.shifted) + exponential)
+
+
+def _added(product: Array, logits: Array, r: Roundings) -> Array:
+    """The addition of a bias, and the storing."""
+    return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits), r.accumulate * logits))
+
+
+def _behind_the_cap(before: Array, operands: Operands, truth: Truth, r: Roundings) -> Array:
+    """The squared roundings of capped logits, bias added, given those of the scaled dot products."""
+    assert operands.softcap is not None
+    size, capped = scaled(operands, truth), np.abs(truth.capped)
+    steepness = slope(size, product_error(operands, truth, r), operands.softcap)  # anywhere between truth and answer
+    behind = steepness**2 * before + own_spread(size, capped, steepness, operands.softcap, r)
+    return behind if operands.bias is None else behind + _added(capped, np.abs(truth.logits), r) ** 2
+
+
+def _steepness(operands: Operands, truth: Truth) -> Array | float:
+    """(B,H,T,S): the slope of the softcap at each logit; 1 without one."""
+    return 1.0 if operands.softcap is None else slope(scaled(operands, truth), 0.0, operands.softcap)
 
 
 def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
@@ -110,11 +132,12 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
     """
     query, key, value = operands.query, operands.key, operands.value
     square, T = np.empty_like(truth.output), query.shape[2]
+    p = p * _steepness(operands, truth)
     step = max(1, AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
     for start in range(0, T, step):
         rows = slice(start, start + step)
         joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
-        mean = (p[:, :, rows] @ key)[..., None]
+        mean = (p[:, :, rows] @ key)[..., None]  # with a softcap a key counts by how steep it is at its logit
         covariance = joint - mean * truth.output[:, :, rows, None, :]
         square[:, :, rows] = (np.square(query[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
     return np.asarray((r.prescale * float(operands.scale)) ** 2 * square)
@@ -133,8 +156,10 @@ def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: W
 
 def _of_constants(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
     """The scale and log2(e) are off by one factor for all keys: a change of temperature, which chance does not damp."""
-    scaled = abs(float(operands.scale)) * truth.dots
-    return np.asarray(r.scale * _covariance(scaled, p, operands) + r.softmax * _covariance(truth.shifted, p, operands))
+    pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
+    reciprocal = 0.0 if operands.softcap is None else r.accumulate  # of the cap
+    return np.asarray((r.scale + reciprocal) * _covariance(pushed, p, operands)
+                      + r.softmax * _covariance(truth.shifted, p, operands))
 
 
 def _covariance(logits: Array, p: Array, operands: Operands) -> Array:

@@ -125,7 +125,8 @@ def domain(
     lengths: how T and S compare.  grouped: whether query heads share key/value heads.
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
     judged by a law of chance (generic, long, panel) all with a structure.
-    scales, windows, softcaps: values of the keywords `scale`, `window` and `softcap`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
+    scales, windows, softcaps: values of the keywords `scale`, `window` and `softcap`.  inputs: whether a layer is fed
+    three arrays, two (a memory), or one.
     min_*: the least B, H, T, S and D.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """

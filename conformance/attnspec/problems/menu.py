@@ -54,8 +54,8 @@ class Menu:
 
     @property
     def length(self) -> int:
-        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, window and softcap where the subject takes
-        them, families (count, which), and the seed.
+        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, window and softcap where the subject
+        takes them, families (count, which), and the seed.
         """
         return 6 + len(self.optional) + len(self.valued) + FAMILIES_A_CALL + SEED_BYTES
 

@@ -28,8 +28,9 @@ FIELDS = ("mask", "families", "with", "bias", "scale", "window", "softcap", "M",
 class Recipe:
     """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values.
 
-    mask is `none` unless it is a feature; bias, scale, window and softcap count only where they are features. M (the model width) and
-    `inputs` (separate, memory: key = value, one: query = key = value) belong to layers; M is 0 elsewhere.
+    mask is `none` unless it is a feature; bias, scale, window and softcap count only where they are features. M (the
+    model width) and `inputs` (separate, memory: key = value, one: query = key = value) belong to layers; M is 0
+    elsewhere.
     """
 
     sizes: Sizes
