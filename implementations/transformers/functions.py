@@ -1,0 +1,116 @@
+"""The attention interfaces: what `attn_implementation` names, as functions (B,H,T,D) -> (B,T,H,D)."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from attnspec.adapters.transformers import masks
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.bert.modeling_bert import eager_attention_forward as bert_eager
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward as gemma2_eager
+from transformers.models.llama.modeling_llama import eager_attention_forward as llama_eager
+
+Tensor = Any  # torch is not seen by mypy
+
+
+def eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
+          scale: float | None = None, return_weights: bool = False) -> Tensor:
+    """`modeling_llama.eager_attention_forward`, which most decoders share. In evaluation, without gradient."""
+    additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
+    return _pair(llama_eager, query, key, value, additive, _scaling(query, scale), return_weights)
+
+
+def eager_in_training(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                      causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Tensor:
+    """As `eager`, in training with gradient and no dropout."""
+    additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
+    query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
+    return _pair(llama_eager, query, key, value, additive, _scaling(query, scale), return_weights, training=True)
+
+
+def eager_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                                causal: bool = False, scale: float | None = None,
+                                return_weights: bool = False) -> Tensor:
+    """As `eager`, with a dropout that evaluation switches off."""
+    additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
+    return _pair(llama_eager, query, key, value, additive, _scaling(query, scale), return_weights, dropout=0.5)
+
+
+def eager_boolean_mask(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,
+                       scale: float | None = None, return_weights: bool = False) -> Tensor:
+    """As `eager`, handed the boolean mask that the other interfaces read as "may attend"."""
+    return _pair(llama_eager, query, key, value, masks.visible(query, key, mask, causal), _scaling(query, scale),
+                 return_weights)
+
+
+def encoder_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                  causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Tensor:
+    """`modeling_bert.eager_attention_forward`: softmax in the dtype, as many key/value heads as query heads."""
+    additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
+    return _pair(bert_eager, query, key, value, additive, scale, return_weights)
+
+
+def capped_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                 causal: bool = False, scale: float | None = None, softcap: float | None = None,
+                 return_weights: bool = False) -> Tensor:
+    """`modeling_gemma2.eager_attention_forward`, which caps its logits."""
+    additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
+    return _pair(gemma2_eager, query, key, value, additive, _scaling(query, scale), return_weights, softcap=softcap)
+
+
+def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
+         scale: float | None = None) -> Tensor:
+    """`ALL_ATTENTION_FUNCTIONS["sdpa"]`, mask boolean and causal as its flag. In evaluation, without gradient."""
+    with torch.no_grad():
+        return _sdpa(query, key, value, mask, bias, causal, scale)
+
+
+def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                       causal: bool = False, scale: float | None = None) -> Tensor:
+    """As `sdpa`, while it records for a backward pass."""
+    query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
+    return _sdpa(query, key, value, mask, bias, causal, scale)
+
+
+def sdpa_made_causal_by_mask(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                             causal: bool = False, scale: float | None = None) -> Tensor:
+    """As `sdpa`, the causal mask made by the library (`sdpa_mask`) as for a model that has a mask besides."""
+    with torch.no_grad():
+        return _sdpa(query, key, value, masks.visible(query, key, mask, causal), bias, False, scale)
+
+
+def sdpa_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                               causal: bool = False, scale: float | None = None) -> Tensor:
+    """As `sdpa`, handed a dropout by a module in evaluation: eager attention ignores it there."""
+    with torch.no_grad():
+        return _sdpa(query, key, value, mask, bias, causal, scale, dropout=0.5)
+
+
+def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, causal: bool, scale: float | None,
+          dropout: float = 0.0) -> Tensor:
+    attention_mask = masks.added(mask, bias, query.dtype) if bias is not None else mask
+    output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](_module(query, key), query, key, value, attention_mask,
+                                                scaling=scale, is_causal=causal, dropout=dropout)
+    return output.transpose(1, 2)
+
+
+def _pair(function: Any, query: Tensor, key: Tensor, value: Tensor, additive: Tensor, scaling: float | None,  # noqa: ANN401  (torch is not seen by mypy)
+          return_weights: bool, *, training: bool = False, dropout: float = 0.0, **more: Any) -> Tensor:  # noqa: ANN401  (see above)
+    with nullcontext() if training else torch.no_grad():
+        output, weights = function(_module(query, key, training), query, key, value, additive, scaling=scaling,
+                                   dropout=dropout, **more)
+    return (output.transpose(1, 2), weights) if return_weights else output.transpose(1, 2)
+
+
+def _module(query: Tensor, key: Tensor, training: bool = False) -> SimpleNamespace:
+    """What the interfaces ask of the module that calls them."""
+    return SimpleNamespace(num_key_value_groups=query.shape[1] // key.shape[1], training=training,
+                           head_dim=query.shape[-1], is_causal=False)
+
+
+def _scaling(query: Tensor, scale: float | None) -> float:
+    """What a decoder hands over: 1/sqrt(D) unless told otherwise."""
+    return float(query.shape[-1] ** -0.5) if scale is None else scale

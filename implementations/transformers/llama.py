@@ -1,0 +1,62 @@
+"""`LlamaAttention`, its rotary embedding neutralised: every angle is 0, so cos = 1 and sin = 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from attnspec.adapters.transformers.modes import DROPOUT, SDPA, TRAINING, Mode
+from attnspec.adapters.transformers.parameters import copy_into
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaAttention
+
+Tensor = Any  # torch is not seen by mypy
+Module = Any
+
+
+def _with_weights(mode: Mode) -> Callable[..., Tensor]:
+    def attend(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
+               mask: Tensor = None, bias: Tensor = None, causal: bool = False, return_weights: bool = False) -> Tensor:
+        """X (B,T,M) to (B,T,M), and weights (B,H,T,T) if asked for."""
+        module = _module(query, params, heads, mode)
+        with mode.gradient():
+            output, weights = module(query, _angles(query, module), mode.attention_mask(query, mask, bias, causal))
+        return (output, weights) if return_weights else output
+    return attend
+
+
+def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, mask: Tensor = None,  # noqa: ARG001  (key and value are the query)
+         bias: Tensor = None, causal: bool = False) -> Tensor:
+    """With `attn_implementation="sdpa"`: there are no weights."""
+    module = _module(query, params, heads, SDPA)
+    with SDPA.gradient():
+        return module(query, _angles(query, module), SDPA.attention_mask(query, mask, bias, causal))[0]
+
+
+def _angles(query: Tensor, module: Module) -> tuple[Tensor, Tensor]:
+    """cos and sin (B,T,D) of no rotation."""
+    shape = (*query.shape[:2], module.head_dim)
+    return torch.ones(shape, dtype=query.dtype), torch.zeros(shape, dtype=query.dtype)
+
+
+def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode) -> Module:
+    head_dim = params["w_query"].shape[1] // heads
+    kv_heads = params["w_key"].shape[1] // head_dim
+    module = _empty_module(query.shape[-1], heads, kv_heads, head_dim, query.dtype, mode)
+    for name, linear in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("out", "o_proj")):
+        copy_into(getattr(module, linear), params, name)
+    return module
+
+
+@lru_cache(maxsize=64)
+def _empty_module(width: int, heads: int, kv_heads: int, head_dim: int, dtype: Any, mode: Mode) -> Module:  # noqa: ANN401  (a torch.dtype)
+    config = LlamaConfig(hidden_size=width, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
+                         attention_bias=True, attention_dropout=mode.dropout, attn_implementation=mode.implementation)
+    return LlamaAttention(config, layer_idx=0).to(dtype).train(mode.training)
+
+
+eager = _with_weights(Mode())
+training = _with_weights(TRAINING)
+dropout = _with_weights(DROPOUT)

@@ -1,0 +1,78 @@
+"""`MistralAttention` with the mask that `MistralModel` makes for it, in every version since the model came (4.34).
+
+The sliding window is no business of the module's: the model makes it into the mask. `sliding_window=w` is the query
+itself and the w - 1 keys before it. All tokens stand at position 0, so the rotary embedding turns nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from attnspec.adapters.transformers.mistral_mask import model_mask
+from attnspec.adapters.transformers.parameters import copy_into
+from transformers import MistralConfig
+from transformers.models.mistral.modeling_mistral import MistralAttention
+
+Tensor = Any  # torch is not seen by mypy
+Module = Any
+Window = tuple[int | None, int | None]
+
+
+def eager(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, causal: bool = False,  # noqa: ARG001  (key and value are the query)
+          window: Window | None = None, return_weights: bool = False) -> Tensor:
+    """X (B,T,M) to (B,T,M), and weights (B,H,T,T) if asked for."""
+    output, weights = _answer(query, params, heads, causal, window, "eager")
+    return (output, weights) if return_weights else output
+
+
+def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, causal: bool = False,  # noqa: ARG001  (key and value are the query)
+         window: Window | None = None) -> Tensor:
+    """With `attn_implementation="sdpa"`: there are no weights."""
+    return _answer(query, params, heads, causal, window, "sdpa")[0]
+
+
+def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, causal: bool, window: Window | None,
+            implementation: str) -> tuple[Tensor, Tensor]:
+    width = None if window is None or window[0] is None else window[0] + 1
+    config = _config(query.shape[-1], heads, _kv_heads(params, heads), implementation, width)
+    module = _module(query, params, heads, implementation)
+    mask = model_mask(config, query) if causal else None
+    with torch.no_grad():
+        output, weights, *_ = module(query, attention_mask=mask, **_position(query, module))
+    return output, weights
+
+
+def _position(query: Tensor, module: Module) -> dict[str, Tensor]:
+    """Position 0 for every token: its number, or, since 4.48, the cosine and sine of its angles."""
+    if "position_embeddings" not in inspect.signature(module.forward).parameters:
+        return {"position_ids": torch.zeros(query.shape[:2], dtype=torch.int64), "output_attentions": True}
+    shape = (*query.shape[:2], module.head_dim)
+    return {"position_embeddings": (torch.ones(shape, dtype=query.dtype), torch.zeros(shape, dtype=query.dtype))}
+
+
+def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, implementation: str) -> Module:
+    module = _empty_module(query.shape[-1], heads, _kv_heads(params, heads), query.dtype, implementation)
+    for name, linear in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("out", "o_proj")):
+        copy_into(getattr(module, linear), params, name)
+    return module
+
+
+def _kv_heads(params: Mapping[str, Tensor], heads: int) -> int:
+    return int(params["w_key"].shape[1] * heads // params["w_query"].shape[1])
+
+
+@lru_cache(maxsize=64)
+def _empty_module(width: int, heads: int, kv_heads: int, dtype: Any, implementation: str) -> Module:  # noqa: ANN401  (a torch.dtype)
+    numbered = {"layer_idx": 0} if "layer_idx" in inspect.signature(MistralAttention).parameters else {}
+    module = MistralAttention(_config(width, heads, kv_heads, implementation, None), **numbered)
+    return module.to(dtype).eval()
+
+
+@lru_cache(maxsize=256)
+def _config(width: int, heads: int, kv_heads: int, implementation: str, sliding_window: int | None) -> MistralConfig:
+    return MistralConfig(hidden_size=width, num_attention_heads=heads, num_key_value_heads=kv_heads,
+                         sliding_window=sliding_window, attn_implementation=implementation)

@@ -1,0 +1,36 @@
+"""The hidden switches of an attention module, and what the modules' adapters share."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from attnspec.adapters.transformers import masks
+
+Tensor = Any  # torch is not seen by mypy
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """implementation: the attention interface.  training: with gradient.  dropout: of the weights."""
+
+    implementation: str = "eager"
+    training: bool = False
+    dropout: float = 0.0
+
+    def gradient(self) -> AbstractContextManager[object]:
+        """Gradients are recorded in training only."""
+        return nullcontext() if self.training else torch.no_grad()
+
+    def attention_mask(self, hidden: Tensor, mask: Tensor, bias: Tensor, causal: bool) -> Tensor:
+        """The 4-D tensor that the model hands its layers: additive, or boolean for SDPA where there is no bias."""
+        seen = masks.visible(hidden, hidden, mask, causal)
+        boolean = self.implementation == "sdpa" and bias is None
+        return seen if boolean else masks.added(seen, bias, hidden.dtype)
+
+
+TRAINING = Mode(training=True)
+DROPOUT = Mode(dropout=0.5)
+SDPA = Mode("sdpa")
