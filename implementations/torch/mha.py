@@ -21,7 +21,7 @@ def mha(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tenso
         bias: Tensor = None, causal: bool = False, return_weights: bool = False) -> Tensor:
     """need_weights=True: written out in matrix products. Training mode, with gradient."""
     module = _module(query, params, heads).train()
-    output, weights = module(query, key, value, attn_mask=_attn_mask(query, key, mask, bias, causal),
+    output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal),
                              need_weights=True, average_attn_weights=False)
     return (output, weights) if return_weights else output
 
@@ -31,7 +31,7 @@ def mha_averaged(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[s
                  return_weights: bool = False) -> Tensor:
     """need_weights=True as it is by default: weights (B,T,S), the mean over heads."""
     module = _module(query, params, heads).train()
-    output, weights = module(query, key, value, attn_mask=_attn_mask(query, key, mask, bias, causal))
+    output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal))
     return (output, weights) if return_weights else output
 
 
@@ -40,7 +40,7 @@ def mha_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, 
     """As `mha`, in inference: evaluation mode, no gradient. Self-attention takes the fast path."""
     module = _module(query, params, heads).eval()
     with torch.no_grad():
-        output, weights = module(query, key, value, attn_mask=_attn_mask(query, key, mask, bias, causal),
+        output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal),
                                  need_weights=True, average_attn_weights=False)
     return (output, weights) if return_weights else output
 
@@ -49,7 +49,7 @@ def mha_no_weights(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping
                    mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
     """need_weights=False: through F.scaled_dot_product_attention. Training mode, with gradient."""
     module = _module(query, params, heads).train()
-    return module(query, key, value, need_weights=False, attn_mask=_attn_mask(query, key, mask, bias, causal))[0]
+    return module(query, key, value, need_weights=False, attn_mask=attn_mask(query, key, mask, bias, causal))[0]
 
 
 def mha_no_weights_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
@@ -57,8 +57,8 @@ def mha_no_weights_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Ma
     """As `mha_no_weights`, in inference. Self-attention takes the fast path."""
     module = _module(query, params, heads).eval()
     with torch.no_grad():
-        attn_mask = _attn_mask(query, key, mask, bias, causal)
-        return module(query, key, value, need_weights=False, attn_mask=attn_mask)[0]
+        hidden = attn_mask(query, key, mask, bias, causal)
+        return module(query, key, value, need_weights=False, attn_mask=hidden)[0]
 
 
 def mha_causal_hint(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
@@ -66,11 +66,29 @@ def mha_causal_hint(query: Tensor, key: Tensor, value: Tensor, *, params: Mappin
     """As `mha_no_weights`, telling it beside the causal mask that it is one: `is_causal`, which it calls a hint."""
     module = _module(query, params, heads).train()
     only_causal = causal and mask is None and bias is None
-    attn_mask = _attn_mask(query, key, mask, bias, causal)
-    return module(query, key, value, need_weights=False, attn_mask=attn_mask, is_causal=only_causal)[0]
+    hidden = attn_mask(query, key, mask, bias, causal)
+    return module(query, key, value, need_weights=False, attn_mask=hidden, is_causal=only_causal)[0]
 
 
-def _attn_mask(query: Tensor, key: Tensor, mask: Tensor, bias: Tensor, causal: bool) -> Tensor:
+def mha_dropout_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
+                     mask: Tensor = None, bias: Tensor = None, causal: bool = False,
+                     return_weights: bool = False) -> Tensor:
+    """As `mha`, with a dropout of one half, in evaluation mode, where it should do nothing."""
+    module = _module(query, params, heads, dropout=0.5).eval()
+    output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal),
+                             need_weights=True, average_attn_weights=False)
+    return (output, weights) if return_weights else output
+
+
+def mha_no_weights_dropout_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor],
+                                heads: int, mask: Tensor = None, bias: Tensor = None,
+                                causal: bool = False) -> Tensor:
+    """As `mha_no_weights`, with a dropout of one half, in evaluation mode, where it should do nothing."""
+    module = _module(query, params, heads, dropout=0.5).eval()
+    return module(query, key, value, need_weights=False, attn_mask=attn_mask(query, key, mask, bias, causal))[0]
+
+
+def attn_mask(query: Tensor, key: Tensor, mask: Tensor, bias: Tensor, causal: bool) -> Tensor:
     """Boolean (T,S) for the causal mask alone, else (B·H,T,S): boolean, or the bias with -inf where a key is hidden."""
     later = torch.ones(query.shape[1], key.shape[1], dtype=torch.bool).triu(1) if causal else None
     hidden = later if mask is None else ~mask if later is None else ~mask | later
@@ -85,9 +103,9 @@ def _per_head(hidden: Tensor) -> Tensor:
     return hidden if hidden.dim() == 2 else hidden.flatten(0, 1)
 
 
-def _module(query: Tensor, params: Mapping[str, Tensor], heads: int) -> Module:
+def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0) -> Module:
     """The module with these parameters: its three projections stand in one matrix, transposed."""
-    module = _empty_module(query.shape[-1], heads, query.dtype)
+    module = _empty_module(query.shape[-1], heads, query.dtype, dropout)
     parts = ("query", "key", "value")
     with torch.no_grad():
         module.in_proj_weight.copy_(torch.cat([params[f"w_{part}"] for part in parts], dim=1).T)
@@ -98,5 +116,5 @@ def _module(query: Tensor, params: Mapping[str, Tensor], heads: int) -> Module:
 
 
 @lru_cache(maxsize=64)
-def _empty_module(width: int, heads: int, dtype: Dtype) -> Module:
-    return nn.MultiheadAttention(width, heads, batch_first=True, dtype=dtype)
+def _empty_module(width: int, heads: int, dtype: Dtype, dropout: float) -> Module:
+    return nn.MultiheadAttention(width, heads, dropout=dropout, batch_first=True, dtype=dtype)

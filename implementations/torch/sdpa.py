@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -39,10 +41,38 @@ def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tenso
     return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
+def sdpa_vmapped(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                 causal: bool = False, scale: float | None = None) -> Tensor:
+    """Under torch.func.vmap, one batch entry (H,T,D) at a time; what is the same for all of them is not mapped."""
+    def alone(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor) -> Tensor:
+        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+
+    B = query.shape[0]
+    shared = [tensor is None or tensor.dim() < 4 or tensor.shape[0] < B for tensor in (mask, bias)]
+    mask, bias = (tensor[0] if tensor is not None and tensor.dim() == 4 and alike else tensor
+                  for tensor, alike in zip((mask, bias), shared, strict=True))
+    with torch.no_grad():
+        mapped = torch.func.vmap(alone, in_dims=(0, 0, 0, *(None if alike else 0 for alike in shared)))
+        return mapped(query, key, value, mask, bias)
+
+
+def sdpa_compiled(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                  causal: bool = False, scale: float | None = None) -> Tensor:
+    """Under torch.compile, with shapes left open."""
+    with torch.no_grad():
+        return _compiled()(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+
+
 def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
             scale: float | None) -> Tensor:
     """There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added."""
     both = bias.masked_fill(~mask, float("-inf")) if mask is not None and bias is not None else None
     attn_mask = next((tensor for tensor in (both, mask, bias) if tensor is not None), None)
     return scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, is_causal=causal, scale=scale,
-                                        enable_gqa=key.shape[1] != query.shape[1])
+                                        enable_gqa=key.shape[-3] != query.shape[-3])
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> Callable[..., Tensor]:
+    """Each keyword, dtype and length of one is a graph of its own; beyond the limit calls would silently stay eager."""
+    return torch.compile(_attend, dynamic=True, recompile_limit=256)
