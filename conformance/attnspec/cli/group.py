@@ -15,6 +15,8 @@ COMMANDS: Mapping[str, str] = {
     "audit": "attnspec.cli.judging:audit",
     "replay": "attnspec.cli.judging:replay",
     "smoke": "attnspec.cli.smoking:smoke",
+    "probe": "attnspec.cli.probe:probe",
+    "init": "attnspec.cli.init:init",
     "list": "attnspec.cli.listing:list_",
     "explain": "attnspec.cli.explaining:explain",
     "power": "attnspec.cli.power:power",

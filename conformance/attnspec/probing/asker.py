@@ -1,0 +1,112 @@
+"""Puts small problems to a subject. Whatever the subject does to them, its exceptions included, becomes an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+
+WIDTH = 8
+"""D and Dv: as many as there are keys at the most, so that values can be the identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a question: a word of its closed list, and in `detail` what was seen."""
+
+    answer: str
+    detail: str = ""
+
+
+RAISES, UNUSABLE, OTHER = "raises", "unusable", "other"
+FAILURES = {RAISES: "the call raises", UNUSABLE: "what comes back is no array of the right shape",
+            OTHER: "none of these"}
+"""Answers that every question may get."""
+
+
+class NotAsked(Exception):  # noqa: N818  (named for what happened; it is no error)
+    """The question cannot be put to the subject: it lacks a keyword, or a limit forbids the problem."""
+
+
+class Failed(Exception):  # noqa: N818  (named for what happened; it is an answer)
+    """The call failed, and `reply` says how."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.detail)
+        self.reply = reply
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asker:
+    """A subject at one dtype, and the problems that fit what it can take."""
+
+    subject: Subject
+    dtype: DType
+
+    @property
+    def heads(self) -> int:
+        """Two query heads where it can have so many: some libraries treat one otherwise."""
+        return 1 if self.subject.declaration.limits.single_head else 2
+
+    @property
+    def width(self) -> int:
+        """D and Dv."""
+        return max(WIDTH, self.subject.declaration.limits.min_head_width)
+
+    def takes(self, *keywords: str) -> bool:
+        """Whether the subject takes all of these."""
+        return not self.subject.lacks(frozenset(keywords))
+
+    def batch(self, T: int, S: int) -> int:
+        """B: 1, or as many as the least number of scores asks for."""
+        return -(-self.subject.declaration.limits.min_scores // (self.heads * max(T * S, 1)))
+
+    def even(self, T: int, S: int) -> Problem:
+        """Queries and keys are zero, so all visible keys weigh the same; values are the identity: the output (its
+        first S columns) is the weights.
+        """
+        B, H, D, number = self.batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
+        value = np.tile(np.eye(S, D), (B, H, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
+        return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, H, S, D), number), value)
+
+    def sloped(self, T: int, S: int) -> Problem:
+        """As `even`, but each key weighs more than the one before it."""
+        problem = self.even(T, S)
+        problem.query[..., 0] = np.round(np.sqrt(self.subject.scale_width(problem)))
+        problem.key[..., 0] = np.arange(S) / 2
+        return problem
+
+    def full(self, array: Array, problem: Problem) -> Array:
+        """(T,S) at full shape (B,H,T,S), contiguous."""
+        return np.tile(array, (*problem.query.shape[:2], 1, 1))
+
+    def as_bias(self, array: Array, problem: Problem) -> Array:
+        """(T,S) at full shape in the dtype."""
+        return self.full(array, problem).astype(numpy_dtype(self.dtype))
+
+    def put(self, problem: Problem) -> Answer:
+        """What the subject makes of it. Raises NotAsked or Failed."""
+        if reason := self.subject.refuses(problem):
+            raise NotAsked(reason)
+        try:
+            with np.errstate(all="ignore"):
+                return self.subject.answer(problem)
+        except SubjectRaised as raised:
+            raise Failed(Reply(RAISES, raised.summary)) from None
+        except UnusableAnswer as unusable:
+            raise Failed(Reply(UNUSABLE, unusable.sentence)) from None
+
+    def output(self, problem: Problem) -> Array:
+        """The output (B,H,T,Dv) in float64. Raises NotAsked or Failed."""
+        return self.put(problem).output.astype(np.float64)
+
+    def without_limits(self, **limits: Any) -> Asker:  # noqa: ANN401  (limits have types of their own)
+        """The same with other limits: they are declared, and it is asked whether that is so."""
+        declaration = self.subject.declaration
+        limited = replace(declaration, limits=replace(declaration.limits, **limits))
+        return replace(self, subject=replace(self.subject, declaration=limited))

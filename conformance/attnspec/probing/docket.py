@@ -1,0 +1,148 @@
+"""Probes as a docket: every subject and every variant of it, at every dtype, asked one question after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec.ground.declaration import Declaration
+from attnspec.ground.errand import Conclusion, Loss
+from attnspec.ground.errors import AttnspecError
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.ground.nouns import DType, Verdict
+from attnspec.ground.plan import FAULT, SOUND, Plan
+from attnspec.law.clause import Spec
+from attnspec.law.load import load_spec
+from attnspec.record.codec import decode, encode
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.record.probed import Found, SubjectProbed, part_of_probe
+from attnspec.subjects.registry import process_of, registered
+
+if TYPE_CHECKING:
+    from attnspec.probing.stand import Stand
+
+PROBES = "attnspec.probing.docket:Probes"
+DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
+"""Answers to a question at which the process ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """A subject, or one of its variants, at one dtype."""
+
+    target: str
+    variant: str
+    dtype: str
+
+    @property
+    def part(self) -> str:
+        """As in the record."""
+        return part_of_probe(self.variant)
+
+    @property
+    def id(self) -> str:
+        """The errand's name."""
+        return f"{self.target}-{self.part}-{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Crumb:
+    """What a probe has found so far, and the question that it is at: it outlives the process."""
+
+    found: tuple[Found, ...]
+    question: str
+    asks: str
+
+
+def probings(plan: Plan) -> Iterator[Probing]:
+    """Subject by subject, its variants next to it. Of a bare function nobody knows yet which dtypes it supports."""
+    for target in dict.fromkeys(plan.targets):
+        declaration = _declaration(target, plan)
+        for dtype in declaration.dtypes:
+            if not plan.dtypes or dtype in plan.dtypes:
+                yield from (Probing(target, variant, dtype.value) for variant in ("", *declaration.variants))
+
+
+def _declaration(target: str, plan: Plan) -> Declaration:
+    if target.startswith((FAULT, SOUND)):
+        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+
+        return own_subject(target).declaration
+    known = registered(plan.implementations).get(target)
+    return known.declaration if known else Declaration()
+
+
+class Probes:
+    """The docket."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The law, which is not applied; the record names it."""
+        return load_spec(Path(self.plan.spec) if self.plan.spec else None)
+
+    def items(self) -> tuple[Probing, ...]:
+        """Every subject of the plan."""
+        return tuple(probings(self.plan))
+
+    def surroundings(self, errand: Probing) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """As it is."""
+        return blank
+
+    @cached_property
+    def _stand(self) -> Stand:
+        from attnspec.probing.stand import Stand  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        return Stand(self.plan)
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject."""
+        return self._stand.subject(target).card({}, {})
+
+    def carry_out(self, errand: Probing) -> SubjectProbed:
+        """Ask every question."""
+        try:
+            return self._stand.probe(errand.target, errand.variant, DType(errand.dtype), self._note)
+        except AttnspecError as problem:
+            return self.lost(errand, Loss(str(problem)))
+
+    def _note(self, found: Sequence[Found], question: str, asks: str) -> None:
+        self.breadcrumb(json.dumps(encode(Crumb(tuple(found), question, asks))))
+
+    def lost(self, errand: Probing, loss: Loss) -> SubjectProbed:
+        """What was found before the process ended, and at which question it did. What comes after is not asked."""
+        blank = SubjectProbed(errand.target, errand.variant, DType(errand.dtype), ())
+        if loss.verdict not in DEATHS or not loss.recipe:
+            return replace(blank, lost=loss.reason)
+        crumb = decode(Crumb, json.loads(loss.recipe))
+        death = Found(crumb.question, crumb.asks, DEATHS[loss.verdict],
+                      f"{loss.reason}; the questions after this one are not asked")
+        return replace(blank, found=(*crumb.found, death))
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """How many answers contradict the manifest."""
+        probes = [each for each in done if isinstance(each, SubjectProbed)]
+        counts = {"answers": sum(len(each.found) for each in probes),
+                  "contradictions": len(contradictions(probes)),
+                  "lost": sum(bool(each.lost) for each in probes)}
+        is_idle = interrupted or counts["lost"] or not counts["answers"]
+        code = CANNOT_RUN if interrupted else VIOLATED if counts["contradictions"] else \
+            CANNOT_RUN if is_idle else CONFORMS
+        return Conclusion(code, {word: count for word, count in counts.items() if count})
+
+
+def contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
+    """The answers that are not what the manifest says."""
+    return [found for each in probes for found in each.found if found.is_contradiction]

@@ -1,0 +1,79 @@
+"""Questions about heads and widths: are fewer key/value heads accepted, which one is read, is Dv free?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnspec.ground.declaration import Declaration
+from attnspec.ground.nouns import Kind
+from attnspec.probing.asker import Asker, Failed, NotAsked, Reply
+from attnspec.probing.fit import is_close, shown, which
+from attnspec.probing.question import Question, convention
+from attnspec.problems.problem import Problem, numpy_dtype
+
+YES, NO = "yes", "no"
+_ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}
+
+
+def _order(asker: Asker) -> Reply:
+    """Four query heads on two key/value heads whose values say which of them was read. Whether a limit that is
+    declared is one is asked, too.
+    """
+    limits = asker.subject.declaration.limits
+    if limits.single_head or limits.self_attention_only:
+        raise NotAsked("it has as many key/value heads as query heads by its nature")
+    seen = asker.without_limits(grouped=True).output(_grouped(asker))
+    return which(seen[:, :, 0, 0], _ORDERS)
+
+
+def _grouped(asker: Asker) -> Problem:
+    number, B, D = numpy_dtype(asker.dtype), asker.batch(4, 4), asker.width
+    value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, 4, D)).astype(number)
+    return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value)
+
+
+def _accepted(asker: Asker) -> Reply:
+    """A wrong answer is no acceptance."""
+    try:
+        found = _order(asker)
+    except Failed as failed:
+        return Reply(NO, failed.reply.detail)
+    return Reply(YES if found.answer in _ORDERS else NO, found.detail)
+
+
+def _read(asker: Asker) -> Reply:
+    if _accepted(asker).answer == NO:
+        raise NotAsked("it takes as many key/value heads as query heads only")
+    return _order(asker)
+
+
+def _value_width(asker: Asker) -> Reply:
+    """Values of four entries, keys of eight."""
+    if asker.subject.declaration.kind is Kind.LAYER:
+        raise NotAsked("a layer's widths are made by the lowering")
+    problem = asker.even(4, 4)
+    narrow = problem.but(value=problem.value[..., :4].copy())
+    try:
+        seen = asker.without_limits(ties_value_width=False).output(narrow)
+    except Failed as failed:
+        return Reply(NO, failed.reply.detail)
+    return Reply(YES if is_close(seen, np.full((4, 4), 0.25)) else NO, shown(seen))
+
+
+def _claims_groups(declaration: Declaration) -> str:
+    said = declaration.limits.grouped
+    return "" if said is None else YES if said else NO
+
+
+def _claims_width(declaration: Declaration) -> str:
+    return NO if declaration.limits.ties_value_width else YES
+
+
+QUESTIONS = (
+    Question("grouped", "Are fewer key/value heads than query heads accepted?",
+             {YES: "yes", NO: "the call fails, or its answer is no attention"}, _accepted, _claims_groups),
+    Question("grouped_heads", "Which key/value head does query head h use, of Hkv < H?", {
+        "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv"}, _read, convention("grouped_heads")),
+    Question("value_width", "May values be of another width than keys?", {YES: "yes", NO: "no"}, _value_width,
+             _claims_width),
+)

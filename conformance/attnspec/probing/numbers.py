@@ -1,0 +1,91 @@
+"""Questions about number formats: what comes back, how exact it is, and what becomes of huge logits."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.ground.declaration import Declaration
+from attnspec.ground.nouns import DType, Kind
+from attnspec.numerics.fingerprint import fingerprint, tightest
+from attnspec.numerics.precision import precision_of
+from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
+from attnspec.probing.fit import shown, which
+from attnspec.probing.question import Question, When
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Problem, Sizes, numpy_dtype
+from attnspec.problems.recipe import Recipe
+
+_ALARM = 1e-6
+"""The chance, at most, that a grade is missed which the subject has."""
+INPUT, NONE = "input", "none"
+
+
+def normal(asker: Asker, T: int, S: int, seed: int = 1) -> Problem:
+    """Entries drawn from N(0, 1), always the same."""
+    sizes = Sizes(asker.batch(T, S), asker.heads, asker.heads, T, S, asker.width, asker.width)
+    return make_problem(Recipe(sizes, ("normal",), "none", frozenset(), seed), asker.dtype)
+
+
+def _returned(asker: Asker) -> Reply:
+    name = asker.put(asker.even(4, 4)).output.dtype.name
+    return Reply(INPUT if name == asker.dtype.value else name, f"{name}, of {asker.dtype.value}")
+
+
+_OTHER_DTYPE = {DType.FLOAT64: DType.FLOAT32, DType.FLOAT32: DType.FLOAT64, DType.FLOAT16: DType.FLOAT32,
+                DType.BFLOAT16: DType.FLOAT32}
+
+
+def _promoted(asker: Asker) -> Reply:
+    if asker.subject.declaration.kind is Kind.LAYER:
+        raise NotAsked("a layer's inputs are made by the lowering")
+    problem, other = asker.even(4, 4), numpy_dtype(_OTHER_DTYPE[asker.dtype])
+    answer = asker.put(problem.but(key=problem.key.astype(other), value=problem.value.astype(other)))
+    return Reply(answer.output.dtype.name, f"queries of {asker.dtype.value}, keys and values of {other.name}")
+
+
+def _grade(asker: Asker) -> Reply:
+    """The tightest class that explains some hundred generic entries."""
+    problem, declaration = normal(asker, 32, 32), asker.subject.declaration
+    declared = precision_of(declaration.precision.get(asker.dtype), asker.dtype)
+    fits = fingerprint(problem, asker.output(problem), declared, conventions={}, false_alarm=_ALARM,
+                       scale_width=asker.subject.scale_width(problem))
+    best = tightest(fits)
+    ratios = ", ".join(f"{fit.name} {fit.ratio:.3g}" for fit in fits)
+    return Reply(best.name if best else NONE, f"worst error over what each class allows: {ratios}")
+
+
+def _huge(asker: Asker, share: float) -> Reply:
+    """Dot products so large that all weight lies on the last key: 2^12, or a share of the largest number."""
+    problem = asker.even(4, 4)
+    largest = float(ml_dtypes.finfo(numpy_dtype(asker.dtype)).max)
+    size = 2.0 ** np.floor(np.log2(share * largest) / 2) if share else 2.0**6
+    problem.query[..., 0] = size
+    problem.key[..., 0] = np.array([-0.5, 0.25, 0.5, 1.0]) * size
+    seen = asker.output(problem)[..., :4]
+    if not np.isfinite(seen).all():
+        return Reply("nan" if np.isnan(seen).any() else "infinite", shown(seen))
+    return which(seen, {"right": np.eye(4)[3]})
+
+
+_HUGE = {"right": "all weight on the key that has it", "nan": "NaN", "infinite": "infinity", **FAILURES}
+
+
+def _claims_dtype(declaration: Declaration) -> str:
+    return declaration.output_dtype
+
+
+QUESTIONS = (
+    Question("dtype.output", "In which dtype does the output come back?", {}, _returned, _claims_dtype,
+             When.EVERY_DTYPE),
+    Question("dtype.promotion", "In which dtype does the output come back where keys and values have another one?", {},
+             _promoted, when=When.EVERY_DTYPE),
+    Question("precision", "Which is the tightest class of roundings that explains the answers?", {}, _grade,
+             when=When.EVERY_DTYPE),
+    Question("huge_logits.exponential", "What comes of logits whose exponential overflows?", _HUGE,
+             partial(_huge, share=0.0), when=When.EVERY_DTYPE),
+    Question("huge_logits.largest", "What comes of dot products of a quarter of the largest number?", _HUGE,
+             partial(_huge, share=0.25), when=When.EVERY_DTYPE),
+)

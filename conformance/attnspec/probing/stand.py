@@ -1,0 +1,48 @@
+"""Where subjects are probed: in a worker, one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from attnspec.court.hearing import summon
+from attnspec.ground.nouns import DType
+from attnspec.ground.plan import Plan
+from attnspec.probing.probe import asked, questions
+from attnspec.record.probed import Found, SubjectProbed
+from attnspec.subjects.subject import Subject
+
+Note = Callable[[Sequence[Found], str, str], None]
+"""Takes what is found so far, and the name and text of the next question."""
+
+
+class Stand:
+    """Remembers the subjects that it has loaded."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._subjects: dict[str, Subject] = {}
+
+    def subject(self, target: str) -> Subject:
+        """The subject of this name. Raises AttnspecError where it cannot be had."""
+        if target not in self._subjects:
+            self._subjects[target] = summon(target, self._plan)
+        return self._subjects[target]
+
+    def probe(self, target: str, variant: str, dtype: DType, note: Note) -> SubjectProbed:
+        """All that is found out at this dtype; nothing where the subject does not support it."""
+        began = time.perf_counter()
+        base = self.subject(target)
+        subject = base.variant(variant) if variant else base
+        found: list[Found] = []
+        if dtype in subject.declaration.dtypes:
+            for question in questions(whole=dtype is self._first(base)):
+                note(found, question.name, question.asks)
+                found += filter(None, [asked(question, subject, dtype)])
+        seconds = round(time.perf_counter() - began, 3)
+        return SubjectProbed(target, variant, dtype, tuple(found), seconds)
+
+    def _first(self, subject: Subject) -> DType:
+        """The dtype at which everything is asked: float32, or the first that there is."""
+        offered = [dtype for dtype in subject.declaration.dtypes if not self._plan.dtypes or dtype in self._plan.dtypes]
+        return DType.FLOAT32 if DType.FLOAT32 in offered else offered[0]

@@ -1,0 +1,70 @@
+"""An audit as a docket: every clause is tried, and every subject and variant is probed, in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attnspec.ground.errand import Conclusion, Loss
+from attnspec.ground.exits import CANNOT_RUN, VIOLATED
+from attnspec.ground.plan import Item, Plan
+from attnspec.law.clause import Spec
+from attnspec.probing.docket import Probes, Probing
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.record.probed import SubjectProbed
+from attnspec.runner.docket import Breadcrumb
+from attnspec.runner.trials import Trials
+from attnspec.subjects.registry import process_of
+
+AUDIT = "attnspec.runner.audit:Audit"
+
+
+class Audit:
+    """A docket of two kinds of errands. An answer that contradicts the manifest makes the exit code 1."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
+        self._trials = Trials(plan, breadcrumb=breadcrumb)
+        self._probes = Probes(plan, breadcrumb=breadcrumb)
+
+    @property
+    def spec(self) -> Spec:
+        """The court's law."""
+        return self._trials.spec
+
+    def items(self) -> tuple[Item | Probing, ...]:
+        """A subject's probes come right after its trials, so that a worker that has loaded it goes on with it."""
+        by_target: dict[str, list[Item | Probing]] = {}
+        errands: tuple[Item | Probing, ...] = (*self._trials.items(), *self._probes.items())
+        for errand in errands:
+            by_target.setdefault(errand.target, []).append(errand)
+        return tuple(errand for of_one in by_target.values() for errand in of_one)
+
+    def surroundings(self, errand: Item | Probing) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self._trials.plan.implementations)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """With every clause that is on trial."""
+        return self._trials.header(blank)
+
+    def card(self, target: str) -> SubjectCard:
+        """The court's card of the subject."""
+        return self._trials.card(target)
+
+    def carry_out(self, errand: Item | Probing) -> Done:
+        """Try the item, or probe the subject."""
+        return self._probes.carry_out(errand) if isinstance(errand, Probing) else self._trials.carry_out(errand)
+
+    def lost(self, errand: Item | Probing, loss: Loss) -> Done:
+        """What stands in the record for an errand that came to nothing."""
+        return self._probes.lost(errand, loss) if isinstance(errand, Probing) else self._trials.lost(errand, loss)
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """The counts of verdicts and of contradictions. The exit code is the graver of the two."""
+        trials = self._trials.conclude(done, interrupted=interrupted)
+        if not any(isinstance(each, SubjectProbed) for each in done):
+            return trials
+        probes = self._probes.conclude(done, interrupted=interrupted)
+        codes = {trials.exit_code, probes.exit_code}
+        code = CANNOT_RUN if interrupted else VIOLATED if VIOLATED in codes else max(codes)
+        return Conclusion(code, {**trials.counts, **probes.counts})
