@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 
 from attnspec.ground.errors import AttnspecError
 from attnspec.ground.plan import Plan
 from attnspec.record.codec import decode, encode
+from attnspec.runner.apart import apart
 from attnspec.runner.plans import plan_text
-from attnspec.runner.surroundings import prepared
 from attnspec.subjects.registry import process_of
 
 
@@ -35,21 +33,9 @@ class Smoked:
 
 def smoke_apart(target: str, plan: Plan) -> Smoked:
     """The five fixed inputs, in a child process that has the plan's deadline."""
-    command = [sys.executable, "-m", __name__, plan_text(replace(plan, targets=(target,)))]
-    try:
-        with prepared(process_of(target, plan.implementations)):
-            child = subprocess.run(command, capture_output=True, text=True, timeout=plan.deadline, check=False)
-    except subprocess.TimeoutExpired:
-        return Smoked(death=f"it had not returned after {plan.deadline:g} s")
-    if child.returncode:
-        last = (child.stderr.strip().splitlines() or [""])[-1]
-        return Smoked(death=f"the process died ({_cause(child.returncode)}): {last}")
-    # the last line: a subject may print whatever it likes before
-    return decode(Smoked, json.loads(child.stdout.splitlines()[-1]))
-
-
-def _cause(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    process = process_of(target, plan.implementations)
+    answer = apart(__name__, plan_text(replace(plan, targets=(target,))), deadline=plan.deadline, process=process)
+    return Smoked(death=answer.death) if answer.death else decode(Smoked, json.loads(answer.line))
 
 
 def _smoke(plan: Plan) -> Smoked:

@@ -44,6 +44,17 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
                    lift_named(declaration.lift))
 
 
+def foreign(target: str) -> Callable[..., object]:
+    """The function or class that `package.module:name` names, whatever it takes. Raises TargetError."""
+    module_name, _, name = target.rpartition(":")
+    if not module_name or not name or module_name.endswith(".py") or "/" in module_name:
+        raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
+    member = _member(_from_path(module_name), name, target)
+    if not callable(member):
+        raise TargetError(f"{target!r} is {type(member).__name__} and cannot be called.")
+    return member
+
+
 def load_registered(registered: Registered, *, lift: str = "", folders: Iterable[Path] = ()) -> Subject:
     """The subject of a manifest with its variants. Raises TargetError (not installed, not loadable), ManifestError."""
     if registered.missing:

@@ -1,0 +1,57 @@
+"""`init`: an adapter and a manifest for somebody's attention, found out by trying."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from attnspec import home
+from attnspec.ground.errors import TargetError, UsageError
+from attnspec.ground.exits import CONFORMS
+from attnspec.runner.acquainting import Written, acquaint
+from attnspec.subjects.manifest import FILE
+
+DEADLINE = 120.0
+
+
+@click.command()
+@click.argument("target", metavar="TARGET")
+@click.option("--into", default=Path("implementations"), show_default=True, metavar="DIR",
+              type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
+@click.option("--deadline", default=DEADLINE, show_default=True, type=click.FloatRange(0, min_open=True),
+              metavar="SECONDS", help="How long the search may take.")
+def init(target: str, into: Path, deadline: float) -> int:
+    """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
+
+    How it wants its arrays, which parameter is the mask and which way round it is, is found out by trying: what is
+    written has answered as attention. TARGET is a function of any framework, or a class of PyTorch.
+    """
+    written = acquaint(target, deadline=deadline)
+    if written.failure:
+        raise TargetError(written.failure)
+    folder = into / _free_name(written.library, into)
+    _write(folder, written)
+    for remark in written.remarks:
+        click.echo(f"note: {remark}")
+    click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
+    click.echo(f"Next: attnspec check {folder.name}/{written.name} --implementations {into}")
+    return CONFORMS
+
+
+def _free_name(library: str, into: Path) -> str:
+    """The library's name, unless attnspec has a folder of that name itself: one of them would hide the other."""
+    shipped = home.folder("implementations") / library
+    is_taken = shipped.is_dir() and shipped.absolute() != (into / library).absolute()
+    return f"{library}_own" if is_taken else library
+
+
+def _write(folder: Path, written: Written) -> None:
+    """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
+    adapter, manifest = folder / f"{written.name}.py", folder / FILE
+    if adapter.exists():
+        raise UsageError(f"{adapter} is there already. Move it away, or name another folder: --into DIR.")
+    folder.mkdir(parents=True, exist_ok=True)
+    adapter.write_text(written.adapter, encoding="utf-8")
+    head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.head
+    manifest.write_text(head + written.subject, encoding="utf-8")

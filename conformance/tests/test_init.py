@@ -1,0 +1,162 @@
+"""`attnspec init`: the form of somebody's attention, found out by trying and written down as an adapter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from attnspec.cli.init import init
+from attnspec.forms.form import Form, Layout
+from attnspec.forms.manifest import entry, head
+from attnspec.forms.search import form_of
+from attnspec.forms.source import source
+from attnspec.forms.trying import Trier
+from attnspec.ground.errors import AttnspecError, TargetError
+from attnspec.subjects.target import foreign
+from click.testing import CliRunner
+
+THEIRS = '''
+import numpy as np
+
+def attend_bthd(q, k, v, attn_mask=None, is_causal=False, softmax_scale=None):
+    """(B,T,H,D); a mask is True where a key is hidden."""
+    q, k, v = (array.swapaxes(1, 2) for array in (q, k, v))
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    logits = q @ k.swapaxes(-1, -2) * scale
+    if attn_mask is not None:
+        logits = np.where(attn_mask, -1e9, logits)
+    if is_causal:
+        logits = np.where(np.tri(*logits.shape[-2:]) > 0, logits, -1e9)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ v).swapaxes(1, 2)
+
+def folded(query, key, value, bias=None):
+    """(B·H,T,D) and a default scale of 1."""
+    assert query.ndim == 3
+    logits = query @ key.swapaxes(-1, -2) + (0 if bias is None else bias)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value, weights
+
+def one_mask_for_all_heads(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if mask is not None:
+        logits = np.where(mask[:, None], logits, -1e9)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+def no_attention(query, key, value):
+    return query
+
+class NotOfTorch:
+    pass
+
+def dies(query, key, value):
+    import os
+    os._exit(7)
+'''
+LAYER = '''
+import torch
+from torch import nn
+
+class Own(nn.Module):
+    """One input, fused projections, a mask that is True where a query may attend."""
+    def __init__(self, dim, n_heads):
+        super().__init__()
+        self.qkv, self.proj, self.heads = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim), n_heads
+
+    def forward(self, x, mask=None):
+        B, T, M = x.shape
+        q, k, v = self.qkv(x).reshape(B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        logits = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if mask is not None:
+            logits = logits.masked_fill(~mask, float("-inf"))
+        return self.proj((logits.softmax(-1) @ v).transpose(1, 2).reshape(B, T, M))
+
+class Headless(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with somebody's modules, where one stands."""
+    (tmp_path / "their_numpy.py").write_text(THEIRS, encoding="utf-8")
+    (tmp_path / "their_torch.py").write_text(LAYER, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def found(target: str, folder: Path) -> Form:
+    return form_of(target, foreign(target), Trier(folder))
+
+
+def test_layout_polarity_and_names_are_found_out(here: Path) -> None:
+    form = found("their_numpy:attend_bthd", here)
+    assert (form.layout, form.names, form.lift) == (Layout.BTHD, (), "")
+    assert {each.keyword: (each.parameter, each.expression) for each in form.passed} == {
+        "mask": ("attn_mask", "~mask"), "causal": ("is_causal", "True"), "scale": ("softmax_scale", "scale")}
+
+
+def test_folded_heads_a_pair_and_another_default_scale_are_found_out(here: Path) -> None:
+    form = found("their_numpy:folded", here)
+    assert (form.layout, form.returns_pair) == (Layout.NTD, True)
+    assert form.parameter("bias") == "bias"
+    assert form.remarks == ("Its default scale is 1, not 1/sqrt(D).",)
+
+
+def test_a_mask_for_all_heads_is_left_out_with_the_reason(here: Path) -> None:
+    form = found("their_numpy:one_mask_for_all_heads", here)
+    assert form.parameter("mask") == ""
+    assert form.remarks == ("Mask is one mask for all heads (mask[:, 0]), so masks are left out.",)
+
+
+def test_a_layer_of_torch_is_found_with_its_matrices(here: Path) -> None:
+    form = found("their_torch:Own", here)
+    assert form.inputs == 1
+    assert set(form.state) == {"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"}
+    assert form.parameter("mask") == "mask"
+    limits = next(line for line in entry(form, Trier(here)).splitlines() if "limits" in line)
+    assert limits.strip() == (
+        "limits: {grouped: false, ties_value_width: true, ties_model_width: true, self_attention_only: true}")
+
+
+def test_the_functions_of_torch_are_understood_without_a_signature(here: Path) -> None:
+    form = found("torch.nn.functional:scaled_dot_product_attention", here)
+    assert set(form.keywords) == {"mask", "bias", "causal", "scale"}
+    assert form.fixed == {"enable_gqa": "key.shape[1] != query.shape[1]"}
+    assert 'bias.masked_fill(~mask, float("-inf"))' in source(form)
+    assert head(form).splitlines()[1] == "distribution: torch"
+
+
+@pytest.mark.parametrize(("target", "message"), [
+    ("their_numpy:no_attention", "their_numpy:no_attention answers as attention in no form that was tried"),
+    ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is a class, and no module of PyTorch"),
+    ("their_torch:Headless", "the constructor of their_torch:Headless takes (dim); none of these names its heads."),
+    ("their_numpy.py:folded", "'their_numpy.py:folded' cannot be imported by name, as an adapter must."),
+    ("math:pi", "'math:pi' is float and cannot be called."),
+])
+def test_what_cannot_be_found_out_is_said(here: Path, target: str, message: str) -> None:
+    with pytest.raises(TargetError, match=re.escape(message)):
+        found(target, here)
+
+
+def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> None:
+    first = CliRunner().invoke(init, ["their_numpy:attend_bthd"], standalone_mode=False)
+    second = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)
+    assert (first.exception, second.exception) == (None, None)
+    assert first.output.splitlines()[-1] == (
+        "Next: attnspec check their_numpy/attend_bthd --implementations implementations")
+    manifest = (here / "implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
+    assert [line for line in manifest.splitlines() if "- id" in line] == ["  - id: attend_bthd", "  - id: folded"]
+    again = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)
+    assert "is there already. Move it away" in str(again.exception)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_callable_that_dies_takes_nothing_along() -> None:
+    died = CliRunner().invoke(init, ["their_numpy:dies"], standalone_mode=False)
+    assert isinstance(died.exception, AttnspecError)
+    assert "the process died (exit code 7)" in str(died.exception)
