@@ -10,7 +10,7 @@
     element,
     row: document.querySelector(`.matrix tr[data-c="${element.dataset.c}"]`),
     theme: element.closest(".themed").dataset.theme,
-    text: element.dataset.text.toLowerCase(),
+    text: (element.dataset.text ?? "").toLowerCase(),
   }));
 
   function wanted() {

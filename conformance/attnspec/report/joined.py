@@ -10,6 +10,7 @@ from attnspec.ground.nouns import DType
 from attnspec.ground.plan import FAULT
 from attnspec.record.events import SubjectKnown
 from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.probed import SubjectProbed
 from attnspec.record.read import RunRecord
 from attnspec.report.texts import ClauseText, clause_text
 
@@ -63,7 +64,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """All that a page shows. `changed` are ids of clauses that the runs word differently."""
+    """All that a page shows. `changed` are ids of clauses that the runs word differently.
+
+    `probes`: what was found out of a subject, by its number.
+    """
 
     runs: tuple[Run, ...]
     subjects: tuple[Judged, ...]
@@ -72,6 +76,7 @@ class Joined:
     outcomes: Mapping[Key, Outcome]
     changed: frozenset[str] = frozenset()
     repeated: int = 0
+    probes: Mapping[int, tuple[SubjectProbed, ...]] = field(default_factory=dict)
     _by_clause: Mapping[tuple[int, str], tuple[Outcome, ...]] = field(default_factory=dict, repr=False)
 
     def of(self, subject: Judged, clause: str) -> tuple[Outcome, ...]:
@@ -94,14 +99,23 @@ def join(records: Sequence[RunRecord]) -> Joined:
         for outcome in run.record.outcomes:
             outcomes[(cast.number(run, outcome.subject), outcome.clause, outcome.dtype)] = outcome
             seen += 1
-        if run.record.outcomes or not run.record.done:  # whom power or a campaign met was not judged
+        if not (run.record.puts or run.record.blocks):  # whom power or a campaign met was not judged
             cast.meet(run)
+    probes = _probes(runs, cast)
     people = cast.people(outcomes)
     clauses, changed = _clauses(runs, outcomes.values())
     return Joined(
-        runs=runs, clauses=clauses, outcomes=outcomes, changed=changed, repeated=seen - len(outcomes),
+        runs=runs, clauses=clauses, outcomes=outcomes, changed=changed, repeated=seen - len(outcomes), probes=probes,
         subjects=tuple(judged for judged in people if not judged.is_fault),
         faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_grouped(outcomes))
+
+
+def _probes(runs: Sequence[Run], cast: _Cast) -> Mapping[int, tuple[SubjectProbed, ...]]:
+    found: dict[int, list[SubjectProbed]] = {}
+    for run in runs:
+        for probed in run.record.probes:
+            found.setdefault(cast.number(run, probed.subject), []).append(probed)
+    return {number: tuple(probed) for number, probed in found.items()}
 
 
 def _letters(place: int) -> str:

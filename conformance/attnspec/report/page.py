@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnspec.ground.conventions import CONVENTIONS
 from attnspec.record.read import RunRecord
+from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.campaign_view import Campaign, campaign
 from attnspec.report.findings import findings
 from attnspec.report.joined import Joined, join
@@ -46,19 +47,32 @@ def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
     measured, tried = power(records), campaign(records)
     is_judged = bool(joined.outcomes) or not (measured or tried)
     summary = summarise(joined, strict=_is_strict(joined))
+    looked = audit(joined) if is_judged and is_audit(joined) else None
     return {
         "joined": joined, "strict": _is_strict(joined), "summary": summary, "environment": _environments(joined),
-        "power": measured, "campaign": tried, "is_judged": is_judged,
-        "title": _title(summary, measured, tried, is_judged=is_judged), **(_judged(joined) if is_judged else {}),
+        "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked,
+        "title": _audited(looked, summary) if looked else _title(summary, measured, tried, is_judged=is_judged),
+        **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
         "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
+
+
+def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:
+    return looked.headline, "bad" if looked.unexplained or summary.interrupted else "idle"
 
 
 def _judged(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
     return {
         "findings": findings(joined, strict=_is_strict(joined)), "themes": themes(joined), "trust": trust(joined),
-        "readings": readings(joined), "silences": silences(joined), "never": never_decided(joined),
+        "readings": readings(joined), **_spoken(joined),
+    }
+
+
+def _spoken(joined: Joined) -> Mapping[str, object]:
+    """What pages of either kind speak of where there are verdicts."""
+    return {
+        "silences": silences(joined), "never": never_decided(joined),
         "present": {SIGNS[outcome.verdict].word for outcome in joined.outcomes.values()},
     }
 

@@ -46,3 +46,15 @@ WEIGHT: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
 def gravest(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that stands for several: the worst of them."""
     return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
+
+
+_OVERALL = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED, Verdict.NOT_RUN, Verdict.HELD,
+            Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+
+
+def overall(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on a clause that was tried at several dtypes: a failure at any; held where it was decided at all.
+
+    That a subject cannot be asked at one dtype takes nothing from what it holds at the others.
+    """
+    return min(verdicts, key=_OVERALL.index)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -14,6 +16,10 @@ from attnspec.report.signs import SHORT
 from attnspec.report.summary import exit_words
 from attnspec.report.texts import language, thread, web_address
 
+FILES: Mapping[str, str] = {
+    "css": "page.css", "js": "page.js", "picture_css": "picture.css", "audit_css": "audit/audit.css",
+    "audit_js": "audit/audit.js"}
+
 
 @lru_cache(maxsize=1)
 def templates() -> Environment:
@@ -25,12 +31,29 @@ def templates() -> Environment:
     environment.filters |= {
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread}
+        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread,
+        "linked": _linked, "library": _library}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
-        for name, file in (("css", "page.css"), ("js", "page.js"), ("picture_css", "picture.css"))}
+        for name, file in FILES.items()}
     return environment
+
+
+def _linked(text: str) -> Markup:
+    """A text whose addresses lead there."""
+    parts = _ADDRESS.split(text)  # texts and addresses by turns
+    return Markup("").join(
+        Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, thread(part)) if place % 2 else part
+        for place, part in enumerate(parts))
+
+
+_ADDRESS = re.compile(r"(https?://[^\s<>\"')\]]*[^\s<>\"')\].,;:])")
+
+
+def _library(name: str) -> str:
+    """The folder of a subject's library, of an id or of `Judged.library`."""
+    return name.partition("/")[0]
 
 
 def _breakable(name: str) -> Markup:

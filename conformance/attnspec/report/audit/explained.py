@@ -1,0 +1,222 @@
+"""Failures by what explains them: one finding for all subjects, clauses and dtypes that complain of the same thing."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.report.figures import ascii_name
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.ledger import shade
+from attnspec.report.pictures import Grid, drawn_cells, grids
+from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.texts import ClauseText
+
+TOLD = FINDINGS | {Verdict.EXPECTED}
+PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead
+_UNDOCUMENTED = ("", "no")
+
+
+class Cause(Enum):
+    """What is behind failures."""
+
+    KNOWN = "known"        # a finding of the library's folder
+    LISTED = "listed"      # a deviation of the manifest
+    UNKNOWN = "not yet explained"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A clause that complains, at these dtypes, in the gravest of its verdicts."""
+
+    clause: ClauseText
+    dtypes: str
+    sign: Sign
+    css: str
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Subjects about which the same clauses complain at the same dtypes."""
+
+    subjects: tuple[Judged, ...]
+    complaints: tuple[Complaint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One finding. `shown`: the failure that is shown in full, None where no clause complains of it.
+
+    libraries: name and version of those concerned.  level: of the strictest clause that complains.
+    """
+
+    anchor: str
+    cause: Cause
+    says: str
+    known: KnownFinding | None
+    libraries: tuple[str, ...]
+    folders: tuple[str, ...]
+    level: Level
+    sign: Sign
+    css: str
+    concerns: tuple[Concern, ...]
+    items: int
+    shown: Outcome | None
+    pictures: tuple[Grid, ...] = ()
+    omitted: int = 0
+
+    @property
+    def documented(self) -> str:
+        """What the library says of it; empty if nothing."""
+        return self.known.documented if self.known and self.known.documented not in _UNDOCUMENTED else ""
+
+    @property
+    def subjects(self) -> tuple[Judged, ...]:
+        """Everybody concerned, each once."""
+        told = (subject for concern in self.concerns for subject in concern.subjects)
+        return tuple({subject.number: subject for subject in told}.values())
+
+    @property
+    def clauses(self) -> tuple[ClauseText, ...]:
+        """All that complain, each once."""
+        told = (complaint.clause for concern in self.concerns for complaint in concern.complaints)
+        return tuple({clause.id: clause for clause in told}.values())
+
+
+@dataclass(slots=True)
+class _Pile:
+    """The failures with one cause, as they are gathered."""
+
+    cause: Cause
+    says: str
+    known: KnownFinding | None = None
+    failures: list[tuple[Judged, Outcome]] = field(default_factory=list)
+    holders: dict[int, Judged] = field(default_factory=dict)  # whose cards name the finding
+
+
+def explained(joined: Joined) -> tuple[Told, ...]:
+    """All findings, the most important first, those without any explanation before all."""
+    texts = {clause.id: clause for clause in joined.clauses}
+    made = [_told(key, pile, texts) for key, pile in _piles(joined).items()]
+    return _pictured(sorted(made, key=_gravity))
+
+
+def library_of(subject: Judged) -> str:
+    """`PyTorch 2.13.0`."""
+    card = subject.card
+    return f"{card.library or card.distribution or subject.library.rstrip('/') or card.id} {card.version}".strip()
+
+
+def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
+    """The findings of the subject's library that explain a failure."""
+    for finding in subject.card.findings:
+        is_meant = any(fnmatch.fnmatchcase(outcome.clause, pattern) for pattern in finding.clauses)
+        if is_meant and outcome.dtype.value in (finding.dtypes or (outcome.dtype.value,)):
+            yield finding
+
+
+def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
+    piles: dict[tuple[str, ...], _Pile] = {}
+    for subject in joined.subjects:
+        for finding in subject.card.findings:
+            pile = piles.setdefault(_key(finding), _Pile(Cause.KNOWN, finding.says, finding))
+            pile.holders[subject.number] = subject
+        for outcomes in joined.of_subject(subject).values():
+            for outcome in outcomes:
+                if outcome.verdict in TOLD:
+                    _pile_up(piles, subject, outcome)
+    return piles
+
+
+def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: Judged, outcome: Outcome) -> None:
+    found = [piles[_key(finding)] for finding in causes(subject, outcome)]
+    for pile in found or [piles.setdefault(*_other(subject, outcome))]:
+        pile.failures.append((subject, outcome))
+
+
+def _key(finding: KnownFinding) -> tuple[str, ...]:
+    return Cause.KNOWN.value, finding.id
+
+
+def _other(subject: Judged, outcome: Outcome) -> tuple[tuple[str, ...], _Pile]:
+    """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
+    if outcome.verdict is Verdict.EXPECTED:
+        return (Cause.LISTED.value, subject.library, outcome.reason), _Pile(Cause.LISTED, outcome.reason)
+    return (Cause.UNKNOWN.value, subject.library, outcome.clause), _Pile(Cause.UNKNOWN, "")
+
+
+def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> Told:
+    failures = pile.failures
+    shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
+    people = [subject for subject, _ in failures] or list(pile.holders.values())
+    worst = shown.verdict if shown else Verdict.HELD
+    level = shown.level if shown else Level.MAY
+    return Told(
+        anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known=pile.known,
+        says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst], css=shade(worst, level),
+        libraries=tuple(dict.fromkeys(map(library_of, people))),
+        folders=tuple(dict.fromkeys(subject.library for subject in people)),
+        concerns=_concerns(failures, texts) or ((Concern(tuple(people), ()),) if people else ()),
+        items=len(failures), shown=shown)
+
+
+def _clarity(outcome: Outcome) -> tuple[float, ...]:
+    """The strictest clause first, then the gravest verdict, then the smallest case."""
+    measured = outcome.evidence.measured if outcome.evidence else None
+    size = measured.entries if measured else 0
+    return WEIGHT[outcome.level], SIGNS[outcome.verdict].rank, size, outcome.dtype is not DType.FLOAT32
+
+
+def _concerns(failures: Sequence[tuple[Judged, Outcome]], texts: Mapping[str, ClauseText]) -> tuple[Concern, ...]:
+    """Subjects with the same complaints stand together; the most spoken of come first."""
+    alike: dict[tuple[Complaint, ...], list[Judged]] = {}
+    for subject, outcomes in _by_subject(failures):
+        alike.setdefault(_complaints(outcomes, texts), []).append(subject)
+    ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
+    return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
+
+
+def _by_subject(failures: Iterable[tuple[Judged, Outcome]]) -> Iterable[tuple[Judged, list[Outcome]]]:
+    found: dict[int, tuple[Judged, list[Outcome]]] = {}
+    for subject, outcome in failures:
+        found.setdefault(subject.number, (subject, []))[1].append(outcome)
+    return found.values()
+
+
+def _complaints(outcomes: Sequence[Outcome], texts: Mapping[str, ClauseText]) -> tuple[Complaint, ...]:
+    clauses: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        clauses.setdefault(outcome.clause, []).append(outcome)
+    return tuple(_complaint(texts[clause], group) for clause, group in clauses.items())
+
+
+def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
+    worst = min(group, key=lambda outcome: SIGNS[outcome.verdict].rank)
+    dtypes = " ".join(SHORT[outcome.dtype] for outcome in group)
+    return Complaint(clause, dtypes, SIGNS[worst.verdict], shade(worst.verdict, worst.level))
+
+
+def _gravity(told: Told) -> tuple[object, ...]:
+    return (told.cause is not Cause.UNKNOWN, told.shown is None, WEIGHT[told.level], told.sign.rank,
+            bool(told.documented), -len(told.subjects), -told.items, told.anchor)
+
+
+def _pictured(found: Sequence[Told]) -> tuple[Told, ...]:
+    """The findings with the pictures of the case that is shown, as long as the page has room for them."""
+    room = PICTURED_CELLS
+    pictured = []
+    for told in found:
+        evidence = told.shown.evidence if told.shown else None
+        pictures = evidence.pictures if evidence else ()
+        cells = sum(map(drawn_cells, pictures))
+        fits = cells <= min(room, _FAIR)
+        room -= cells if fits else 0
+        pictured.append(replace(told, pictures=grids(pictures)) if fits else replace(told, omitted=len(pictures)))
+    return tuple(pictured)
+
+
+_FAIR = 150  # and of how many cells the pictures of one finding may be, so that the first does not take them all

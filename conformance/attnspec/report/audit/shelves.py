@@ -1,0 +1,128 @@
+"""The table of an audit: a line a subject, a shelf a library, clauses counted by how they went."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from attnspec.ground.conventions import CONVENTIONS
+from attnspec.ground.nouns import FAILURES, Level, Verdict
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.report.audit.explained import library_of
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.signs import SHORT, overall
+
+GRADE = "precision grade"  # the name of the reading that says how precise a subject is
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Clauses by verdict, each as the gravest of its dtypes. `must`, `should`, `may`: those violated, by level.
+
+    known: listed deviations.  odd: deviations not as listed.  undecided: not run, or no claim was made.
+    """
+
+    held: int
+    must: int
+    should: int
+    may: int
+    known: int
+    odd: int
+    inapplicable: int
+    undecided: int
+
+    @property
+    def total(self) -> int:
+        """All clauses."""
+        return (self.held + self.must + self.should + self.may + self.known + self.odd + self.inapplicable
+                + self.undecided)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How near an outcome came to its allowance, or how far beyond: its margin, the clause and the dtype."""
+
+    margin: float
+    clause: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A subject. worst: of all it was asked; closest: of what it holds.  grades: pairs of dtype and grade.
+
+    cases: how many were tried.  customs: pairs of a convention and the answer that is declared, else found.
+    """
+
+    subject: Judged
+    counts: Counts
+    worst: Call | None
+    closest: Call | None
+    grades: tuple[tuple[str, str], ...]
+    cases: int
+    customs: tuple[tuple[str, str], ...]
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it keeps every `must` clause, and one at least."""
+        return not (self.counts.must or self.counts.odd or self.subject.broken) and self.counts.held > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The subjects of one library at one version. `card`: that of the first, for where the library comes from."""
+
+    library: str
+    card: SubjectCard
+    lines: tuple[Line, ...]
+
+
+def shelves(joined: Joined) -> tuple[Shelf, ...]:
+    """Every library, in the order of the subjects' ids."""
+    groups: dict[tuple[str, str], list[Judged]] = {}
+    for subject in joined.subjects:
+        groups.setdefault((subject.library, library_of(subject)), []).append(subject)
+    return tuple(Shelf(name, people[0].card, tuple(_line(joined, subject) for subject in people))
+                 for (_, name), people in groups.items())
+
+
+def _line(joined: Joined, subject: Judged) -> Line:
+    outcomes = joined.of_subject(subject)
+    flat = [outcome for group in outcomes.values() for outcome in group]
+    return Line(subject, _counts(outcomes.values()), _call(flat),
+                _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(flat),
+                sum(outcome.cases for outcome in flat), _customs(subject.card))
+
+
+def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
+    told = {**card.probed, **card.conventions}
+    return tuple((name, told[name]) for name in CONVENTIONS if name in told)
+
+
+def _counts(groups: Iterable[Sequence[Outcome]]) -> Counts:
+    found = Counter((overall(outcome.verdict for outcome in group), group[0].level) for group in groups)
+    by_verdict: Counter[Verdict] = Counter()
+    by_level: Counter[Level] = Counter()
+    for (verdict, level), number in found.items():
+        by_verdict[verdict] += number
+        by_level[level] += number if verdict in FAILURES else 0
+    return Counts(
+        held=by_verdict[Verdict.HELD], must=by_level[Level.MUST], should=by_level[Level.SHOULD],
+        may=by_level[Level.MAY], known=by_verdict[Verdict.EXPECTED], odd=by_verdict[Verdict.UNEXPECTED],
+        inapplicable=by_verdict[Verdict.INAPPLICABLE],
+        undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN])
+
+
+def _call(outcomes: Iterable[Outcome]) -> Call | None:
+    calls = [Call(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
+             for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
+    return max(calls, key=lambda call: call.margin, default=None)
+
+
+def _grades(outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+    found: Mapping[str, str] = {
+        SHORT[outcome.dtype]: str(reading.value)
+        for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
+    return tuple(found.items())

@@ -1,0 +1,76 @@
+"""Hidden switches: the same inputs, one switch flipped, and where the two answers differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from attnspec.record.probed import Found, SubjectProbed
+from attnspec.report.audit.customs import is_switch
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.signs import SHORT
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """One question to which a variant answers otherwise, with both answers, at these dtypes."""
+
+    variant: str
+    asks: str
+    plain: str
+    flipped: str
+    detail: str
+    dtypes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """A subject, the variants that were tried, and every disagreement. lost: variants that told nothing, and why."""
+
+    subject: Judged
+    variants: tuple[str, ...]
+    flips: tuple[Flip, ...]
+    lost: tuple[tuple[str, str], ...]
+
+    @property
+    def quiet(self) -> tuple[str, ...]:
+        """The variants that always answer as the subject itself does."""
+        differing = {flip.variant for flip in self.flips} | {variant for variant, _ in self.lost}
+        return tuple(variant for variant in self.variants if variant not in differing)
+
+
+def switches(joined: Joined) -> tuple[Switches, ...]:
+    """A panel for every subject with variants that were probed; those with disagreements first."""
+    found = [_switches(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
+    return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))
+
+
+def _switches(subject: Judged, probes: Sequence[SubjectProbed]) -> Switches:
+    flipped = [probe for probe in probes if probe.variant]
+    plain = {probe.dtype: _by_question(probe) for probe in probes if not probe.variant}
+    told = [flip for probe in flipped for flip in _told(probe, plain.get(probe.dtype, {}))]
+    lost = {probe.variant: probe.lost for probe in flipped if probe.lost}
+    variants = tuple(dict.fromkeys(probe.variant for probe in flipped))
+    return Switches(subject, variants, tuple(_gathered(told)), tuple(lost.items()))
+
+
+def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
+    return {found.question: found for found in probe.found}
+
+
+def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[Flip]:
+    """Where the variant answers a question otherwise than the subject."""
+    for found in probe.found:
+        other = plain.get(found.question)
+        if other is not None and other.answer != found.answer and not is_switch(found.question):
+            yield Flip(probe.variant, found.asks, other.answer, found.answer, found.detail, SHORT[probe.dtype])
+
+
+def _gathered(flips: Iterable[Flip]) -> Iterable[Flip]:
+    """The same disagreement at several dtypes is told once."""
+    groups: dict[tuple[str, ...], list[Flip]] = {}
+    for flip in flips:
+        groups.setdefault((flip.variant, flip.asks, flip.plain, flip.flipped), []).append(flip)
+    for (variant, asks, plain, flipped), alike in groups.items():
+        dtypes = " ".join(dict.fromkeys(flip.dtypes for flip in alike))
+        yield Flip(variant, asks, plain, flipped, alike[0].detail, dtypes)

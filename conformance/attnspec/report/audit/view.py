@@ -1,0 +1,77 @@
+"""All that the page of an audit, and its text, speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from attnspec.report.audit.cells import Cells, cells
+from attnspec.report.audit.customs import Column, Customs, columns, customs
+from attnspec.report.audit.explained import Cause, Told, explained
+from attnspec.report.audit.law import Entry, law
+from attnspec.report.audit.shelves import Line, Shelf, shelves
+from attnspec.report.audit.switches import Switches, switches
+from attnspec.report.figures import counted
+from attnspec.report.joined import Joined
+
+LEADING = 8  # how many findings the head of the page names
+MANY = 12    # more subjects than these make an audit: one finding for all, not one for each
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit. `findings`: those that anything explains; `unexplained` and `listed` (deviations) stand apart."""
+
+    shelves: tuple[Shelf, ...]
+    findings: tuple[Told, ...]
+    unexplained: tuple[Told, ...]
+    listed: tuple[Told, ...]
+    customs: tuple[Customs, ...]
+    columns: tuple[tuple[int, Column], ...]
+    switches: tuple[Switches, ...]
+    cells: Cells
+    law: tuple[tuple[str, tuple[Entry, ...]], ...]
+    absent: tuple[tuple[str, str], ...]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """All subjects of all libraries."""
+        return tuple(line for shelf in self.shelves for line in shelf.lines)
+
+    @property
+    def leading(self) -> tuple[Told, ...]:
+        """The most important findings."""
+        return self.findings[:LEADING]
+
+    @property
+    def headline(self) -> str:
+        """What was judged, in one line."""
+        libraries = len({shelf.card.id.partition("/")[0] for shelf in self.shelves})
+        many = "libraries" if libraries != 1 else "library"
+        return f"{counted(len(self.lines), 'implementation')} from {libraries} {many} on trial"
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        """Everything, in the order in which the page tells it."""
+        return (*self.unexplained, *self.findings, *self.listed)
+
+
+def audit(joined: Joined) -> Audit:
+    """Look at all of it."""
+    told, rows = explained(joined), customs(joined)
+    of = {cause: tuple(each for each in told if each.cause is cause) for cause in Cause}
+    ordered: Sequence[Told] = (*of[Cause.UNKNOWN], *of[Cause.KNOWN], *of[Cause.LISTED])
+    return Audit(
+        shelves=shelves(joined), findings=of[Cause.KNOWN], unexplained=of[Cause.UNKNOWN], listed=of[Cause.LISTED],
+        customs=rows, columns=columns(rows), switches=switches(joined), cells=cells(joined, ordered), law=law(joined),
+        absent=_absent(joined))
+
+
+def _absent(joined: Joined) -> tuple[tuple[str, str], ...]:
+    """Who could not be judged, and why: what the header says of libraries, and adapters that broke."""
+    return tuple((subject.label, subject.broken) for subject in joined.subjects if subject.broken)
+
+
+def is_audit(joined: Joined) -> bool:
+    """Whether there are so many subjects that a page with everything about each would be of no use."""
+    return len(joined.subjects) > MANY
