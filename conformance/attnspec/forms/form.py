@@ -35,6 +35,7 @@ class Form:
     names: its parameters for query, key and value; empty where they are given by position.
     inputs: how many arrays it takes: three, or one for self-attention.
     passed: keywords that it understands.  fixed: parameters that are always given, with a Python expression.
+    default_scale: in words, where it is not 1/sqrt(D).
     returns_pair: a tuple comes back even where nobody asks for weights.
     construction, state: of a class: the arguments of its constructor, and what is copied into which of its parameters.
     remarks: what was noticed and cannot be said otherwise, for the manifest's note.
@@ -48,6 +49,7 @@ class Form:
     inputs: int = 3
     passed: tuple[Passed, ...] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
+    default_scale: str = ""
     returns_pair: bool = False
     construction: Mapping[str, str] = field(default_factory=dict)
     state: Mapping[str, str] = field(default_factory=dict)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +11,12 @@ import numpy as np
 from attnspec.forms.form import Form, Layout, Passed
 from attnspec.forms.layer import layer_forms
 from attnspec.forms.lookup import lifts_of, parameters_of, theirs
-from attnspec.forms.trying import GROUPED, SELF, SIZES, Trier, bias_of, mask_of, problem_of
+from attnspec.forms.trying import GROUPED, SCALES, SELF, SIZES, Trier, bias_of, mask_of, problem_of
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import Kind
-from attnspec.problems.problem import LayerProblem, Problem, Sizes
+from attnspec.problems.problem import LayerProblem, Problem
 
 AnyProblem = Problem | LayerProblem
-_SCALES: Mapping[str, Callable[[Sizes], float]] = {
-    "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}
 _MASKS = ("mask", "~mask", "mask.flatten(0, 1)", "~mask.flatten(0, 1)", "mask.reshape(-1, *mask.shape[2:])",
           "~mask.reshape(-1, *mask.shape[2:])")
 # FlashAttention says -1 for a side without bound
@@ -59,9 +56,11 @@ def _with_scale(form: Form, trier: Trier) -> Form | None:
     problem = plain_problem(form)
     if trier.is_right(form, problem):
         return form
-    for name, scale in _SCALES.items():
-        if trier.is_right(form, problem, scale=scale(problem.sizes)):
-            return replace(form, remarks=(*form.remarks, f"Its default scale is {name}, not 1/sqrt(D)."))
+    for name in SCALES:
+        scaled = replace(form, default_scale=name,
+                         remarks=(*form.remarks, f"Its default scale is {name}, not 1/sqrt(D)."))
+        if trier.is_right(scaled, problem):
+            return scaled
     return None
 
 

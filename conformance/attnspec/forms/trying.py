@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,10 @@ CLOSE = 2.0**-8
 SIZES = Sizes(2, 2, 2, 3, 5, 4, 4)
 SELF = Sizes(2, 2, 2, 4, 4, 4, 4)
 GROUPED = Sizes(2, 4, 2, 3, 5, 4, 4)
+
+SCALES: Mapping[str, Callable[[Sizes], float]] = {
+    "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}
+"""Scales, other than 1/sqrt(D), that a library may have where none is given."""
 
 _WAYS: tuple[Mapping[str, str], ...] = tuple(
     {"causal_alignment": alignment, "grouped_heads": heads}
@@ -56,11 +61,12 @@ class Trier:
             return None
         return np.asarray(answer.output.astype(np.float64))
 
-    def is_right(self, form: Form, problem: Problem | LayerProblem, *, scale: float | None = None) -> bool:
+    def is_right(self, form: Form, problem: Problem | LayerProblem) -> bool:
         """Whether it answers as the definition does, under one convention or another; rows that see nothing aside."""
         output = self.output(form, problem)
         if output is None:
             return False
+        scale = SCALES[form.default_scale](problem.sizes) if form.default_scale else None
         is_close = any(_fits(output, problem, conventions, scale) for conventions in _WAYS)
         self.seen = self.seen if is_close else "its numbers are not those of attention"
         return is_close
@@ -68,7 +74,7 @@ class Trier:
 
 def _fits(output: Array, problem: Problem | LayerProblem, conventions: Mapping[str, str], scale: float | None) -> bool:
     inner = lowered(problem) if isinstance(problem, LayerProblem) else problem
-    inner = inner if scale is None else inner.but(scale=scale)
+    inner = inner.but(scale=scale) if inner.scale is None else inner
     operands = operands_of(inner, conventions, None, None)
     truth, sees = np.asarray(attend(operands, np.float64).output), np.asarray(operands.counts > 0)
     if isinstance(problem, LayerProblem):
