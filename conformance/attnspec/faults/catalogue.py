@@ -20,10 +20,12 @@ from attnspec.faults import (
     reads,
     reports,
     scale,
+    softcap,
     softmax,
     state,
     switches,
     tails,
+    window,
 )
 from attnspec.faults.fault import Fault, Stage
 from attnspec.ground.conventions import CONVENTIONS
@@ -33,12 +35,13 @@ from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
 
 _MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
-            state, purity, layers, switches, drift, reads, paths)
+            state, purity, layers, switches, drift, reads, paths, window, softcap)
 
 ALL: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
+FURTHER_PROFILES = ("window", "softcap")
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
 
@@ -60,7 +63,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
     """
     without = {"scale"} if fault.kind is Kind.LAYER else set()
     if fault.stage not in (Stage.WINDOW, Stage.SOFTCAP):
-        without |= {"window", "softcap"}
+        without |= set(FURTHER_PROFILES)
     return frozenset(word.name for word in KEYWORDS.values() if fault.kind in word.kinds) - without
 
 
@@ -68,14 +71,14 @@ def declaration_of(fault: Fault) -> Declaration:
     """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes, with no
     systematic error beyond that of float32.
     """
-    is_layer = fault.kind is Kind.LAYER
+    keywords, profiles = _keywords(fault), LAYER_PROFILES if fault.kind is Kind.LAYER else ATTENTION_PROFILES
     return Declaration(
         kind=fault.kind,
-        keywords=_keywords(fault),
+        keywords=keywords,
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
         conventions=RECOMMENDED,
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=LAYER_PROFILES if is_layer else ATTENTION_PROFILES,
+        claims=(*profiles, *(name for name in FURTHER_PROFILES if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

@@ -15,8 +15,7 @@ class Outside(enum.Enum):
 
     CACHE = "it lives in a key/value cache and its bookkeeping, and no keyword hands one over"
     BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
-    WINDOW = "it is the bound of a sliding window, and no keyword asks for one"
-    SOFTCAP = "a cap on the logits is left out, and no keyword asks for one"
+    SINKS = "it is about attention sinks, and no keyword hands them over"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
     REFUSAL = "a program that should run is refused before attention computes anything"
@@ -160,7 +159,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "jax-ml/jax/issues/19237": "causal_ignored",
         "AI-Hypercomputer/maxtext/issues/4476": "mask_dropped_with_causal",
         "google/praxis/issues/30": "layer_mask_ignored",
-        "huggingface/transformers/pull/35691": Outside.WINDOW,
+        "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
         "areal-project/AReaL/issues/1442": "mask_ignored",
         "huggingface/nanoVLM/pull/204": "mask_ignored",
@@ -169,14 +168,14 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "torch-spyre/torch-spyre/issues/4526": "switch_mask_dropped",
         "openvinotoolkit/openvino/pull/31106": "causal_ignored",
         "OpenNMT/OpenNMT-py/pull/2589": "mask_as_lengths",
-        "jax-ml/jax/issues/32300": Outside.WINDOW,
+        "jax-ml/jax/issues/32300": "window_ignored_when_alone",
     },
     "mask leak": {
-        "onnx/onnx/issues/7865": "logits_softcap_after_mask",
+        "onnx/onnx/issues/7865": "softcap_after_mask layer_softcap_after_mask logits_softcap_after_mask",
         "microsoft/onnxruntime/issues/14363": "mask_adds_1e4 mask_dropped_with_causal",
         "pytorch/pytorch/issues/108503": "mask_whole_blocks hidden_row_nan",
-        "flashinfer-ai/flashinfer/pull/350": "logits_softcap_after_mask",
-        "ggml-org/llama.cpp/pull/29034": "blocks_tail_counted",
+        "flashinfer-ai/flashinfer/pull/350": "softcap_after_causal logits_softcap_after_mask",
+        "ggml-org/llama.cpp/pull/29034": "softcap_on_padding blocks_tail_counted",
     },
     "mask semantics": {
         "ml-explore/mlx/issues/2626": Outside.CONVENTION,
@@ -194,9 +193,9 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "off by one": {
         "flashinfer-ai/flashinfer/pull/348": "causal_off_by_one layer_causal_off_by_one",
-        "huggingface/transformers/issues/39408": Outside.WINDOW,
-        "huggingface/transformers/pull/26792": "mask_one_more",
-        "huggingface/transformers/issues/29176": Outside.WINDOW,
+        "huggingface/transformers/issues/39408": "window_left_one_wider window_right_one_wider",
+        "huggingface/transformers/pull/26792": "window_left_one_wider layer_window_one_wider mask_one_more",
+        "huggingface/transformers/issues/29176": "window_left_one_narrower switch_window_dropped",
     },
     "option ignored": {"Cerebras/modelzoo/pull/85": "layer_out_projection_skipped"},
     "out-of-bounds": {
@@ -212,7 +211,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "ragged lengths": {
         "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost",
-        "fla-org/flash-linear-attention/issues/431": Outside.WINDOW,
+        "fla-org/flash-linear-attention/issues/431": Outside.CACHE,
         "vllm-project/vllm-omni/issues/5865": "mask_hides_queries",
         "pytorch/pytorch/issues/141429": "rows_dealt_out",
     },
@@ -225,10 +224,10 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "microsoft/onnxruntime/pull/29892": "output_heads_of_keys",
     },
     "softcap ignored": {
-        "huggingface/transformers/issues/32848": Outside.SOFTCAP,
-        "vllm-project/vllm-metal/issues/665": Outside.SOFTCAP,
-        "vllm-project/vllm-metal/pull/550": Outside.SOFTCAP,
-        "sgl-project/sglang/issues/33915": Outside.SOFTCAP,
+        "huggingface/transformers/issues/32848": "softcap_ignored switch_softcap_dropped",
+        "vllm-project/vllm-metal/issues/665": "layer_softcap_ignored",
+        "vllm-project/vllm-metal/pull/550": Outside.SINKS,
+        "sgl-project/sglang/issues/33915": "softcap_ignored softcap_dropped_for_one_query",
     },
     "softmax axis": {
         "PetrochukM/PyTorch-NLP/issues/2": "softmax_over_batch",
@@ -247,12 +246,12 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "window bound": {
         "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
-        "jax-ml/jax/pull/39576": Outside.WINDOW,
-        "pytorch/executorch/pull/22285": Outside.WINDOW,
-        "trymirai/lalamo/pull/200": Outside.WINDOW,
-        "rajveer43/VeloxQuant-MLX/pull/463": "mask_dropped_for_one_query",
-        "flashinfer-ai/flashinfer/issues/3864": Outside.WINDOW,
-        "sgl-project/sglang/pull/31501": Outside.WINDOW,
+        "jax-ml/jax/pull/39576": "window_right_ignored",
+        "pytorch/executorch/pull/22285": "window_of_four_rows",
+        "trymirai/lalamo/pull/200": "window_bottom_right",
+        "rajveer43/VeloxQuant-MLX/pull/463": "window_dropped_for_one_query mask_dropped_for_one_query",
+        "flashinfer-ai/flashinfer/issues/3864": "window_first_head_only",
+        "sgl-project/sglang/pull/31501": "window_ignored window_left_ignored",
     },
     "wrong axis": {
         "jax-ml/jax/issues/35916": "output_time_first",

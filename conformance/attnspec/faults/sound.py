@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import ATTENTION_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.staged import Answer, Attend, Call, Work, around, staged, wide_dtype
 from attnspec.ground.declaration import Declaration, Limits
 from attnspec.ground.errors import TargetError
@@ -217,4 +217,4 @@ def declaration_of_sound(sound: Sound) -> Declaration:
         conventions={**RECOMMENDED, "hidden_row": sound.hidden_row},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=ATTENTION_PROFILES)
+        claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES))

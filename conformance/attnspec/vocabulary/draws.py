@@ -14,6 +14,11 @@ def row_before_last(problem: AnyProblem) -> Sequence[int]:
     return range(problem.sizes.T - 1)
 
 
+def any_query(problem: AnyProblem) -> Sequence[int]:
+    """A query row."""
+    return range(problem.sizes.T)
+
+
 def key_count(problem: AnyProblem) -> Sequence[int]:
     """How many keys to keep: one to all of them."""
     return range(1, problem.sizes.S + 1)
@@ -45,5 +50,5 @@ def small_step(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every dr
 
 
 DRAWS: Mapping[str, Callable[[AnyProblem], Sequence[int]]] = {
-    word.__name__: word for word in (row_before_last, key_count, one_key, one_query, any_head, shuffle, small_step)
+    word.__name__: word for word in (row_before_last, any_query, key_count, one_key, one_query, any_head, shuffle, small_step)
 }

@@ -30,16 +30,16 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
 
 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable, within: Literal["exact", "rounding"],
-          rows_through: Drawn | None = None) -> Measured:
-    """Two runs show the same, on all rows or up to a drawn one: equal values, or within both runs' rounding."""
+          rows_through: Drawn | None = None, at_row: Drawn | None = None) -> Measured:
+    """Two runs show the same, on all rows, up to a drawn one or at it alone: equal values, or within both's rounding."""
     what = f"{runs[0]} and {runs[1]} should agree in {observe}"
     if within == "exact":
-        left, right = (_rows(_raw(scene, run, observe), rows_through) for run in runs)
-        fixed = [_rows(settled_rows(scene, run), rows_through) for run in runs]
+        left, right = (_rows(_raw(scene, run, observe), rows_through, at_row) for run in runs)
+        fixed = [_rows(settled_rows(scene, run), rows_through, at_row) for run in runs]
         return equal("agree", left, right, fixed[0] & fixed[1], what=what)
     one, two = (see(scene, run, observe) for run in runs)
     parts = one.array, two.array, one.allowance + two.allowance, one.claimed & two.claimed
-    return measure("agree", *(_rows(part, rows_through) for part in parts), what=what)
+    return measure("agree", *(_rows(part, rows_through, at_row) for part in parts), what=what)
 
 
 def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: Observable,
@@ -55,7 +55,9 @@ def _raw(scene: Scene, run: str, name: str) -> Array:
     return observe(scene, run, name).array
 
 
-def _rows(array: Array, through: int | None) -> Array:
+def _rows(array: Array, through: int | None, at: int | None = None) -> Array:
+    if at is not None:
+        return array[..., at : at + 1, :]
     return array if through is None else array[..., : through + 1, :]
 
 

@@ -12,9 +12,12 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import equal, measure, nothing, verdict
-from attnspec.vocabulary.observables import observe
+from attnspec.vocabulary.observables import Observable, observe, see
 from attnspec.vocabulary.scene import Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
+
+MUST_SHOW = 2.0
+"""A difference of the definitions that is more than so many times both runs' rounding cannot vanish in it."""
 
 ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads"]
 
@@ -56,6 +59,19 @@ def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Ar
     expected = scene.bench.expect(all_shown, "", "output", None)
     return measure("hidden_rows_follow_convention", output, expected.output[empty], expected.output_allowance[empty],
                    np.ones(output.shape, bool), what="fully hidden rows should be the mean of all values")
+
+
+def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
+           where: Literal["everywhere", "it must show"]) -> Measured:
+    """Two runs differ by as much as the definitions differ, within both runs' rounding: everywhere, or only where that
+    difference is more than rounding could hide.
+    """
+    one, two = (see(scene, run, observe) for run in runs)
+    due, slack, claimed = one.truth - two.truth, one.allowance + two.allowance, one.claimed & two.claimed
+    if where == "it must show":
+        claimed = claimed & (np.abs(due) > MUST_SHOW * slack)
+    return measure("differ", one.array - two.array, due, slack, claimed,
+                   what=f"{observe} of {runs[0]} less that of {runs[1]}, against the difference that is due")
 
 
 def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:

@@ -21,8 +21,10 @@ TRANSFORMS: Words = _words(
     order.permute_keys, order.permute_queries, order.permute_batch, order.permute_heads, order.split,
     contents.multiply, contents.shift_keys, contents.shift_bias, contents.fill, contents.keep_values,
     contents.other_content, contents.replace_hidden, contents.replace_after, contents.share_heads,
+    contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
+    keywords.leave_out, keywords.window_as_mask, keywords.with_window, keywords.with_softcap,
     shapes.widen, shapes.repeat_keys, shapes.drop_keys, shapes.keep_queries, shapes.keep_prefix,
     shapes.repeat_kv_heads, shapes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -32,7 +34,7 @@ LAYER_TRANSFORMS: Words = _words(
     layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
 
 RELATIONS: Words = _words(
-    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.adds_up,
+    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,

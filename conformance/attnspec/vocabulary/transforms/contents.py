@@ -96,6 +96,19 @@ def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn
     return posed.but(**{name: moved(getattr(posed.one, name)) for name in arrays})
 
 
+def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: Drawn) -> Attention:
+    """Negate every key and value that the query at `row` does not see in any head (zeros become ones)."""
+    problem = posed.one
+    unseen = ~visible_keys(problem, posed.conventions)[:, :, row].any(axis=1)  # (B,S)
+    if not unseen.any():
+        raise NoClaim("the query sees every key")
+
+    def moved(array: Array) -> Array:
+        return np.where(unseen[:, None, :, None], np.where(array == 0, np.ones_like(array), -array), array)
+
+    return posed.but(**{name: moved(getattr(problem, name)) for name in arrays})
+
+
 def share_heads(posed: Attention) -> Attention:
     """Give every head of the batch the arrays of the first, at full shape."""
     problem = posed.one

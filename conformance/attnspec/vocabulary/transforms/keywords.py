@@ -1,4 +1,4 @@
-"""Transforms of the optional keywords: mask, bias, causal, scale, return_weights."""
+"""Transforms of the optional keywords: mask, bias, causal, scale, window, softcap, return_weights."""
 
 from __future__ import annotations
 
@@ -65,6 +65,28 @@ def causal_as_mask(posed: Attention) -> Attention:
     """Hand the causal flag over as an explicit mask, joined with the mask that is there as the conventions say."""
     problem = posed.one
     return posed.but(causal=False, mask=visible_keys(problem.but(bias=None, window=None), posed.conventions))
+
+
+def leave_out(posed: Attention, *, keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap"]) -> Attention:
+    """Make the same call without this keyword."""
+    return posed.but(**{keyword: False if keyword == "causal" else None})
+
+
+def window_as_mask(posed: Attention) -> Attention:
+    """Hand the window over as an explicit mask, joined with mask and causal flag where they are in use."""
+    return posed.but(causal=False, window=None, mask=visible_keys(posed.one.but(bias=None), posed.conventions))
+
+
+def with_window(posed: Attention, *, to: Literal["unbounded", "as wide as all"]) -> Attention:
+    """Hand over a window that keeps no key from any query: without bounds, or with bounds beyond both ends."""
+    sizes = posed.one.sizes
+    all_keys = sizes.S + sizes.T
+    return posed.but(window=(None, None) if to == "unbounded" else (all_keys, all_keys))
+
+
+def with_softcap(posed: Attention, *, to: Literal["huge"]) -> Attention:  # noqa: ARG001  (named, so that clauses read)
+    """Hand over a softcap of 2^14, which every format holds and ordinary logits do not come near."""
+    return posed.but(softcap=2.0**14)
 
 
 def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:

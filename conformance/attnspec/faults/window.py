@@ -1,0 +1,161 @@
+"""Windows that are lost, a key too wide, one-sided, or laid along the wrong diagonal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.layer import attending, staged_layer
+from attnspec.faults.staged import Work, staged
+from attnspec.ground.keywords import Window
+from attnspec.ground.nouns import Kind
+from attnspec.problems.problem import Array
+
+Near = Callable[[Work], Array]
+
+
+def _everything(work: Work) -> Array:
+    return np.ones(work.shape[2:], bool)
+
+
+def _with(change: Callable[[Window], Window]) -> Near:
+    """A `near` stage that heeds another window than it was given."""
+    return lambda work: sound.near(work if work.window is None else work.but(window=change(work.window)))
+
+
+def _dropped_if(condition: Callable[[Work], bool]) -> Near:
+    return lambda work: _everything(work) if condition(work) else sound.near(work)
+
+
+def _where_windowed(make: Callable[[int, int, Window], Array]) -> Near:
+    return lambda work: sound.near(work) if work.window is None else make(*work.shape[2:], work.window)
+
+
+def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
+    return (None if window[0] is None else max(window[0] + left, 0),
+            None if window[1] is None else max(window[1] + right, 0))
+
+
+def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
+    """The bounds of the first row of each group of four, for all of them."""
+    return sound.within(T, S, window)[np.arange(T) // step * step]
+
+
+def _blocks_of_4(T: int, S: int, window: Window) -> Array:
+    """A block of four keys is seen whole where any of it is."""
+    near = sound.within(T, S, window)
+    padded = np.pad(near, [(0, 0), (0, -S % 4)]).reshape(T, -1, 4)
+    return np.repeat(padded.any(axis=-1), 4, axis=-1)[:, :S]
+
+
+def _ring(T: int, S: int, window: Window) -> Array:
+    """The sequence is taken for a ring: the first queries see its end."""
+    return sound.within(T, S, window) | sound.within(T, S, window, shift=S)
+
+
+def _only(axis: int) -> Near:
+    def near(work: Work) -> Array:
+        everything = np.ones(work.shape, bool)
+        np.moveaxis(everything, axis, 0)[0] &= sound.near(work)
+        return everything
+
+    return near
+
+
+def _after_softmax(weights: Array, work: Work) -> Array:
+    cut: Array = weights * sound.near(work)
+    return cut
+
+
+def _causal_unless_windowed(work: Work) -> Array:
+    return sound.past(work) if work.window is None else _everything(work)
+
+
+def _mask_unless_windowed(work: Work) -> Array:
+    return sound.masked(work) if work.window is None else np.ones(work.shape, bool)
+
+
+def _bare(work: Work) -> bool:
+    return work.mask is None and work.bias is None and not work.causal
+
+
+_HF = "https://github.com/huggingface/transformers/"
+_ANY = "a window narrower than S"
+
+FAULTS = (
+    Fault("window_ignored", Stage.WINDOW, "The keyword is accepted and never handed on.", _ANY,
+          staged(near=_everything), link=f"{_HF}pull/35691"),
+    Fault("window_ignored_when_alone", Stage.WINDOW,
+          "Where there is no mask and no causal flag, no mask is built, and the window was to be part of it.",
+          f"{_ANY}, without mask, bias and causal flag", staged(near=_dropped_if(_bare)),
+          link="https://github.com/jax-ml/jax/issues/32300"),
+    Fault("window_left_one_wider", Stage.WINDOW, "A window of W keys is cut at W, which keeps W + 1.",
+          "a bound on the left", staged(near=_with(lambda window: _wider(window, left=1))), link=f"{_HF}pull/26792"),
+    Fault("window_left_one_narrower", Stage.WINDOW, "`>` for `>=`: the last key on the left is lost.",
+          "a bound of 1 and more on the left", staged(near=_with(lambda window: _wider(window, left=-1))),
+          link=f"{_HF}issues/29176"),
+    Fault("window_right_one_wider", Stage.WINDOW, "The right bound is taken for the first key that is not seen.",
+          "a bound on the right, no causal flag", staged(near=_with(lambda window: _wider(window, right=1))),
+          link=f"{_HF}issues/39408"),
+    Fault("window_right_one_narrower", Stage.WINDOW, "The right bound is exclusive.",
+          "a bound of 1 and more on the right, no causal flag",
+          staged(near=_with(lambda window: _wider(window, right=-1)))),
+    Fault("window_right_ignored", Stage.WINDOW, "Only the left bound reaches the kernel: the future is open.",
+          "a bound on the right, no causal flag", staged(near=_with(lambda window: (window[0], None))),
+          link="https://github.com/jax-ml/jax/pull/39576"),
+    Fault("window_left_ignored", Stage.WINDOW, "The bound on the left is compiled out: old keys stay visible.",
+          "a bound on the left", staged(near=_with(lambda window: (None, window[1]))),
+          link="https://github.com/sgl-project/sglang/pull/31501"),
+    Fault("window_sides_swapped", Stage.WINDOW, "Left and right are exchanged.", "unequal sides",
+          staged(near=_with(lambda window: (window[1], window[0])))),
+    Fault("window_made_symmetric", Stage.WINDOW, "One number is kept: the left one serves both sides.",
+          "unequal sides, no causal flag", staged(near=_with(lambda window: (window[0], window[0])))),
+    Fault("window_zero_is_none", Stage.WINDOW, "`if right:` takes a bound of 0 for no bound.", "a bound of 0",
+          staged(near=_with(lambda window: (window[0] or None, window[1] or None)))),
+    Fault("window_none_is_zero", Stage.WINDOW, "A side without bound is filled in as 0.", "a side without bound",
+          staged(near=_with(lambda window: (window[0] or 0, window[1] or 0)))),
+    Fault("window_bottom_right", Stage.WINDOW, "Laid along the last diagonal, while top-left is declared.",
+          "T ≠ S", staged(near=_where_windowed(lambda T, S, window: sound.within(T, S, window, S - T))),
+          link="https://github.com/trymirai/lalamo/pull/200"),
+    Fault("window_replaces_causal", Stage.WINDOW, "One slot for a mask: the window's takes the causal flag's place.",
+          "a window together with causal", staged(past=_causal_unless_windowed)),
+    Fault("window_replaces_mask", Stage.WINDOW, "One slot for a mask: the window's takes the caller's place.",
+          "a window together with a mask", staged(masked=_mask_unless_windowed)),
+    Fault("window_dropped_with_mask", Stage.WINDOW, "A mask that is handed over replaces the window's.",
+          "a window together with a mask", staged(near=_dropped_if(lambda work: work.mask is not None))),
+    Fault("window_dropped_with_bias", Stage.WINDOW, "A bias takes the slot of the window's mask.",
+          "a window together with a bias", staged(near=_dropped_if(lambda work: work.bias is not None))),
+    Fault("window_dropped_with_causal", Stage.WINDOW, "The causal kernel has no window.",
+          "a window together with causal", staged(near=_dropped_if(lambda work: work.causal))),
+    Fault("window_dropped_with_softcap", Stage.WINDOW, "The kernel that caps logits was built without windows.",
+          "a window together with a softcap", staged(near=_dropped_if(lambda work: work.softcap is not None))),
+    Fault("window_dropped_with_weights", Stage.WINDOW, "The path that returns weights builds no window.",
+          "a window together with return_weights", staged(near=_dropped_if(lambda work: work.return_weights))),
+    Fault("window_dropped_for_one_query", Stage.WINDOW, "One query is taken for decoding, which needs no mask.",
+          "a window with T = 1", staged(near=_dropped_if(lambda work: work.shape[2] == 1)),
+          link="https://github.com/rajveer43/VeloxQuant-MLX/pull/463"),
+    Fault("window_of_four_rows", Stage.WINDOW, "The bounds are worked out once for a chunk of four queries.",
+          "a window with T > 1", staged(near=_where_windowed(_in_steps)),
+          link="https://github.com/pytorch/executorch/pull/22285"),
+    Fault("window_in_blocks_of_4", Stage.WINDOW, "Blocks of keys are kept or skipped whole.", _ANY,
+          staged(near=_where_windowed(_blocks_of_4))),
+    Fault("window_wraps_round", Stage.WINDOW, "Rolled keys make a ring: the first queries see the last keys.",
+          "a bound on the left, none of 0", staged(near=_where_windowed(_ring))),
+    Fault("window_first_batch_only", Stage.WINDOW, "The window is written into the first batch entry.",
+          "a window with B > 1", staged(near=_only(0))),
+    Fault("window_first_head_only", Stage.WINDOW, "Only the first head is bounded.", "a window with H > 1",
+          staged(near=_only(1)), link="https://github.com/flashinfer-ai/flashinfer/issues/3864"),
+    Fault("window_after_softmax", Stage.WINDOW, "Keys outside are cut from the weights, which then do not sum to one.",
+          _ANY, staged(near=_everything, weigh=_after_softmax)),
+    Fault("switch_window_dropped", Stage.WINDOW, "One backend bounds what is seen, the other does not.", _ANY,
+          staged(near=_everything), link=f"{_HF}issues/29176", other_path=staged()),
+    Fault("layer_window_ignored", Stage.WINDOW, "A refactoring of the layer loses the window on the way down.", _ANY,
+          staged_layer(attend=attending(near=_everything)), link=f"{_HF}pull/35691", kind=Kind.LAYER),
+    Fault("layer_window_one_wider", Stage.WINDOW, "The layer's own mask keeps one key too many.",
+          "a bound on the left",
+          staged_layer(attend=attending(near=_with(lambda window: _wider(window, left=1)))),
+          link=f"{_HF}pull/26792", kind=Kind.LAYER),
+)
