@@ -9,7 +9,7 @@ import pytest
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType, Effort
 from attnspec.problems.biases import BIASES
-from attnspec.problems.domain import ANY_MASK, BiasName, MaskName, domain
+from attnspec.problems.domain import ANY_MASK, MASK_AXES, BiasName, MaskName, domain
 from attnspec.problems.entries import gaussian, normal, uniform
 from attnspec.problems.layers import make_layer
 from attnspec.problems.make import make_problem
@@ -132,6 +132,21 @@ def same_for_queries_and_heads(mask: Array) -> bool:
 def test_masks_vary_along_their_axis(name: str, axis: int) -> None:
     masks = [MASKS[name].make(seed, Sizes(4, 4, 4, 8, 8, 1, 1)) for seed in range(5)]
     assert any((mask != mask.take([0], axis=axis)).any() for mask in masks)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_vary_along_the_axes_that_they_are_said_to(name: MaskName) -> None:
+    seen = [MASKS[name].make(seed, Sizes(3, 3, 3, 9, 9, 4, 4)) for seed in range(8)]
+    varying = {axis for at, axis in enumerate("BHTS") if any((mask != mask.take([0], at)).any() for mask in seen)}
+    assert varying == set(MASK_AXES[name])
+
+
+def test_a_domain_offers_the_masks_that_the_subject_takes_or_else_all() -> None:
+    padded, per_head = domain(masks=["padding", "per_head", "random"]), domain(masks=["per_head"])
+    limits = Limits(mask_axes="BTS")
+    assert padded.masks_within(limits) == ("padding",)
+    assert per_head.masks_within(limits) == ("per_head",)
+    assert padded.masks_within(Limits()) == ("padding", "per_head", "random")
 
 
 def test_the_names_of_masks_and_biases_are_those_of_the_spec() -> None:

@@ -330,3 +330,24 @@ def test_a_limit_to_contiguous_features_refuses_gaps_along_the_last_axis_only() 
     heads_last = problem.but(query=np.ones((1, 3, 2, 4), np.float32).swapaxes(1, 2))
     assert "contiguous along their last axis" in subject.refuses(gaps)
     assert subject.refuses(heads_last) == subject.refuses(problem) == ""
+
+
+@pytest.mark.parametrize(("axes", "shape", "reason"), [
+    ("BTS", (2, 1, 3, 4), ""), ("BTS", (2, 2, 3, 4), "differ along B, T, S only"), ("BS", (2, 1, 1, 4), ""),
+    ("BS", (2, 1, 3, 4), "differ along B, S only"), ("BHTS", (2, 2, 3, 4), ""), ("TS", (2, 1, 3, 4), "along T, S only"),
+])
+def test_a_mask_that_differs_where_the_subject_has_no_axis_is_refused(axes: str, shape: tuple[int, ...],
+                                                                      reason: str) -> None:
+    mask = np.random.default_rng(0).integers(0, 2, shape).astype(bool)
+    subject = subject_of(first_rows, "mask", limits=Limits(mask_axes=axes, broadcasts=True))
+    refusals = {subject.refuses(problem_of(Sizes(2, 2, 2, 3, 4, 2, 2), mask=each))
+                for each in (mask, np.broadcast_to(mask, (2, 2, 3, 4)))}
+    assert len(refusals) == 1
+    assert reason in refusals.copy().pop()
+    assert bool(reason) == bool(refusals.pop())
+
+
+def test_attention_of_one_input_refuses_more_keys_than_queries() -> None:
+    subject = subject_of(first_rows, limits=Limits(self_attention_only=True))
+    assert "as many queries as keys only" in subject.refuses(problem_of(Sizes(1, 1, 1, 2, 3, 2, 2)))
+    assert subject.refuses(problem_of(Sizes(1, 1, 1, 3, 3, 2, 2))) == ""

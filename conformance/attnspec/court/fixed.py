@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, combinations, product
 
 from attnspec.ground.declaration import Limits
@@ -29,6 +30,7 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
     """
     if domain.kind not in FIXED_KINDS:
         return ()
+    domain = replace(domain, masks=domain.masks_within(limits))
     shapes = shapes_for(domain, limits, effort)
     if domain.kind in GENERIC_KINDS:
         features = _combinations(sorted(domain.sometimes & offered))

@@ -22,6 +22,7 @@ class Limits:
     has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
     min_head_width: the least D.   min_scores: the least B·H·T·S.
     contiguous_features: query, key and value must be contiguous along their last axis.
+    mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
     window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     """
@@ -39,6 +40,7 @@ class Limits:
     min_head_width: int = 1
     min_scores: int = 1
     contiguous_features: bool = False
+    mask_axes: str = "BHTS"
     window_needs_causal: bool = False
     window_is_symmetric: bool = False
     window_is_bounded: bool = False
@@ -63,6 +65,7 @@ class Deviation:
     """A known deviation: the clause, how it fails, why, and the version until which it stands.
 
     issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
+    Of a baseline, `until` is empty and `script` is the baseline itself.
     """
 
     clause: str
@@ -78,6 +81,16 @@ class Deviation:
     def proof(self) -> str:
         """The thread, or else the script."""
         return self.issue or self.script
+
+    @property
+    def listing(self) -> str:
+        """Where it is listed, for how long, and so what its listing proves."""
+        return f"{self.proof}, until {self.until}" if self.until else self.proof
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it is not as listed."""
+        return "mend the manifest" if self.until else "see whether that is meant, and run with --update-baseline"
 
 
 @dataclass(frozen=True, slots=True)

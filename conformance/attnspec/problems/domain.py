@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from attnspec.ground.declaration import Limits
 from attnspec.ground.errors import SpecError, hint
 from attnspec.ground.keywords import KEYWORDS, Window
 
@@ -57,6 +58,13 @@ ANY_SOFTCAP: tuple[float, ...] = (2.0, 30.0, 0.5, 8.0)
 _GENERIC_SOFTCAPS = (30.0, 8.0)
 
 
+# Along which of the axes B, H, T and S a mask differs.
+MASK_AXES: Mapping[MaskName, str] = {
+    "all_true": "", "padding": "BS", "random": "BHTS", "per_head": "BHS", "single_key": "BHTS", "block": "BTS",
+    "banded": "BTS", "left_padding": "BS", "causal_like": "BTS", "triangle": "TS", "with_empty_rows": "BHTS",
+    "attack": "S"}
+
+
 @dataclass(frozen=True, slots=True)
 class Domain:
     """The problems of a clause, with every name looked up. Made by `domain`, which documents the fields."""
@@ -83,6 +91,10 @@ class Domain:
     def is_layer(self) -> bool:
         """Whether problems are LayerProblems, made by `make_layer`."""
         return self.kind in {"layer", "acceptance"}
+
+    def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
+        """The masks that the subject takes; all of them where it takes none, for its refusal to say why."""
+        return tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes)) or self.masks
 
 
 # What a kind fixes unless the clause says otherwise.

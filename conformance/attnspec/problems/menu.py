@@ -9,7 +9,7 @@ The seed comes last: the next larger number is the same problem with other entri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from attnspec.ground.declaration import Limits
@@ -39,6 +39,7 @@ def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Eff
     None where domain and limits leave no shape.
     """
     shapes = shapes_for(domain, limits, effort)
+    domain = replace(domain, masks=domain.masks_within(limits))
     return Menu(domain, limits, shapes, tuple(sorted(domain.sometimes & offered)), draws) if shapes else None
 
 

@@ -16,6 +16,7 @@ from attnspec.subjects.lifts.names import LIFTS
 LIMITS = tuple(limit.name for limit in fields_of(Limits))
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
 WEIGHTS = ("per_head", "averaged")
+MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = ("mask", "bias", "causal", "window")  # how a row can come to be hidden, where that makes a difference
 
 
@@ -42,6 +43,8 @@ def read_limits(fields: Fields) -> Limits:
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
+    if name == "mask_axes":
+        return fields.one_of(name, MASK_AXES, kind="set of axes")
     if name in {"min_head_width", "min_scores", "min_window"}:
         return fields.integer(name)
     return fields.flag(name)

@@ -90,10 +90,14 @@ class Subject:
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
         if problem.window and (reason := limits.window_misfit(problem.window, causal=problem.causal)):
             yield f"{self.id} takes {reason}; here {problem.window}"
+        if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
+            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
+        elif limits.self_attention_only and sizes.T != sizes.S:
+            yield f"{self.id} takes as many queries as keys only; here {sizes}"
         elif limits.ties_value_width and sizes.Dv != sizes.D:
             yield f"{self.id} takes values as wide as keys only; here {sizes}"
         elif limits.grouped is False and sizes.Hkv != sizes.H:
@@ -149,6 +153,12 @@ def _at_full_shape(problem: Problem | LayerProblem) -> bool:
     sizes = problem.sizes
     full = (sizes.B, sizes.H, sizes.T, sizes.S)
     return all(array is None or array.shape == full for array in (problem.mask, problem.bias))
+
+
+def _varies(mask: Array | None, axes: str) -> bool:
+    """Whether a mask differs along another axis than these."""
+    others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
+    return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
 
 
 def _as_bias(problem: Problem | LayerProblem) -> Array:
