@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import click
@@ -17,9 +18,10 @@ from attnspec.record.read import RunRecord, read_record
               help="Draw power or a campaign as an SVG, too; of the first record.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write the verdicts as JUnit XML for a CI server, too.")
+@click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+              help="Write an audit as a page of documentation in Markdown, too.")
 @click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
-def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, junit: Path | None,
-           table: bool) -> None:
+def report(records: tuple[Path, ...], html: Path | None, *, table: bool, **wanted: Path | None) -> None:
     """Write one page from the records of one or several runs."""
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
@@ -31,26 +33,34 @@ def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, j
             known = f"{record.done} of {record.header.items} items"
             click.echo(f"{path}: the run was interrupted; {known} are known")
     click.echo(f"page: {target}")
-    if junit:
-        _write_junit(read, junit)
-    if picture:
-        _draw(read[0], picture)
+    for name, also in wanted.items():
+        if also is not None:
+            _WRITERS[name](read, also)
+            click.echo(f"{name}: {also}")
     if table:
         _print_table(read[0])
 
 
-def _draw(record: RunRecord, path: Path) -> None:
+def _draw(records: list[RunRecord], path: Path) -> None:
     from attnspec.report.drawing import write_picture  # noqa: PLC0415  (weight: Jinja2)
 
-    write_picture(record, path)
-    click.echo(f"picture: {path}")
+    write_picture(records[0], path)
 
 
 def _write_junit(records: list[RunRecord], path: Path) -> None:
     from attnspec.report.junit import write_junit  # noqa: PLC0415  (weight: Jinja2)
 
     write_junit(records, path)
-    click.echo(f"junit: {path}")
+
+
+def _write_audit(records: list[RunRecord], path: Path) -> None:
+    from attnspec.report.audit.markdown import write_audit_text  # noqa: PLC0415  (weight: Jinja2)
+
+    write_audit_text(records, path)
+
+
+_WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
+    "junit": _write_junit, "markdown": _write_audit, "picture": _draw}
 
 
 def _print_table(record: RunRecord) -> None:

@@ -32,7 +32,7 @@ def templates() -> Environment:
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
         "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread,
-        "linked": _linked, "library": _library}
+        "prose": _prose, "library": _library}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
@@ -40,15 +40,20 @@ def templates() -> Environment:
     return environment
 
 
-def _linked(text: str) -> Markup:
-    """A text whose addresses lead there."""
-    parts = _ADDRESS.split(text)  # texts and addresses by turns
-    return Markup("").join(
-        Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, thread(part)) if place % 2 else part
-        for place, part in enumerate(parts))
+def _prose(text: str) -> Markup:
+    """A text whose `code` is set as code, and whose addresses lead there."""
+    return Markup("").join(map(_piece, _PIECES.split(text)))
 
 
-_ADDRESS = re.compile(r"(https?://[^\s<>\"')\]]*[^\s<>\"')\].,;:])")
+_PIECES = re.compile(r"(`[^`]+`|https?://[^\s<>\"')\]]*[^\s<>\"')\].,;:])")
+
+
+def _piece(part: str) -> Markup:
+    if part.startswith("`") and part.endswith("`") and len(part) > 1:
+        return Markup("<code>{0}</code>").format(part.strip("`"))
+    if web_address(part):
+        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, thread(part))
+    return Markup.escape(part)
 
 
 def _library(name: str) -> str:

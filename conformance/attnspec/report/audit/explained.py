@@ -70,6 +70,11 @@ class Told:
     omitted: int = 0
 
     @property
+    def is_open(self) -> bool:
+        """Whether nothing explains it."""
+        return self.cause is Cause.UNKNOWN
+
+    @property
     def documented(self) -> str:
         """What the library says of it; empty if nothing."""
         return self.known.documented if self.known and self.known.documented not in _UNDOCUMENTED else ""

@@ -1,0 +1,217 @@
+"""An audit as a page of documentation in Markdown, made from its record and held to it by a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from attnspec.record.outcome import Outcome
+from attnspec.record.read import RunRecord
+from attnspec.report.audit.customs import Answer, Customs
+from attnspec.report.audit.explained import Concern, Told
+from attnspec.report.audit.shelves import Call, Line, Shelf
+from attnspec.report.audit.switches import Flip, Switches
+from attnspec.report.audit.view import Audit, audit
+from attnspec.report.figures import counted, figure, moment
+from attnspec.report.joined import Joined, join
+from attnspec.report.texts import thread, web_address
+
+_CODE = re.compile(r"(`[^`]*`)")
+_MARKUP = re.compile(r"([\\*\[\]<|]|(?<!\w)_|_(?!\w))")
+Lines = Iterable[str]
+
+
+def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
+    """Write the audit of one or several records to `path`, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(audit_text(records), encoding="utf-8")
+
+
+def audit_text(records: Sequence[RunRecord]) -> str:
+    """What was found, library by library, as Markdown. Ends its line."""
+    joined = join(records)
+    looked = audit(joined)
+    parts = (_head(looked, joined), _table(looked), _conventions(looked), _findings(looked), _switches(looked),
+             _absent(looked))
+    return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
+
+
+def _head(looked: Audit, joined: Joined) -> Lines:
+    sound = sum(line.conforms for line in looked.lines)
+    yield "# What attention layers really do: an audit"
+    yield ""
+    yield f"{looked.headline}: {sound} keep every `must` clause, {len(looked.lines) - sound} break at least one."
+    told = sum(finding.shown is not None for finding in looked.findings)
+    rest = sum(finding.items for finding in looked.unexplained)
+    yield f"{counted(told, 'finding')} {'explains' if told == 1 else 'explain'} the failures" + (
+        f", all but {rest} of them." if rest else ".")
+    for run in joined.runs:
+        header = run.record.header
+        yield (f"Spec {header.spec_version} (`{header.spec_digest[:12]}`), effort {header.effort}, seed {header.seed}, "
+               f"{moment(header.started)}.")
+    yield ""
+    yield ("This page is generated from the record of the audit, as the page that can be searched is "
+           "([how to read it](reading-a-report.md#the-audit)). A finding stands once for all clauses and dtypes that "
+           "complain of it; its script shows it without attnspec, and exits with 1 where it is so.")
+    yield ""
+
+
+def _table(looked: Audit) -> Lines:
+    yield "## The table"
+    yield ""
+    yield ("Clauses held and violated, by level; listed deviations; clauses that cannot be put to it; what was not "
+           "decided. The worst margin is in units of the error that honest rounding may make.")
+    for shelf in looked.shelves:
+        yield from ("", f"### {_plain(shelf.library)}", "")
+        yield _source(shelf)
+        yield ""
+        yield from _rows(("implementation", "held", "must", "should", "may", "known", "inapplicable", "undecided",
+                          "worst margin", "closest that holds", "grade"), map(_cells, shelf.lines))
+    yield ""
+
+
+def _source(shelf: Shelf) -> str:
+    card = shelf.card
+    links = [f"[{name}]({url})" for name, url in (("home", card.homepage), ("issues", card.issues)) if web_address(url)]
+    return ", ".join([*links, *([f"`{card.install}`"] if card.install else [])])
+
+
+def _cells(line: Line) -> Sequence[str]:
+    c = line.counts
+    counts = (c.held, c.must, c.should, c.may, c.known + c.odd, c.inapplicable, c.undecided)
+    grades = ", ".join(f"{dtype} {grade}" for dtype, grade in line.grades)
+    name = f"`{line.subject.card.id}` {_plain(line.subject.card.title)}"
+    return name, *map(str, counts), _call(line.worst), _call(line.closest), grades
+
+
+def _call(call: Call | None) -> str:
+    return f"{figure(call.margin)} ({call.dtype} `{call.clause}`)" if call else "–"
+
+
+def _conventions(looked: Audit) -> Lines:
+    yield "## Conventions"
+    yield ""
+    yield ("What each does where practice is divided, as found by probing. *Slanted*: declared, not probed. ✗: the "
+           "manifest says otherwise.")
+    yield ""
+    titles = [column.title for _, column in looked.columns]
+    yield from _rows(("implementation", *titles), (_convention(row, looked) for row in looked.customs))
+    yield ""
+    noted = [row.subject.card for row in looked.customs if row.subject.card.note]
+    yield from (f"- `{card.id}`: {_prose(card.note)}" for card in noted)
+    yield ""
+
+
+def _convention(row: Customs, looked: Audit) -> Sequence[str]:
+    cells = ["; ".join(map(_answer, row.cells[place])) for place, _ in looked.columns]
+    return f"`{row.subject.card.id}`", *cells
+
+
+def _answer(answer: Answer) -> str:
+    told = _plain(answer.answer.replace("_", " "))
+    told = told if answer.is_probed else f"*{told}*"
+    forms = f" ({', '.join(answer.forms)})" if answer.forms else ""
+    other = "".join(f", {dtypes}: {_plain(word)}" for dtypes, word in answer.otherwise)
+    against = f" ✗ declared: {_plain(answer.claimed)}" if answer.is_contradiction else ""
+    return f"{told}{forms}{other}{against}"
+
+
+def _findings(looked: Audit) -> Lines:
+    yield "## What was found, library by library"
+    for folder in dict.fromkeys(shelf.lines[0].subject.library for shelf in looked.shelves):
+        found = [told for told in looked.told if folder in told.folders]
+        if found:
+            names = [shelf.library for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
+            yield from ("", f"### Findings in {_plain(', '.join(names))}")
+            for told in found:
+                yield from _finding(told)
+    yield ""
+
+
+def _finding(told: Told) -> Lines:
+    yield ""
+    yield f"#### {'Not yet explained: ' if told.is_open else ''}{_prose(told.says)}"
+    yield ""
+    yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
+    if told.known and told.known.script:
+        yield from ("", "```python", told.known.script.rstrip("\n"), "```")
+
+
+def _facts(told: Told) -> Iterator[tuple[str, str]]:
+    yield "Versions", ", ".join(map(_plain, told.libraries))
+    if told.known:
+        yield "Documented", _prose(told.documented) if told.documented else "no"
+        if web_address(told.known.issue):
+            yield "Thread", f"[{_plain(thread(told.known.issue))}]({told.known.issue})"
+    if told.shown is None:
+        yield "Found by", "probing or reading; no clause complains of it"
+    else:
+        yield from _case(told.shown)
+        yield "Complaining", "; ".join(map(_concern, told.concerns))
+
+
+def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
+    yield "Strictest clause", f"`{shown.clause}` ({shown.level.value}) of `{shown.subject}` at {shown.dtype.value}"
+    evidence = shown.evidence
+    yield "Seen", _plain((evidence.sentence if evidence else "") or shown.reason)
+    if evidence:
+        yield "Case", f"`{evidence.case}`" if evidence.case else ""
+        yield "Margin", figure(evidence.measured.margin) if evidence.measured else ""
+    yield "Repeat it", f"`{shown.repeat}`" if shown.repeat else ""
+
+
+def _concern(concern: Concern) -> str:
+    subjects = ", ".join(f"`{subject.card.id}`" for subject in concern.subjects)
+    clauses = ", ".join(f"`{complaint.clause.id}` {complaint.dtypes}" for complaint in concern.complaints)
+    return f"{subjects} under {clauses}" if clauses else subjects
+
+
+def _switches(looked: Audit) -> Lines:
+    if not looked.switches:
+        return
+    yield "## Hidden switches"
+    yield ""
+    yield "The same inputs with one switch flipped: where the answers differ, and both of them."
+    for each in looked.switches:
+        if each.flips:
+            yield from _flipped(each)
+    quiet = [each for each in looked.switches if not each.flips]
+    if quiet:
+        yield from ("", f"No difference by any switch: {', '.join(f'`{each.subject.card.id}`' for each in quiet)}.")
+    yield ""
+
+
+def _flipped(each: Switches) -> Lines:
+    yield from ("", f"### Switches of `{each.subject.card.id}`", "")
+    yield from _rows(("switch", "question", "as it is", "flipped", "at"), map(_flip, each.flips))
+    if each.quiet:
+        yield from ("", f"No difference: {', '.join(map(_plain, each.quiet))}.")
+
+
+def _flip(flip: Flip) -> Sequence[str]:
+    return tuple(map(_plain, (flip.variant, flip.asks, flip.plain, flip.flipped, flip.dtypes)))
+
+
+def _absent(looked: Audit) -> Lines:
+    if looked.absent:
+        yield from ("## What could not run", "")
+        yield from (f"- `{name}`: {_prose(why)}" for name, why in looked.absent)
+
+
+def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
+    yield f"| {' | '.join(heads)} |"
+    yield f"|{'---|' * len(heads)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _plain(text: str) -> str:
+    """A text none of whose signs means anything in Markdown, on one line."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def _prose(text: str) -> str:
+    """A text in which only `code` means something; addresses stay as they are, which readers make links of."""
+    return "".join(part if part.startswith("`") or "://" in part else _MARKUP.sub(r"\\\1", part)
+                   for part in _CODE.split(" ".join(text.split())))
