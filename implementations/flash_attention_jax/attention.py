@@ -1,0 +1,39 @@
+"""flash-attention-jax: its flash attention, its plain attention and Rabe and Staats's, each with a causal form if it has one.
+
+The functions take a mask of keys (B,S) that all heads and queries share; attnspec's masks differ by head and query, so
+none is taken here, and every key is handed over as visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flash_attention_jax as library
+import jax
+import jax.numpy as jnp
+from attnspec.adapters.jax.compiled import hurried_jit
+
+Array = Any
+
+
+def _either(full: Callable[..., Array], triangular: Callable[..., Array]) -> Callable[..., Array]:
+    """A function of two: one that sees all keys, and one that sees no later ones."""
+
+    def attend(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+        """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv)."""
+        if causal:
+            return triangular(query, key, value)
+        return full(query, key, value, jnp.ones((key.shape[0], key.shape[2]), bool))
+
+    return attend
+
+
+def _rabe(query: Array, key: Array, value: Array) -> Array:
+    """The same shapes; the library's function knows one head of one sequence, and is mapped over both."""
+    return jax.vmap(jax.vmap(library.rabe_attention))(query, key, value)
+
+
+flash = hurried_jit(_either(library.flash_attention, library.causal_flash_attention), "causal")
+plain = hurried_jit(_either(library.plain_attention, library.causal_attention), "causal")
+rabe = hurried_jit(_rabe)

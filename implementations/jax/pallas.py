@@ -1,0 +1,31 @@
+"""The attention kernel in Pallas that JAX brings for GPUs, `pallas.ops.gpu.attention.mha`, interpreted on CPU.
+
+It puts T before H; its own default scale is 1; blocks must divide the lengths, so they are their largest divisors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attnspec.adapters.jax.compiled import hurried_jit
+from jax.experimental.pallas.ops.gpu.attention import BlockSizes, mha
+
+Array = Any
+
+LARGEST_BLOCK = 128  # the kernel's default
+
+
+def _attend(query: Array, key: Array, value: Array, *, causal: bool = False, scale: float | None = None) -> Array:
+    """Query (B,H,T,D), key and value (B,H,S,D) to (B,H,T,D)."""
+    query, key, value = (array.swapaxes(1, 2) for array in (query, key, value))
+    blocks = BlockSizes(block_q=_block(query.shape[1]), block_k=_block(key.shape[1]))
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    output = mha(query, key, value, None, sm_scale=scale, causal=causal, block_sizes=blocks, interpret=True)
+    return output.swapaxes(1, 2)
+
+
+def _block(length: int) -> int:
+    return max(size for size in range(1, min(length, LARGEST_BLOCK) + 1) if length % size == 0)
+
+
+attend = hurried_jit(_attend, "causal", "scale")
