@@ -26,9 +26,10 @@ CONVENTIONS: Mapping[str, Convention] = {
             "uniform": "the mean of all values, hidden ones too",
             "nan": "not a number",
             UNDEFINED: "no promise is made"}, "zeros"),
-        Convention("causal_alignment", "When T differs from S, which diagonal bounds the causal mask?", {
-            "top_left": "query i sees keys 0 … i",
-            "bottom_right": "query i sees keys 0 … i + S - T",
+        Convention("causal_alignment", "When T differs from S, which diagonal bounds the causal mask, and a window "
+                   "lies along?", {
+            "top_left": "query i is at place i, and sees keys 0 … i",
+            "bottom_right": "query i is at place i + S - T, and sees keys 0 … i + S - T",
             UNDEFINED: "no promise is made"}, "top_left"),
         Convention("mask_with_causal", "What do a mask and the causal flag do together?", {
             "both": "a key is seen if both allow it",

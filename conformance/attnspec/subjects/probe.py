@@ -27,10 +27,11 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     found.update(_hidden_rows(subject, dtype))
-    if "causal" in subject.declaration.keywords:
+    keywords = subject.declaration.keywords
+    if {"causal", "window"} & keywords:
         found.update(_causal_alignment(subject, dtype))
-        if "mask" in subject.declaration.keywords:
-            found["mask_with_causal"] = _mask_with_causal(subject, dtype)
+    if {"causal", "mask"} <= keywords:
+        found["mask_with_causal"] = _mask_with_causal(subject, dtype)
     found.update(_grouped(subject, dtype))
     return found
 
@@ -78,8 +79,11 @@ def _hidden_row(output: Array | None) -> str:
 
 
 def _causal_alignment(subject: Subject, dtype: DType) -> Mapping[str, str]:
-    """Asked with more keys than queries and with fewer; the two answers must be the same one."""
-    problems = [_zero_queries(subject, dtype, T, S).but(causal=True) for T, S in ((2, 5), (5, 2))]
+    """Asked with more keys than queries and with fewer; the two answers must be the same one. Where there is no causal
+    flag, a window that is open to the left serves for it.
+    """
+    flag = {"causal": True} if "causal" in subject.declaration.keywords else {"window": (None, 0)}
+    problems = [_zero_queries(subject, dtype, T, S).but(**flag) for T, S in ((2, 5), (5, 2))]
     found = {_alignment(subject, problem) for problem in problems if not subject.refuses(problem)}
     return {"causal_alignment": found.pop() if len(found) == 1 else UNDEFINED} if found else {}
 
