@@ -1,0 +1,37 @@
+"""`keras.layers.Attention`, of one head: heads are handed over as further elements of the batch.
+
+Its boolean masks tell padding of queries and of values only, so no mask is handed over.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import keras
+from keras import layers
+
+Array = Any
+Layer = Any
+
+
+def attend(query: Array, key: Array, value: Array, *, causal: bool = False, scale: float | None = None,
+           return_weights: bool = False) -> Array:
+    """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv); a scale goes into the layer's one variable."""
+    layer = _built(keras.backend.standardize_dtype(query.dtype), scale)
+    flat = [array.reshape(-1, *array.shape[2:]) for array in (query, value, key)]
+    answer = layer(flat, use_causal_mask=causal, return_attention_scores=return_weights)
+    leading = query.shape[:2]
+    if return_weights:
+        return tuple(result.reshape(*leading, *result.shape[1:]) for result in answer)
+    return answer.reshape(*leading, *answer.shape[1:])
+
+
+@lru_cache(maxsize=64)
+def _built(dtype: str, scale: float | None) -> Layer:
+    """A layer with the scale as its variable; without one, a layer that has no such variable."""
+    layer = layers.Attention(use_scale=scale is not None, dtype=dtype)
+    layer.build([(None, None, None)] * 3)
+    if scale is not None:
+        layer.scale.assign(scale)
+    return layer

@@ -1,0 +1,10 @@
+"""`keras.ops.dot_product_attention` on JAX: under jit, as Keras itself runs a model, and op by op."""
+
+from __future__ import annotations
+
+from attnspec.adapters.jax.compiled import hurried_jit
+from attnspec.adapters.keras.dot_product import attend as eager
+
+__all__ = ["attend", "eager"]
+
+attend = hurried_jit(eager, "causal")
