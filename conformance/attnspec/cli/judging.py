@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
+from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
@@ -20,6 +22,8 @@ from attnspec.runner.session import Session
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @selection
 @running
+@BASELINE
+@UPDATE
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
@@ -31,6 +35,8 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @click.command()
 @selection
 @running
+@BASELINE
+@UPDATE
 def audit(**options: Given) -> int:
     """Judge every registered implementation whose framework is installed."""
     return _judge(judgeable(options["implementations"]), options)
@@ -52,10 +58,11 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
-    workers = options.pop("workers")
-    plan = plan_from(targets, options)
+    workers, baseline = options.pop("workers"), Baseline.of(options)
+    plan = replace(plan_from(targets, options), baseline=baseline.applied)
     known_targets(plan)
-    return _run(Session(plan, workers=workers, command=typed()), outputs.handlers())
+    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict)]
+    return _run(Session(plan, workers=workers, command=typed()), handlers)
 
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:

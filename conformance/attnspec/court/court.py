@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec.court.deviations import check_deviations, with_deviations
+from attnspec.ground.declaration import Deviation
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import FAULT, Item, Plan
@@ -15,6 +17,7 @@ from attnspec.ground.profiles import PROFILES
 from attnspec.law.clause import Clause, Spec
 from attnspec.law.load import load_spec
 from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
@@ -31,6 +34,7 @@ class Court:
         self.breadcrumb = breadcrumb
         self.spec: Spec = load_spec(Path(plan.spec) if plan.spec else None)
         self._hearings: dict[str, Hearing] = {}
+        self._manifests: dict[str, Mapping[str, Registered]] = {}
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
@@ -42,8 +46,15 @@ class Court:
                      and clause.profile in (self.plan.profiles or (clause.profile,)))
 
     @cached_property
-    def _registered(self) -> Mapping[str, Registered]:
-        return registered(self.plan.implementations)
+    def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
+        return read_baseline(Path(self.plan.baseline)) if self.plan.baseline else {}
+
+    def _registered(self, target: str) -> Registered | None:
+        """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
+        library = "" if ":" in target else target.partition("/")[0]
+        if library not in self._manifests:
+            self._manifests[library] = registered(self.plan.implementations, library=library) if library else {}
+        return self._manifests[library].get(target)
 
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
@@ -69,11 +80,14 @@ class Court:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
         clauses = [clause.id for clause in self.spec.clauses]
         for target in self.plan.targets:
-            if not self.plan.spec and target in self._registered:
-                check_deviations(target, self._registered[target].declaration, clauses)
+            if not self.plan.spec and (found := self._registered(target)):
+                check_deviations(target, found.declaration, clauses)
+            for known in self._baseline.get(target, ()):
+                if known.clause not in clauses:
+                    raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
-        known = self._registered.get(target)
+        known = self._registered(target)
         supported = known.declaration.dtypes if known else tuple(DType)
         return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
 
@@ -90,7 +104,8 @@ class Court:
 
         if target not in self._hearings:
             subject = summon(target, self.plan)
-            self._hearings[target] = Hearing(subject, self.plan, self.breadcrumb)
+            declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
+            self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb)
         return self._hearings[target]
 
     def card(self, target: str) -> SubjectCard:

@@ -45,12 +45,13 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
     if deviation is None:
         return outcome
     is_met = outcome.verdict.value == deviation.verdict
-    if is_met and not has_reached(version, deviation.until):
-        reason = f"{deviation.reason} ({deviation.proof}, until {deviation.until})"
+    if is_met and not (deviation.until and has_reached(version, deviation.until)):
+        reason = f"{deviation.reason} ({deviation.listing})"
         return replace(outcome, verdict=Verdict.EXPECTED, reason=reason)
     how = f"{version} is installed" if is_met else _how(outcome.verdict)
-    listing = f"listed as {deviation.verdict} until {deviation.until} ({deviation.proof})"
-    reason = f"{listing}, but {how}: mend the manifest. {outcome.reason}".strip()
+    until = f" until {deviation.until}" if deviation.until else ""
+    listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
+    reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
     return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason)
 
 

@@ -35,6 +35,7 @@ def gate(
     lift: str = "",
     implementations: Iterable[str] = (),
     deadline: float = 300,
+    baseline: str = "",
     court: str = COURT,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
@@ -42,7 +43,8 @@ def gate(
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
     profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.  effort: quick, default or
     thorough.  strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item
-    may look for.  court: what judges (for tests of attnspec itself).
+    may look for.  baseline: a file of known failures, written by `attnspec check --baseline`; relative to where pytest
+    is started.  court: what judges (for tests of attnspec itself).
     The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
     `attnspec` command runs subjects in processes of their own). Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
@@ -52,7 +54,8 @@ def gate(
     plan = Plan(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=tuple(_member(DType, "dtype", name) for name in dtypes), effort=_member(Effort, "effort", effort),
-        seed=seed, strict=strict, lift=lift, implementations=tuple(implementations), deadline=deadline)
+        seed=seed, strict=strict, lift=lift, implementations=tuple(implementations), deadline=deadline,
+        baseline=baseline)
     return _test(plan, court)
 
 

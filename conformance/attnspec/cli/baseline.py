@@ -1,0 +1,75 @@
+"""`--baseline`: what a gate knows is kept in a file, written by the first run and changed only on request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from attnspec.cli.options import Given
+from attnspec.cli.wording import plural
+from attnspec.ground.errors import UsageError
+from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
+from attnspec.record.outcome import Outcome
+from attnspec.subjects.baseline import write_baseline
+
+BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
+                        help="Known failures: those listed stop nobody. Written by the first run.")
+UPDATE = click.option("--update-baseline", is_flag=True, help="Write the baseline anew from what this run finds.")
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The file, and whether this run writes it: then it is judged as if nothing were known."""
+
+    path: Path | None
+    is_written: bool
+
+    @classmethod
+    def of(cls, options: dict[str, Given]) -> Baseline:
+        """Takes its two options out of the others. Raises UsageError for an update of nothing."""
+        path, update = options.pop("baseline"), options.pop("update_baseline")
+        if update and path is None:
+            raise UsageError("--update-baseline needs to know which: --baseline PATH.")
+        return cls(path, is_written=path is not None and (update or not path.exists()))
+
+    @property
+    def applied(self) -> str:
+        """The file that this run heeds; empty if none."""
+        return str(self.path.absolute()) if self.path and not self.is_written else ""
+
+    def handlers(self, *, strict: bool) -> Sequence[Handler]:
+        """What writes the file, if this run does."""
+        return [_Writer(self.path, strict)] if self.path and self.is_written else []
+
+
+@dataclass(slots=True)
+class _Writer:
+    """A handler."""
+
+    path: Path
+    strict: bool
+    _outcomes: list[Outcome] = field(default_factory=list)
+    _is_whole: bool = False
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def handle(self, event: Event) -> None:
+        """Keep the outcomes, and whether the run came to its end."""
+        match event:
+            case ItemFinished(outcome=outcome):
+                self._outcomes.append(outcome)
+            case RunFinished(interrupted=interrupted):
+                self._is_whole = not interrupted
+
+    def shutdown(self) -> None:
+        """Write the file; not from half a run, which would make unknown what it did not reach."""
+        if not self._is_whole:
+            click.echo(f"baseline: {self.path} was not written, since the run was interrupted", err=True)
+            return
+        known = write_baseline(self.path, self._outcomes, strict=self.strict)
+        click.echo(f"baseline: wrote {self.path} with {plural(known, 'known failure')}. Commit it: from now on only a "
+                   "change stops the gate", err=True)

@@ -1,0 +1,104 @@
+"""A baseline: written by the first run, heeded by every later one, changed only on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attnspec.cli.judging import check
+from attnspec.ground.declaration import Declaration, Deviation
+from attnspec.ground.errors import UsageError
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.outcome import Outcome
+from attnspec.subjects.baseline import read_baseline, with_baseline, write_baseline
+from click.testing import CliRunner
+
+THEIRS = """
+import numpy as np
+def attend(query, key, value, *, causal=False):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if causal:
+        logits = np.where(np.tri(*logits.shape[-2:], {shift}), logits, -np.inf)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)
+"""
+CLAUSE = "causal.no_lookahead"
+
+
+def judged(folder: Path, *more: str, shift: int) -> tuple[int, str]:
+    """The exit code and the output of a gate on an attention whose causal mask is so many keys too wide."""
+    (folder / "theirs.py").write_text(THEIRS.format(shift=shift), encoding="utf-8")
+    arguments = ["theirs.py:attend", "--clause", CLAUSE, "--dtype", "float32", "--effort", "quick", "--no-record",
+                 "-n", "1", "--baseline", "known.yaml", *more]
+    done = CliRunner().invoke(check, arguments, standalone_mode=False)
+    assert done.exception is None
+    code: Any = done.return_value
+    return code, done.output
+
+
+def test_a_gate_knows_what_it_knew_when_it_was_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = judged(tmp_path, shift=1)
+    assert code == 1  # a file that nobody committed must not make anybody's gate green
+    assert "baseline: wrote known.yaml with 1 known failure. Commit it: from now on only a change stops" in output
+    written = (tmp_path / "known.yaml").read_text(encoding="utf-8")
+
+    assert judged(tmp_path, shift=1)[0] == 0  # known
+
+    code, output = judged(tmp_path, shift=0)  # mended
+    assert code == 1
+    assert "but it passes now: see whether that is meant, and run with --update-baseline." in output
+    assert (tmp_path / "known.yaml").read_text(encoding="utf-8") == written  # on request only
+
+    assert judged(tmp_path, "--update-baseline", shift=0)[0] == 0
+    assert read_baseline(tmp_path / "known.yaml") == {}
+    assert judged(tmp_path, shift=1)[0] == 1  # new
+
+
+def test_only_what_gates_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+    outcomes = [Outcome("mine:f", clause, DType.FLOAT32, level, verdict, "moved") for clause, level, verdict in (
+        ("a.must", Level.MUST, Verdict.VIOLATED), ("a.should", Level.SHOULD, Verdict.VIOLATED),
+        ("a.may", Level.MAY, Verdict.ERRORED), ("a.held", Level.MUST, Verdict.HELD),
+        ("a.gone", Level.MUST, Verdict.UNEXPECTED))]
+    assert write_baseline(path, outcomes, strict=False) == 1
+    assert write_baseline(path, outcomes, strict=True) == 2
+    assert [each.clause for each in read_baseline(path)["mine:f"]] == ["a.must", "a.should"]
+
+
+def test_what_a_manifest_lists_stays_as_it_is_there() -> None:
+    own = Deviation("a.must", "violated", "so", "https://example.org/1", "2.0", (DType.FLOAT32,))
+    known = [Deviation("a.must", "errored", "so", "", "", (dtype,)) for dtype in (DType.FLOAT32, DType.FLOAT64)]
+    assert with_baseline(Declaration(deviations=(own,)), known).deviations == (own, known[1])
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("known:\n- {subject: m, clause: c, dtype: float31, verdict: violated}",
+     "'float31' is not a known dtype. Did you mean 'float32'?"),
+    ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
+    ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
+])
+def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "known.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError) as told:
+        read_baseline(path)
+    assert message in str(told.value)
+    assert "known.yaml:" in str(told.value)
+
+
+def test_a_clause_that_is_gone_from_the_law_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "known.yaml").write_text(
+        "known:\n- {subject: 'theirs.py:attend', clause: causal.no_lookahed, dtype: float32, verdict: violated}",
+        encoding="utf-8")
+    (tmp_path / "theirs.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
+    done = CliRunner().invoke(check, ["theirs.py:attend", "--baseline", "known.yaml", "--no-record"],
+                              standalone_mode=False)
+    assert "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'?" in str(done.exception)
+
+
+def test_an_update_of_nothing_is_told() -> None:
+    done = CliRunner().invoke(check, ["numpy/attention", "--update-baseline"], standalone_mode=False)
+    assert str(done.exception) == "--update-baseline needs to know which: --baseline PATH."
