@@ -16,8 +16,8 @@ from attnspec.problems.shapes import shapes_for
 
 FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS
 CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
-    "generic": {Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
-    "long": {Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
+    "generic": {Effort.GLANCE: 2, Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
+    "long": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
     "panel": dict.fromkeys(Effort, 1)}
 """How many problems of each shape a law of independent roundings is tried on, each with its own values and keywords."""
 

@@ -41,6 +41,7 @@ class Hearing:
         self.breadcrumb = breadcrumb
         self._benches: dict[DType, SubjectBench] = {}
         self._examiner = Examiner(self._again)
+        self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
 
     def bench(self, dtype: DType) -> SubjectBench:
         """The subject at one dtype; conventions are those found at the first."""
@@ -90,7 +91,8 @@ class Hearing:
         known = listed(self.subject.declaration.deviations, check.clause.id, dtype)
         is_known = known is not None  # the listed failure is not shrunk anew in every run
         return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
-                     cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known)
+                     cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known,
+                     before=self._failed.get(check.clause.id))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
@@ -115,8 +117,15 @@ class Hearing:
         return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=_why_no_claim(tally))
 
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
-        """The evidence with what it is like; that of a known deviation as it is, for it is told in its listing."""
+        """The evidence with what it is like.
+
+        A known deviation is told in its listing. At a glance nothing is diagnosed: a third of a subject's time; whoever
+        replays the case is told.
+        """
         if not trial.shrinks or not evidence.recipe:
+            return evidence
+        self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
+        if trial.is_glance:
             return evidence
         try:
             diagnosis = self._examiner.diagnose(trial, Recipe.parse(evidence.recipe))

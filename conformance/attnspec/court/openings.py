@@ -38,6 +38,13 @@ def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
                  for i in range(count))
 
 
+def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
+    """The bytes that make the same case of a menu that offers these shapes and more."""
+    sizes = menu.recipe(*choices).sizes
+    shape = byte_for(wider.weighted.index(sizes), len(wider.weighted))
+    return bytes([shape, *choices[0][1:]]), *choices[1:]
+
+
 def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
     """The cards of a deck in random order, again and again."""
     turn = 0

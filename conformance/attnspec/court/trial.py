@@ -16,13 +16,14 @@ from hypothesis.errors import Flaky
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
-from attnspec.court.openings import OneExample, openings
+from attnspec.court.openings import Choices, OneExample, openings, within
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
 from attnspec.problems.menu import VALUED, Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
@@ -30,8 +31,11 @@ from attnspec.vocabulary.measure import verdict
 from attnspec.vocabulary.posed import AnyProblem, NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 
-CASES: Mapping[Effort, int] = {Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
+CASES: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
+
+ATTEMPTS = 24
+"""By how many cases a failing one is shrunk at a glance."""
 
 ALL_ROWS = 2**17
 """Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
@@ -85,7 +89,8 @@ class Trial:
     """A clause, a subject on its bench, and how hard to look: as many cases as the effort says, or `cases`.
 
     `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
-    most: end after so many of the very same cases; 0 sets no end.
+    most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
+    shrunk; at a glance, if it fails here too, it stands for the one that failed.
     """
 
     check: Check
@@ -96,6 +101,7 @@ class Trial:
     cases: int = 0
     shrinks: bool = True
     most: int = 0
+    before: Recipe | None = None
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -113,26 +119,52 @@ class Trial:
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings are one half of the cases. One that fails is shrunk; if none does, Hypothesis draws the other."""
-        menu = self._menu()
+        """Openings are one half of the cases, at a glance all. One that fails is shrunk; if none does, Hypothesis draws
+        the other half.
+        """
+        menu = self._menu(self.effort)
         if menu is None:
             tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
             return
         cases = self.cases or CASES[self.effort]
-        for choices in openings(menu, self.seed, (cases + 1) // 2):
+        dealt = cases if self.is_glance else (cases + 1) // 2
+        for choices in openings(menu, self.seed, dealt):
             try:
                 self._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised):
-                self._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+                self._shrink(menu, choices, tally)
                 return
-        if cases > 1:
+        if cases > dealt:
             phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
             self._run(menu, tally, max_examples=cases // 2, phases=phases)
 
-    def _menu(self) -> Menu | None:
+    def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
+        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
+        trial = self
+        if self.is_glance:
+            if self.before and self._fails(self.before, tally):
+                return
+            small = self._menu(Effort.QUICK)
+            wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
+            menu, choices = wider, within(menu, choices, wider)
+            trial = replace(self, most=tally.tried + ATTEMPTS)
+        trial._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+
+    def _fails(self, recipe: Recipe, tally: Tally) -> bool:
+        try:
+            self._try(recipe, tally)
+        except (Violated, SubjectRaised):
+            return True
+        return False
+
+    @property
+    def is_glance(self) -> bool:
+        """Whether few cases are tried, and failing ones shrunk by few attempts."""
+        return self.effort is Effort.GLANCE
+
+    def _menu(self, effort: Effort) -> Menu | None:
         declared = self.bench.subject.declaration
-        return menu_of(self.check.domain, declared.keywords, declared.limits, self.effort,
-                       tuple(self.check.clause.draw))
+        return menu_of(self.check.domain, declared.keywords, declared.limits, effort, tuple(self.check.clause.draw))
 
     def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
         """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""

@@ -49,8 +49,12 @@ def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
 
 
 class Effort(enum.Enum):
-    """How hard a run looks."""
+    """How hard a run looks.
 
+    A glance is for many subjects at once: a few dealt cases of few shapes, and failures are shrunk by a few attempts.
+    """
+
+    GLANCE = "glance"
     QUICK = "quick"
     DEFAULT = "default"
     THOROUGH = "thorough"

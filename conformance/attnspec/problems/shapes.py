@@ -38,16 +38,17 @@ POOL: tuple[Sizes, ...] = (
     Sizes(1, 2, 2, 129, 127, 16, 7),
 )
 
-# At a glance a clause has few shapes, and these come first: past a block of 16 and short of it, far past all blocks, T
-# above and below S, T = S, groups. All clauses share them, since a compiling library pays for every new one.
+# At a glance a clause has few shapes, and these come first: past blocks of 16, 32 and 128, T above and below S, T = S,
+# groups. They are small, too: where a clause reads weights out, values are as wide as there are keys. All clauses share
+# them, since a compiling library pays for every new one.
 _GLANCED: tuple[Sizes, ...] = (
-    Sizes(2, 6, 2, 15, 17, 16, 16),
-    Sizes(1, 2, 2, 3, 513, 33, 24),
-    Sizes(2, 3, 3, 17, 15, 8, 16),
-    Sizes(2, 2, 2, 33, 33, 24, 24),
+    Sizes(2, 4, 2, 7, 17, 16, 8),
+    Sizes(1, 2, 2, 3, 131, 33, 24),
+    Sizes(2, 3, 3, 17, 9, 8, 16),
+    Sizes(2, 2, 2, 17, 17, 24, 24),
     Sizes(2, 2, 2, 2, 5, 7, 3),
-    Sizes(2, 4, 4, 16, 16, 16, 8),
-    Sizes(2, 2, 1, 32, 32, 8, 32),
+    Sizes(1, 4, 4, 33, 33, 16, 8),
+    Sizes(2, 4, 1, 16, 16, 8, 32),
 )
 
 # A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths
@@ -63,41 +64,46 @@ _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
                 Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
     "long": (Sizes(1, 7, 7, 2, 1024, 48, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 80, 128)),
     "panel": _PANEL,
-    # 480 head slices; a width whose root is exact in no format, and one whose root is in all
-    "score": (Sizes(120, 4, 4, 32, 32, 24, 24), Sizes(120, 4, 4, 32, 32, 16, 16)),
+    # 480 head slices; a width whose root is exact in every format, and one whose root is in none
+    "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24)),
 }
+# Half of the head slices: the law holds for any number of them, and tells drifts that are larger by a root of 2.
+_GLANCED_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)}
 # How many of them, the first ones, at an effort that does not try them all.
 _TRIED: Mapping[Kind, Mapping[Effort, int]] = {
     "generic": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 4},
     "long": {Effort.GLANCE: 1, Effort.QUICK: 1, Effort.DEFAULT: 2},
-    "panel": dict.fromkeys(Effort, 1), "score": {Effort.GLANCE: 1}, "gaussian": {Effort.GLANCE: 2}}
+    "panel": dict.fromkeys(Effort, 1), "gaussian": {Effort.GLANCE: 2}}
 
 # At most so many shapes, none with more than so many logits (B·H·T·S).
-_BUDGET = {Effort.GLANCE: (3, 5_000), Effort.QUICK: (6, 5_000), Effort.DEFAULT: (9, 80_000), Effort.THOROUGH: (len(POOL), 80_000)}
+_BUDGET = {Effort.GLANCE: (3, 5_000), Effort.QUICK: (6, 5_000), Effort.DEFAULT: (9, 80_000),
+           Effort.THOROUGH: (len(POOL), 80_000)}
 
 
 def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
     """The sizes that a clause tries on a subject with these limits, smallest first; none if they rule each other out.
 
-    The smallest and the largest that fit are always among them, but at a glance. Grouped heads come up under `grouped: maybe` only where
-    the subject declares that it takes them.
+    The smallest and the largest that fit are always among them, but at a glance. Grouped heads come up under
+    `grouped: maybe` only where the subject declares that it takes them.
     """
     if domain.kind in _OF_KIND:
-        fixed = [sizes for sizes in _of_kind(domain.kind, limits) if _may_be_put(sizes, domain, limits)]
+        fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort) if _may_be_put(sizes, domain, limits)]
         tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
         return _distinct(_adapted(sizes, limits) for sizes in fixed[:tried])
     count, most = _BUDGET[effort]
-    fitting = sorted((sizes for sizes in POOL if _fits(sizes, domain, limits) and logits(sizes) <= most), key=logits)
+    offered = (*_GLANCED, *POOL) if effort is Effort.GLANCE else POOL
+    fitting = sorted((sizes for sizes in offered if _fits(sizes, domain, limits) and logits(sizes) <= most), key=logits)
     if not fitting:
         return ()
     first = _GLANCED if effort is Effort.GLANCE else (fitting[0], fitting[-1])
-    chosen = dict.fromkeys(sizes for sizes in (*first, *POOL) if sizes in fitting)
+    chosen = dict.fromkeys(sizes for sizes in (*first, *offered) if sizes in fitting)
     return _distinct(sorted((_adapted(sizes, limits) for sizes in list(chosen)[:count]), key=logits))
 
 
-def _of_kind(kind: Kind, limits: Limits) -> tuple[Sizes, ...]:
+def _of_kind(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
     """The kind's own sizes; a subject of one head has as many head slices in its batch, where their number counts."""
-    sizes = _OF_KIND[kind]
+    glanced = _GLANCED_OF_KIND if effort is Effort.GLANCE else {}
+    sizes = glanced.get(kind, _OF_KIND[kind])
     if (kind == "score" or kind in GENERIC_KINDS) and limits.single_head:
         return tuple(replace(each, B=each.B * each.H, H=1, Hkv=1) for each in sizes)
     return sizes

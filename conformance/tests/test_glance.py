@@ -1,0 +1,113 @@
+"""Effort glance: many subjects in minutes, by few dealt cases of few shapes, and no more shrinking than pays."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
+from attnspec.court.hearing import Hearing
+from attnspec.court.trial import ATTEMPTS, CASES, Tally, Trial, Violated, seed_of
+from attnspec.faults.subject import own_subject
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType, Effort, Verdict
+from attnspec.ground.plan import Plan
+from attnspec.law.load import load_spec
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits, shapes_for
+from attnspec.record.outcome import Outcome
+
+MASKED = "masking.is_not_ignored"
+LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limits(self_attention_only=True),
+          "one head": Limits(single_head=True)}
+
+
+@functools.cache
+def checks() -> dict[str, Check]:
+    return compile_spec(load_spec())
+
+
+def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
+    check = checks()[clause]
+    bench = SubjectBench(own_subject(target), DType.FLOAT32)
+    return Trial(check, bench, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
+
+
+def test_a_sound_subject_is_tried_on_the_dealt_cases_and_no_others() -> None:
+    tally = trial("attention.definition", "sound/naive").hold()
+    assert (tally.tried, tally.failure) == (CASES[Effort.GLANCE], None)
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_all_clauses_share_a_handful_of_small_shapes(limits: Limits) -> None:
+    """A compiling library pays for every new one, an interpreter for every large one."""
+    searched = [check.domain for check in checks().values() if check.domain.kind not in FIXED_KINDS]
+    shapes = {sizes for domain in searched for sizes in shapes_for(domain, limits, Effort.GLANCE)}
+    assert len(shapes) <= 12
+    assert max(map(logits, shapes)) < 10_000
+
+
+def test_the_first_shapes_reach_past_blocks_both_ways() -> None:
+    sizes = shapes_for(checks()["attention.definition"].domain, Limits(grouped=True), Effort.GLANCE)
+    assert any(each.T > 16 for each in sizes)
+    assert any(each.S > 128 for each in sizes)
+    assert any(each.Hkv < each.H for each in sizes)
+    assert {each.T > each.S for each in sizes} == {True, False}
+
+
+def shrunk(tally: Tally) -> Recipe:
+    assert isinstance(tally.failure, Violated)
+    return tally.failure.recipe
+
+
+def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
+    tally = trial(MASKED, "fault/mask_ignored").hold()
+    assert tally.tried <= CASES[Effort.GLANCE] + ATTEMPTS
+    dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
+    assert logits(shrunk(tally).sizes) < min(map(logits, dealt))
+    assert shrunk(tally).features == {"mask"}
+
+
+def test_a_case_that_failed_at_another_dtype_serves_again() -> None:
+    small = shrunk(trial(MASKED, "fault/mask_ignored").hold())
+    tally = trial(MASKED, "fault/mask_ignored", before=small).hold()
+    assert shrunk(tally) == small
+    assert tally.tried <= CASES[Effort.GLANCE] + 1
+
+
+def test_a_case_that_fails_no_more_is_no_evidence() -> None:
+    small = shrunk(trial(MASKED, "fault/mask_ignored").hold())
+    harmless = replace(small, mask="none")  # hides nothing
+    assert shrunk(trial(MASKED, "fault/mask_ignored", before=harmless).hold()) != harmless
+
+
+def test_a_case_of_another_dtype_convicts_nobody_whom_the_dealt_cases_clear() -> None:
+    """Which dtype a worker has met before is chance: no verdict may hang on it."""
+    failing = shrunk(trial(MASKED, "fault/mask_ignored").hold())
+    assert trial(MASKED, "sound/naive", before=failing).hold().tried == CASES[Effort.GLANCE]
+
+
+def outcome(effort: Effort) -> Outcome:
+    plan = Plan(("fault/mask_ignored",), effort=effort)
+    hearing = Hearing(own_subject("fault/mask_ignored"), plan, lambda _: None)
+    return hearing.try_clause(checks()[MASKED], DType.FLOAT32)
+
+
+def test_nothing_is_diagnosed_but_the_case_can_be_repeated() -> None:
+    quick, glance = outcome(Effort.QUICK), outcome(Effort.GLANCE)
+    assert quick.verdict is glance.verdict is Verdict.VIOLATED
+    assert quick.evidence is not None
+    assert glance.evidence is not None
+    assert quick.evidence.like
+    assert not glance.evidence.like
+    assert glance.evidence.recipe
+
+
+def test_a_law_of_chance_has_fewer_problems_and_its_rate_is_shared_among_these() -> None:
+    for check in checks().values():
+        counts = [len(fixed_recipes(check.domain, Limits(), effort, 0)) for effort in (Effort.GLANCE, Effort.QUICK)]
+        if check.domain.kind in {"generic", "long", "gaussian", "score"}:
+            assert 0 < counts[0] < counts[1], check.clause.id
