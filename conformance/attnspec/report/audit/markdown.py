@@ -13,7 +13,7 @@ from attnspec.report.audit.explained import Concern, Told
 from attnspec.report.audit.shelves import Call, Line, Shelf
 from attnspec.report.audit.switches import Flip, Switches
 from attnspec.report.audit.view import Audit, audit
-from attnspec.report.figures import counted, figure, moment
+from attnspec.report.figures import figure, moment
 from attnspec.report.joined import Joined, join
 from attnspec.report.texts import thread, web_address
 
@@ -38,14 +38,9 @@ def audit_text(records: Sequence[RunRecord]) -> str:
 
 
 def _head(looked: Audit, joined: Joined) -> Lines:
-    sound = sum(line.conforms for line in looked.lines)
     yield "# What attention layers really do: an audit"
     yield ""
-    yield f"{looked.headline}: {sound} keep every `must` clause, {len(looked.lines) - sound} break at least one."
-    told = sum(finding.shown is not None for finding in looked.findings)
-    rest = sum(finding.items for finding in looked.unexplained)
-    yield f"{counted(told, 'finding')} {'explains' if told == 1 else 'explain'} the failures" + (
-        f", all but {rest} of them." if rest else ".")
+    yield f"{looked.headline}: {looked.sentence}"
     for run in joined.runs:
         header = run.record.header
         yield (f"Spec {header.spec_version} (`{header.spec_digest[:12]}`), effort {header.effort}, seed {header.seed}, "
@@ -53,7 +48,7 @@ def _head(looked: Audit, joined: Joined) -> Lines:
     yield ""
     yield ("This page is generated from the record of the audit, as the page that can be searched is "
            "([how to read it](reading-a-report.md#the-audit)). A finding stands once for all clauses and dtypes that "
-           "complain of it; its script shows it without attnspec, and exits with 1 where it is so.")
+           "complain of it; its script exits with 1 where it is so, and with 0 where it is not.")
     yield ""
 
 
@@ -64,8 +59,8 @@ def _table(looked: Audit) -> Lines:
            "decided. The worst margin is in units of the error that honest rounding may make.")
     for shelf in looked.shelves:
         yield from ("", f"### {_plain(shelf.library)}", "")
-        yield _source(shelf)
-        yield ""
+        if source := _source(shelf):
+            yield from (source, "")
         yield from _rows(("implementation", "held", "must", "should", "may", "known", "inapplicable", "undecided",
                           "worst margin", "closest that holds", "grade"), map(_cells, shelf.lines))
     yield ""
@@ -184,13 +179,14 @@ def _switches(looked: Audit) -> Lines:
 
 def _flipped(each: Switches) -> Lines:
     yield from ("", f"### Switches of `{each.subject.card.id}`", "")
-    yield from _rows(("switch", "question", "as it is", "flipped", "at"), map(_flip, each.flips))
+    yield from _rows(("switch", "question", "as it is", "flipped", "at", "manifest"), map(_flip, each.flips))
     if each.quiet:
         yield from ("", f"No difference: {', '.join(map(_plain, each.quiet))}.")
 
 
 def _flip(flip: Flip) -> Sequence[str]:
-    return tuple(map(_plain, (flip.variant, flip.asks, flip.plain, flip.flipped, flip.dtypes)))
+    answers = (flip.plain, flip.flipped) if flip.plain or flip.flipped else (flip.detail, "")
+    return tuple(map(_plain, (flip.variant, flip.asks, *answers, flip.dtypes, flip.standing.value)))
 
 
 def _absent(looked: Audit) -> Lines:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.nouns import FAILURES, Level, Verdict
+from attnspec.ground.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.audit.explained import library_of
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import SHORT, overall
 
-GRADE = "precision grade"  # the name of the reading that says how precise a subject is
+GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,14 @@ class Line:
     customs: tuple[tuple[str, str], ...]
 
     @property
+    def breaks(self) -> bool:
+        """Whether it breaks a `must` clause, or a listed deviation is not as listed."""
+        return bool(self.counts.must or self.counts.odd)
+
+    @property
     def conforms(self) -> bool:
-        """Whether it keeps every `must` clause, and one at least."""
-        return not (self.counts.must or self.counts.odd or self.subject.broken) and self.counts.held > 0
+        """Whether it breaks none, and was judged."""
+        return not self.breaks and not self.subject.broken and self.counts.held > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def _line(joined: Joined, subject: Judged) -> Line:
     outcomes = joined.of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
     return Line(subject, _counts(outcomes.values()), _call(flat),
-                _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(flat),
+                _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
                 sum(outcome.cases for outcome in flat), _customs(subject.card))
 
 
@@ -121,8 +126,11 @@ def _call(outcomes: Iterable[Outcome]) -> Call | None:
     return max(calls, key=lambda call: call.margin, default=None)
 
 
-def _grades(outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
-    found: Mapping[str, str] = {
-        SHORT[outcome.dtype]: str(reading.value)
-        for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
-    return tuple(found.items())
+def _grades(joined: Joined, subject: Judged, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+    """What the court's instrument read, else what a probe was answered."""
+    asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
+             for found in probe.found if found.question == ASKED}
+    read = {outcome.dtype: str(reading.value)
+            for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
+    told: Mapping[DType, str] = {**asked, **read}
+    return tuple((SHORT[dtype], told[dtype]) for dtype in DType if dtype in told)

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.report.audit.customs import is_switch
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import SHORT
 
+AGREE = "agree"  # the answer of a switch that makes no difference
+
+
+class Standing(Enum):
+    """What the manifest says of a disagreement."""
+
+    DECLARED = "declared"
+    AGAINST = "the manifest says otherwise"
+    OPEN = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """One question to which a variant answers otherwise, with both answers, at these dtypes."""
+    """One question to which a variant answers otherwise, with both answers, at these dtypes.
+
+    Where the same problem was put to both, `detail` holds the two answers, and `plain` and `flipped` are empty.
+    """
 
     variant: str
     asks: str
@@ -21,6 +35,7 @@ class Flip:
     flipped: str
     detail: str
     dtypes: str
+    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +74,28 @@ def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
 
 
 def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[Flip]:
-    """Where the variant answers a question otherwise than the subject."""
+    """Where the variant does not answer as the subject: first the same problems put to both, then the questions."""
+    dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if is_switch(found.question)]
+    for found in flipped:
+        if found.answer != AGREE:
+            asks, detail = found.asks.partition(": ")[2] or found.asks, found.detail or found.answer
+            yield Flip(probe.variant, asks.rstrip("?"), "", "", detail, dtype, _standing(found))
     for found in probe.found:
         other = plain.get(found.question)
-        if other is not None and other.answer != found.answer and not is_switch(found.question):
-            yield Flip(probe.variant, found.asks, other.answer, found.answer, found.detail, SHORT[probe.dtype])
+        if other is not None and other.answer != found.answer and found not in flipped:
+            yield Flip(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype, _standing(found))
+
+
+def _standing(found: Found) -> Standing:
+    """That a variant agrees is claimed of every switch but those of which the two declare different conventions."""
+    is_declared = not found.claimed if is_switch(found.question) else found.claimed == found.answer
+    return Standing.AGAINST if found.is_contradiction else Standing.DECLARED if is_declared else Standing.OPEN
 
 
 def _gathered(flips: Iterable[Flip]) -> Iterable[Flip]:
     """The same disagreement at several dtypes is told once."""
-    groups: dict[tuple[str, ...], list[Flip]] = {}
+    groups: dict[tuple[object, ...], list[Flip]] = {}
     for flip in flips:
-        groups.setdefault((flip.variant, flip.asks, flip.plain, flip.flipped), []).append(flip)
-    for (variant, asks, plain, flipped), alike in groups.items():
-        dtypes = " ".join(dict.fromkeys(flip.dtypes for flip in alike))
-        yield Flip(variant, asks, plain, flipped, alike[0].detail, dtypes)
+        groups.setdefault((flip.variant, flip.asks, flip.plain, flip.flipped, flip.standing), []).append(flip)
+    for alike in groups.values():
+        yield replace(alike[0], dtypes=" ".join(dict.fromkeys(flip.dtypes for flip in alike)))

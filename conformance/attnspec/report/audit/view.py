@@ -51,6 +51,25 @@ class Audit:
         return f"{counted(len(self.lines), 'implementation')} from {libraries} {many} on trial"
 
     @property
+    def sentence(self) -> str:
+        """How they fared, and how much of it is explained."""
+        keep, fail = sum(line.conforms for line in self.lines), sum(line.breaks for line in self.lines)
+        idle = len(self.lines) - keep - fail
+        fared = [f"{keep} keep every `must` clause", f"{fail} break at least one",
+                 *([f"{idle} could not be judged"] if idle else [])]
+        return f"{', '.join(fared)}. {self._explained}"
+
+    @property
+    def _explained(self) -> str:
+        known = sum(told.shown is not None for told in self.findings)
+        rest = sum(told.items for told in self.unexplained)
+        if not known:
+            return f"None of the {counted(rest, 'failure')} is explained yet." if rest else "Nothing failed."
+        explain = f"{counted(known, 'finding')} {'explains' if known == 1 else 'explain'}"
+        whole = f"all but {rest} of the failures" if rest else "every failure"
+        return f"{explain} {whole}, each with a case and a script that shows it without attnspec."
+
+    @property
     def told(self) -> tuple[Told, ...]:
         """Everything, in the order in which the page tells it."""
         return (*self.unexplained, *self.findings, *self.listed)

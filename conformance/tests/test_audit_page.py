@@ -1,0 +1,382 @@
+"""The page and the text of an audit: one finding for all that has one cause, and what everybody does side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attnspec.cli.group import attnspec
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.lines import to_line
+from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, Picture, Reading, SubjectCard
+from attnspec.record.probed import Found, SubjectProbed
+from attnspec.record.read import RunRecord
+from attnspec.report.audit.customs import COLUMNS
+from attnspec.report.audit.explained import PICTURED_CELLS, Cause
+from attnspec.report.audit.markdown import audit_text, write_audit_text
+from attnspec.report.audit.switches import Standing
+from attnspec.report.audit.view import MANY, Audit, audit
+from attnspec.report.joined import join
+from attnspec.report.page import render
+from click.testing import CliRunner
+
+HOSTILE = "</script><script>alert(1)</script>"
+MEASURED = Measured("agree", "agree", 3.0, 0.5, 0.125, 1.0, 0.5, (0, 0), 4, 4, 1)
+EVIDENCE = Evidence("1 of 4 entries differ", "B=1 T=2 float32", "B1;T2", MEASURED)
+SCRIPT = 'print("nan")\nraise SystemExit(1)\n'
+FINDING = KnownFinding("lib/nan_row", "A hidden row is `NaN`", ("masking.*",), (), SCRIPT, "no", "")
+
+
+def outcome(subject: str, clause: str = "core.agrees", verdict: Verdict = Verdict.HELD, *, margin: float = 0.5,
+            dtype: DType = DType.FLOAT32, level: Level = Level.MUST, reason: str = "") -> Outcome:
+    is_bad = verdict in (Verdict.VIOLATED, Verdict.EXPECTED)
+    worst = replace(MEASURED, margin=3.0 if is_bad else margin) if verdict in (Verdict.HELD, Verdict.VIOLATED) else None
+    return Outcome(subject, clause, dtype, level, verdict, reason, 4 if worst else 0, 0, worst,
+                   EVIDENCE if is_bad else None, repeat=f"attnspec replay '{subject} {clause}'")
+
+
+def card(subject: str, *findings: KnownFinding, broken: str = "", version: str = "1.2", note: str = "",
+         **conventions: str) -> SubjectKnown:
+    library = subject.partition("/")[0]
+    known = SubjectCard(subject, f"the {subject}", "attention", library, version, "https://example.org/home",
+                        conventions, {}, {}, ("core",), library=library.upper(), install=f"pip install {library}",
+                        issues="https://example.org/issues", note=note, findings=findings)
+    return SubjectKnown(known, broken)
+
+
+def run(cards: Iterable[SubjectKnown], *outcomes: Outcome, probes: Iterable[SubjectProbed] = ()) -> RunRecord:
+    levels = {each.clause: each.level.value for each in outcomes}
+    clauses = tuple({"id": name, "level": level, "says": f"{name} holds."} for name, level in levels.items())
+    header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "audit"), "0.1", "f" * 64, 7, "quick", False,
+                        len(outcomes), ("float32",), {}, clauses)
+    return RunRecord(header, tuple(cards), outcomes, RunFinished("", 1.0, {}, 0), probes=tuple(probes))
+
+
+def crowd(number: int = MANY + 1) -> list[str]:
+    return [f"lib/subject{place:02}" for place in range(number)]
+
+
+def crowded(*more: Outcome, cards: Iterable[SubjectKnown] = (), probes: Iterable[SubjectProbed] = ()) -> RunRecord:
+    """So many subjects that they make an audit, all sound."""
+    return run([*map(card, crowd()), *cards], *(outcome(name) for name in crowd()), *more, probes=probes)
+
+
+def looked(record: RunRecord) -> Audit:
+    return audit(join([record]))
+
+
+def words(html: str) -> str:
+    """What a reader sees: no tags, single spaces."""
+    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", bare)).strip()
+
+
+def section(page: str, name: str) -> str:
+    start = page.index(f'<section id="{name}"')
+    return page[start : (page + "<section id=").index("<section id=", start + 1)]
+
+
+def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType = DType.FLOAT32,
+          claimed: str = "") -> SubjectProbed:
+    told = tuple(Found(question, f"What of {question}?", answer, "seen 0.25", claimed) for question, answer in found)
+    return SubjectProbed(subject, variant, dtype, told)
+
+
+def test_many_subjects_make_an_audit_and_few_a_run() -> None:
+    assert "14 implementations from 2 libraries on trial" in words(render([crowded(outcome("other/one"))]))
+    few = run(map(card, crowd(MANY)), *map(outcome, crowd(MANY)))
+    assert "12 of 12 implementations conform" not in words(render([crowded()]))
+    assert "12 of 12 implementations conform" in words(render([few]))
+
+
+def test_one_finding_stands_for_all_subjects_clauses_and_dtypes_that_complain_of_it() -> None:
+    failures = [outcome(subject, clause, Verdict.VIOLATED, dtype=dtype)
+                for subject in ("lib/a", "lib/b") for clause in ("masking.row", "masking.nan")
+                for dtype in (DType.FLOAT32, DType.FLOAT16)]
+    (told,) = looked(run([card("lib/a", FINDING), card("lib/b", FINDING)], *failures)).findings
+    assert (told.says, told.items, told.libraries) == ("A hidden row is `NaN`", 8, ("LIB 1.2",))
+    (concern,) = told.concerns
+    assert [subject.label for subject in concern.subjects] == ["lib/a", "lib/b"]
+    assert [(each.clause.id, each.dtypes) for each in concern.complaints] == [
+        ("masking.row", "f32 f16"), ("masking.nan", "f32 f16")]
+
+
+def test_a_finding_speaks_of_its_own_clauses_and_dtypes_only() -> None:
+    narrow = replace(FINDING, clauses=("masking.row",), dtypes=("float16",))
+    audited = looked(run(
+        [card("lib/a", narrow)], outcome("lib/a", "masking.row", Verdict.VIOLATED, dtype=DType.FLOAT16),
+        outcome("lib/a", "masking.row", Verdict.VIOLATED), outcome("lib/a", "core.x", Verdict.VIOLATED)))
+    assert [told.items for told in audited.findings] == [1]
+    assert [(told.cause, told.says) for told in audited.unexplained] == [
+        (Cause.UNKNOWN, "core.x holds."), (Cause.UNKNOWN, "masking.row holds.")]
+
+
+def test_what_nothing_explains_is_marked_so() -> None:
+    page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a")])])
+    assert "None of the 1 failure is explained yet." in words(page)
+    assert "Not yet explained. masking.row holds." in words(section(page, "unexplained"))
+    assert "unexplained" not in render([crowded()])
+
+
+def test_a_finding_tells_what_it_is_whether_it_is_documented_and_how_to_see_it() -> None:
+    said = replace(FINDING, documented="Yes: https://example.org/docs says so.", issue="https://github.com/a/b/issues/7")
+    page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a", said)])])
+    found = section(page, "findings")
+    for piece in ("A hidden row is NaN", "LIB 1.2 · 1 implementation · 1 must clause · documented", "a/b#7",
+                  "B=1 T=2 float32", "attnspec replay 'lib/a masking.row'", 'raise SystemExit(1)',
+                  "lib/a: masking.row f32"):
+        assert piece in words(found.replace("&#39;", "'").replace("&#34;", '"'))
+    assert "<code>NaN</code>" in found
+    assert '<a href="https://example.org/docs" rel="noreferrer noopener">example.org/docs</a> says so.' in found
+    assert "1 finding explains every failure" in words(page)
+
+
+def test_the_most_important_findings_come_first() -> None:
+    known = [replace(FINDING, id=f"lib/{name}", says=name, clauses=(f"{name}.*",), documented=documented)
+             for name, documented in (("advised", "no"), ("told", "in its manual"), ("raised", "no"), ("untold", "no"),
+                                      ("died", "no"), ("silent", "no"))]
+    audited = looked(run(
+        [card("lib/a", *known)], outcome("lib/a", "advised.x", Verdict.VIOLATED, level=Level.SHOULD),
+        outcome("lib/a", "told.x", Verdict.VIOLATED), outcome("lib/a", "untold.x", Verdict.VIOLATED),
+        outcome("lib/a", "raised.x", Verdict.ERRORED), outcome("lib/a", "died.x", Verdict.CRASHED)))
+    assert [told.says for told in audited.findings] == ["died", "untold", "told", "raised", "advised", "silent"]
+    assert [told.shown is None for told in audited.findings] == [False] * 5 + [True]
+
+
+def test_the_smallest_case_of_the_strictest_clause_is_shown() -> None:
+    large = replace(outcome("lib/a", "masking.b", Verdict.VIOLATED),
+                    evidence=replace(EVIDENCE, measured=replace(MEASURED, entries=400)))
+    advised = outcome("lib/a", "masking.a", Verdict.VIOLATED, level=Level.SHOULD)
+    small = outcome("lib/a", "masking.c", Verdict.VIOLATED)
+    (told,) = looked(run([card("lib/a", FINDING)], advised, large, small)).findings
+    assert told.shown == small
+
+
+def test_listed_deviations_stand_apart_unless_a_finding_explains_them() -> None:
+    audited = looked(run(
+        [card("lib/a", FINDING)], outcome("lib/a", "core.x", Verdict.EXPECTED, reason="it is like that"),
+        outcome("lib/a", "masking.row", Verdict.EXPECTED)))
+    assert [(told.says, told.sign.word) for told in audited.listed] == [("it is like that", "known deviation")]
+    assert [told.items for told in audited.findings] == [1]
+    assert audited.unexplained == ()
+
+
+def test_pictures_have_a_limit() -> None:
+    entries = tuple(tuple(0.5 for _ in range(12)) for _ in range(12))
+    drawn = replace(EVIDENCE, pictures=(Picture("weights", "T", "S", entries),))
+    failures = [replace(outcome(f"lib{n}/a", "masking.row", Verdict.VIOLATED), evidence=drawn) for n in range(20)]
+    cards = [card(f"lib{n}/a", replace(FINDING, id=f"lib{n}/x")) for n in range(20)]
+    audited = looked(run(cards, *failures))
+    assert sum(bool(told.pictures) for told in audited.findings) == PICTURED_CELLS // 144
+    assert sum(told.omitted for told in audited.findings) == 20 - PICTURED_CELLS // 144
+
+
+def test_the_table_counts_clauses_as_the_gravest_of_their_dtypes() -> None:
+    f16 = DType.FLOAT16
+    audited = looked(run(
+        [card("lib/a", hidden_row="zeros")], outcome("lib/a", "c.held", margin=0.9),
+        outcome("lib/a", "c.held", Verdict.INAPPLICABLE, dtype=f16),
+        outcome("lib/a", "c.half", margin=0.1), outcome("lib/a", "c.half", Verdict.VIOLATED, dtype=f16),
+        outcome("lib/a", "c.should", Verdict.ERRORED, level=Level.SHOULD),
+        outcome("lib/a", "c.may", Verdict.VIOLATED, level=Level.MAY), outcome("lib/a", "c.known", Verdict.EXPECTED),
+        outcome("lib/a", "c.odd", Verdict.UNEXPECTED), outcome("lib/a", "c.never", Verdict.INAPPLICABLE),
+        outcome("lib/a", "c.open", Verdict.NO_CLAIM), outcome("lib/a", "c.lost", Verdict.NOT_RUN)))
+    (line,) = audited.lines
+    c = line.counts
+    assert (c.held, c.must, c.should, c.may, c.known, c.odd, c.inapplicable, c.undecided) == (1, 1, 1, 1, 1, 1, 1, 2)
+    assert c.total == 9
+    assert (line.worst.margin, line.closest.margin) == (3.0, 0.9)  # type: ignore[union-attr]  # None fails as well
+    assert line.customs == (("hidden_row", "zeros"),)
+
+
+def test_the_table_tells_the_grade_that_was_read() -> None:
+    graded = replace(outcome("lib/a"), readings=(Reading("precision grade", "G1", 0.0, "so precise"),))
+    assert looked(run([card("lib/a")], graded)).lines[0].grades == (("f32", "G1"),)
+    probed = looked(run([card("lib/a")], outcome("lib/a"), probes=[probe("lib/a", ("precision", "G2"))]))
+    assert probed.lines[0].grades == (("f32", "G2"),)
+
+
+def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
+    audited = looked(run([card("lib/a"), card("lib/b", version="2.0")], outcome("lib/a"), outcome("lib/b")))
+    assert [shelf.library for shelf in audited.shelves] == ["LIB 1.2", "LIB 2.0"]
+
+
+def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
+    audited = looked(run([card("lib/a"), card("lib/b", broken="ImportError: no")], outcome("lib/a")))
+    assert audited.sentence.startswith("1 keep every `must` clause, 0 break at least one, 1 could not be judged.")
+    assert audited.absent == (("lib/b", "ImportError: no"),)
+
+
+def columns(record: RunRecord) -> dict[str, list[str]]:
+    """The cells of the first subject by column: answers, with the forms that they are about."""
+    row = looked(record).customs[0]
+    return {column.title: [f"{a.answer} {', '.join(a.forms)}".strip() for a in cell]
+            for column, cell in zip(COLUMNS, row.cells, strict=True) if cell}
+
+
+def test_forms_with_the_same_answer_share_a_line() -> None:
+    probes = [probe("lib/a", ("hidden_row.mask", "zeros"), ("hidden_row.bias", "nan"), ("hidden_row.causal", "zeros"),
+                    ("scale.default", "1"), ("grouped", "no"), ("hidden_key.nan.mask", "nan"),
+                    ("hidden_value.nan.mask", "harmless"))]
+    assert columns(run([card("lib/a")], outcome("lib/a"), probes=probes)) == {
+        "hidden row": ["zeros mask, causal", "nan bias"], "scale": ["1"], "grouped heads": ["no"],
+        "hidden NaN": ["nan hidden key nan mask", "harmless hidden value nan mask"]}
+
+
+def test_conventions_of_the_manifest_fill_what_was_not_probed() -> None:
+    record = run([card("lib/a", hidden_row="zeros", causal_alignment="top_left")], outcome("lib/a"),
+                 probes=[probe("lib/a", ("hidden_row.mask", "zeros"))])
+    assert columns(record) == {"hidden row": ["zeros"], "causal, T ≠ S": ["top_left"]}
+    alignment = looked(record).customs[0].cells[2][0]
+    assert not alignment.is_probed
+
+
+def test_an_answer_against_the_manifest_is_marked() -> None:
+    probes = [probe("lib/a", ("hidden_row.mask", "nan"), claimed="zeros"), probe("lib/a", ("mutated", "none"))]
+    record = crowded(outcome("lib/a"), cards=[card("lib/a")], probes=probes)
+    assert [row.contradictions[0].answer for row in looked(record).customs if row.contradictions] == ["nan"]
+    assert "nan ✗ declared: zeros" in words(section(render([record]), "conventions"))
+    assert "nan ✗ declared: zeros" in audit_text([record])
+
+
+def test_float64_is_asked_about_at_float64() -> None:
+    probes = [probe("lib/a", ("precision", "G0")), probe("lib/a", ("precision", "float32"), dtype=DType.FLOAT64)]
+    assert columns(run([card("lib/a")], outcome("lib/a"), probes=probes)) == {"float64": ["float32"]}
+
+
+def test_an_answer_that_is_another_at_other_dtypes_says_so() -> None:
+    probes = [probe("lib/a", ("mask.polarity", "keep")),
+              *(probe("lib/a", ("mask.polarity", "drop"), dtype=dtype) for dtype in (DType.FLOAT16, DType.BFLOAT16))]
+    (answer,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).customs[0].cells[0]
+    assert (answer.answer, answer.otherwise) == ("keep", (("f16 bf16", "drop"),))
+
+
+def test_a_switch_that_makes_a_difference_is_told_with_both_answers() -> None:
+    probes = [probe("lib/a", ("hidden_row.mask", "zeros")), probe("lib/a", ("hidden_row.mask", "nan"), variant="eval"),
+              probe("lib/a", ("hidden_row.mask", "zeros"), variant="compiled")]
+    (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).switches
+    assert [(flip.variant, flip.plain, flip.flipped, flip.dtypes) for flip in panel.flips] == [
+        ("eval", "zeros", "nan", "f32")]
+    assert panel.quiet == ("compiled",)
+
+
+def test_problems_put_to_both_tell_what_each_gave() -> None:
+    same = Found("switch.plain", "Does the variant answer as the subject itself does: T = S = 4?", "agree")
+    apart = replace(same, answer="differ", detail="at b=0: 1, and in the variant 2")
+    told = [replace(apart, claimed="agree"), replace(apart, question="switch.mask", asks="Does it: a mask?"), same]
+    record = crowded(outcome("lib/a"), cards=[card("lib/a")],
+                     probes=[SubjectProbed("lib/a", "eval", DType.FLOAT32, tuple(told))])
+    (panel,) = looked(record).switches
+    assert [(flip.asks, flip.detail, flip.standing) for flip in panel.flips] == [
+        ("T = S = 4", "at b=0: 1, and in the variant 2", Standing.AGAINST),
+        ("a mask", "at b=0: 1, and in the variant 2", Standing.DECLARED)]
+    assert "at b=0: 1, and in the variant 2 f32 ✗ says otherwise" in words(
+        section(render([record]), "switches").replace("<td>", " <td>"))
+
+
+def test_a_switch_that_could_not_be_probed_says_why() -> None:
+    lost = SubjectProbed("lib/a", "eval", DType.FLOAT32, (), lost="it died")
+    (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=[lost])).switches
+    assert (panel.lost, panel.quiet) == ((("eval", "it died"),), ())
+
+
+def behind(record: RunRecord) -> dict[str, Any]:
+    held: dict[str, Any] = json.loads(looked(record).cells.behind)
+    return held
+
+
+def test_a_square_tells_its_dtypes_margins_reasons_and_findings() -> None:
+    f16 = DType.FLOAT16
+    told = behind(run(
+        [card("lib/a", FINDING)], outcome("lib/a", "c.held", margin=0.123), outcome("lib/a", "c.held", dtype=f16),
+        outcome("lib/a", "c.never", Verdict.INAPPLICABLE, reason="no mask"),
+        outcome("lib/a", "c.never", Verdict.INAPPLICABLE, reason="no mask", dtype=f16),
+        outcome("lib/a", "masking.x", Verdict.VIOLATED, margin=3.0), outcome("lib/a", "masking.x", dtype=f16)))
+    assert told["cells"] == [["9.12|9.5", "8~0", "23|9.5@0"]]
+    assert told["reasons"] == ["no mask"]
+    assert told["dtypes"] == [["f32", "f16"]]
+    assert told["findings"] == [["finding-lib-nan_row", "A hidden row is `NaN`"]]
+
+
+def test_squares_mark_dtypes_that_disagree() -> None:
+    audited = looked(run([card("lib/a")], outcome("lib/a"), outcome("lib/a", dtype=DType.FLOAT16),
+                         outcome("lib/a", "c.x"), outcome("lib/a", "c.x", Verdict.VIOLATED, dtype=DType.FLOAT16)))
+    ((_, squares),) = audited.cells.rows
+    assert [(square.css, square.sign) for square in squares] == [("h", "✓"), ("v m", "✗")]
+
+
+def test_nothing_that_a_record_holds_breaks_out_of_the_page() -> None:
+    evil = replace(FINDING, says=HOSTILE, documented=HOSTILE, script=HOSTILE, issue=f"javascript:{HOSTILE}")
+    cards = [card("lib/a", evil, note=HOSTILE, broken=HOSTILE, hidden_row=HOSTILE)]
+    page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED),
+                           outcome("lib/a", "masking.no", Verdict.INAPPLICABLE, reason=HOSTILE), cards=cards,
+                           probes=[probe("lib/a", ("scale.default", HOSTILE))])])
+    assert "<script>alert" not in page
+    assert 'href="javascript' not in page
+    assert page.count("</script>") == 3  # the page's, the audit's, and the data of the matrix
+
+
+def test_the_text_tells_each_finding_with_its_script_under_its_library() -> None:
+    record = run([card("lib/a", FINDING)], outcome("lib/a", "masking.row", Verdict.VIOLATED))
+    told = audit_text([record])
+    found = told[told.index("### Findings in LIB 1.2"):]
+    for piece in ("#### A hidden row is `NaN`", "- Versions: LIB 1.2", "- Documented: no",
+                  "- Strictest clause: `masking.row` (must) of `lib/a` at float32", "- Seen: 1 of 4 entries differ",
+                  "- Case: `B=1 T=2 float32`", "- Margin: 3", "- Complaining: `lib/a` under `masking.row` f32",
+                  f"```python\n{SCRIPT}```"):
+        assert piece in found
+    assert "| `lib/a` the lib/a | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 3 (f32 `masking.row`) | – |  |" in told
+
+
+def test_signs_that_mean_something_in_markdown_are_escaped() -> None:
+    evil = replace(FINDING, says="a | b_c *d* <e> _f_")
+    told = audit_text([run([card("lib/a", evil)], outcome("lib/a", "masking.row", Verdict.VIOLATED))])
+    assert r"#### a \| b_c \*d\* \<e> \_f\_" in told
+
+
+def test_the_command_writes_the_text(tmp_path: Path) -> None:
+    record = run([card("lib/a")], outcome("lib/a"))
+    assert record.footer is not None
+    lines: list[Event] = [record.header, *record.subjects]
+    (tmp_path / "run.jsonl").write_text("".join(f"{to_line(event)}\n" for event in lines), encoding="utf-8")
+    made = CliRunner().invoke(
+        attnspec, ["report", str(tmp_path / "run.jsonl"), "--markdown", str(tmp_path / "docs" / "audit.md")])
+    assert made.exit_code == 0, made.output
+    assert f"markdown: {tmp_path / 'docs' / 'audit.md'}" in made.output
+    assert (tmp_path / "docs" / "audit.md").read_text(encoding="utf-8").startswith("# What attention layers really do")
+
+
+def test_the_text_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    write_audit_text([run([card("lib/a")], outcome("lib/a"))], tmp_path / "new" / "audit.md")
+    assert (tmp_path / "new" / "audit.md").is_file()
+
+
+LARGE = (70, 120)  # subjects and clauses: what a published audit holds
+
+
+@pytest.fixture(scope="module")
+def large() -> RunRecord:
+    subjects = [f"lib{place % 14}/subject{place}" for place in range(LARGE[0])]
+    cards = [card(name, *(replace(FINDING, id=f"{name.partition('/')[0]}/{n}", clauses=(f"c{n}.*",),
+                                  script=SCRIPT * 12) for n in range(5))) for name in subjects]
+    said = [f"it does not take the keyword {word!r}" for word in ("mask", "bias", "window", "softcap")]
+    items = []
+    for place, name in enumerate(subjects):
+        for number in range(LARGE[1]):
+            verdict = Verdict.INAPPLICABLE if (place + number) % 4 == 0 else \
+                Verdict.VIOLATED if (place * number) % 23 == 1 else Verdict.HELD
+            items += [outcome(name, f"c{number % 5}.clause_{number}", verdict, margin=(place + number) / 200,
+                              dtype=dtype, reason=said[number % 4] if verdict is Verdict.INAPPLICABLE else "")
+                      for dtype in DType]
+    return run(cards, *items)
+
+
+def test_a_whole_audit_is_a_small_page(large: RunRecord) -> None:
+    assert len(large.outcomes) == 33_600
+    assert len(render([large]).encode()) < 3_000_000
