@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -73,6 +72,6 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Te
 
 
 @lru_cache(maxsize=1)
-def _compiled() -> Callable[..., Tensor]:
+def _compiled() -> Any:  # noqa: ANN401  (a function that torch made)
     """Each keyword, dtype and length of one is a graph of its own; beyond the limit calls would silently stay eager."""
     return torch.compile(_attend, dynamic=True, recompile_limit=256)

@@ -1,0 +1,61 @@
+"""`local_attention.LocalAttention`: a query sees the keys near it.
+
+`exact_windowsize` makes it see `window_size·look_backward` keys back and `window_size·look_forward` ahead; the window
+size is the greatest common divisor of both sides; a side without a bound, and all where no window is asked for, is as
+long as the sequence. `autopad` pads what the window size does not divide. A mask is (B·H,S). No rotary embedding.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import torch
+from local_attention import LocalAttention
+
+Tensor = Any  # torch is not seen by mypy
+Module = Any
+Window = tuple[int | None, int | None]
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,
+           scale: float | None = None, window: Window | None = None) -> Tensor:
+    """Training mode, without dropout."""
+    sides = _sides(query.shape[2], window, causal=causal)
+    return _call(_module(math.gcd(*sides) or 1, sides, causal, scale).train(), query, key, value, mask)
+
+
+def attend_inference(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,
+                     scale: float | None = None, window: Window | None = None) -> Tensor:
+    """Evaluation mode, no gradient, and a dropout of one half that should do nothing."""
+    sides = _sides(query.shape[2], window, causal=causal)
+    with torch.no_grad():
+        module = _module(math.gcd(*sides) or 1, sides, causal, scale, dropout=0.5).eval()
+        return _call(module, query, key, value, mask)
+
+
+def attend_finely(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,
+                  scale: float | None = None, window: Window | None = None) -> Tensor:
+    """With windows of one key, looking back and ahead over as many as it takes: nothing is ever padded."""
+    sides = _sides(query.shape[2], window, causal=causal)
+    return _call(_module(1, sides, causal, scale).train(), query, key, value, mask)
+
+
+def _sides(length: int, window: Window | None, *, causal: bool) -> tuple[int, int]:
+    """How many keys are seen back and ahead; the causal flag allows none ahead."""
+    back, ahead = (length if side is None else side for side in window or (None, None))
+    return back, 0 if causal else ahead
+
+
+def _call(module: Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    B, H = query.shape[:2]
+    mask = None if mask is None else mask[..., :1, :].expand(B, H, 1, -1).reshape(B * H, -1)
+    return module(query, key, value, mask=mask)
+
+
+@lru_cache(maxsize=256)
+def _module(size: int, sides: tuple[int, int], causal: bool, scale: float | None, dropout: float = 0.0) -> Module:
+    back, ahead = sides
+    return LocalAttention(size, causal=causal, look_backward=back // size, look_forward=ahead // size,
+                          dropout=dropout, autopad=True, exact_windowsize=True, scale=scale, use_rotary_pos_emb=False)
