@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from attnspec.cli.group import attnspec
+from attnspec.cli.junit import JUnit
+from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
@@ -118,3 +120,19 @@ def test_the_command_report_writes_it_from_a_record(tmp_path: Path) -> None:
     assert made.exit_code == 0, made.output
     assert f"junit: {tmp_path / 'junit.xml'}" in made.output
     assert one(ElementTree.parse(tmp_path / "junit.xml").getroot(), "testsuite").get("tests") == "1"
+
+
+def test_a_check_writes_it_once_it_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "junit.xml"
+    made = CliRunner().invoke(attnspec, [
+        "check", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "quick", "-n", "1",
+        "--no-record", "--junit", str(path)], standalone_mode=False)
+    assert made.exception is None, made.output
+    suite = one(ElementTree.parse(path).getroot(), "testsuite")
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("numpy/attention", "1", "0")
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"the JUnit file .* cannot be written"):
+        JUnit(tmp_path / "file" / "junit.xml").start()

@@ -9,6 +9,7 @@ import click
 
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
+from attnspec.cli.junit import JUNIT, JUnit
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets
@@ -24,6 +25,7 @@ from attnspec.runner.session import Session
 @running
 @BASELINE
 @UPDATE
+@JUNIT
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
@@ -37,6 +39,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @running
 @BASELINE
 @UPDATE
+@JUNIT
 def audit(**options: Given) -> int:
     """Judge every registered implementation whose framework is installed."""
     return _judge(judgeable(options["implementations"]), options)
@@ -58,10 +61,10 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
-    workers, baseline = options.pop("workers"), Baseline.of(options)
+    workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied)
     known_targets(plan)
-    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict)]
+    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict), *junit]
     return _run(Session(plan, workers=workers, command=typed()), handlers)
 
 

@@ -170,10 +170,11 @@ def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) ->
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
-    """The strictest clause first, then the gravest verdict, then the smallest case."""
+    """The strictest clause first, then the gravest verdict, then a case that was diagnosed, then the smallest."""
     measured = outcome.evidence.measured if outcome.evidence else None
     size = measured.entries if measured else 0
-    return WEIGHT[outcome.level], SIGNS[outcome.verdict].rank, size, outcome.dtype is not DType.FLOAT32
+    is_bare = not (outcome.evidence and outcome.evidence.like)  # some are diagnosed at one dtype alone
+    return WEIGHT[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size, outcome.dtype is not DType.FLOAT32
 
 
 def _concerns(failures: Sequence[tuple[Judged, Outcome]], texts: Mapping[str, ClauseText]) -> tuple[Concern, ...]:

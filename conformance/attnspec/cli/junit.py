@@ -1,0 +1,49 @@
+"""`--junit`: the verdicts of a run as JUnit XML, too, for the CI server that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from attnspec.cli.options import Given
+from attnspec.ground.errors import Place, UsageError
+from attnspec.record.events import Event
+from attnspec.record.read import assemble
+
+JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+                     help="Write the verdicts as JUnit XML for a CI server, too.")
+
+
+class JUnit:
+    """A handler that keeps the events of a run, and writes the file once it is over."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._events: list[Event] = []
+
+    @classmethod
+    def of(cls, options: dict[str, Given]) -> Sequence[JUnit]:
+        """Takes its option out of the others: itself, or nothing where it is not wanted."""
+        path = options.pop("junit")
+        return [cls(path)] if path else []
+
+    def start(self) -> None:
+        """Find out now, not after the run, whether the file can be written."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch()
+        except OSError as problem:
+            raise UsageError(f"the JUnit file {self._path} cannot be written: {problem.strerror}.") from None
+
+    def handle(self, event: Event) -> None:
+        """Keep it."""
+        self._events.append(event)
+
+    def shutdown(self) -> None:
+        """Write the file."""
+        from attnspec.report.junit import write_junit  # noqa: PLC0415  (weight: Jinja2)
+
+        where = Place(str(self._path))
+        write_junit([assemble(((where, event) for event in self._events), str(self._path))], self._path)
