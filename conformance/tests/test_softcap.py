@@ -23,8 +23,8 @@ WIDE = "B1,H2,Hkv2,T4,S130,D24,Dv16"
 
 def posed(families: str, cap: float, dtype: DType, *, seed: int = 1, shape: str = SHAPE, more: str = "") -> Problem:
     features = "+".join(["softcap", *filter(None, more.split())])
-    return make_problem(Recipe.parse(f"{shape};mask=none;families={families};with={features};softcap={cap};seed={seed}"),
-                        dtype)
+    text = f"{shape};mask=none;families={families};with={features};softcap={cap};seed={seed}"
+    return make_problem(Recipe.parse(text), dtype)
 
 
 # The truth
@@ -118,6 +118,10 @@ def by_exponential(x: Array, cap: np.floating) -> Array:
     return bent
 
 
+def uncapped(x: Array, cap: np.floating) -> Array:  # noqa: ARG001  (as the others)
+    return x
+
+
 def clipped(x: Array, cap: np.floating) -> Array:
     return np.clip(x, -cap, cap)
 
@@ -179,7 +183,7 @@ def test_the_law_of_chance_is_the_sharper_one_on_long_rows() -> None:
 
 
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
-@pytest.mark.parametrize("wrong", [clipped, lambda x, cap: x, lambda x, cap: np.tanh(x / cap)],
+@pytest.mark.parametrize("wrong", [clipped, uncapped, lambda x, cap: np.tanh(x / cap)],
                          ids=["clipped", "ignored", "not multiplied back"])
 def test_what_is_no_softcap_lies_beyond(wrong: Callable[[Array, np.floating], Array], dtype: DType) -> None:
     problem = posed("normal", 0.5, dtype)
