@@ -80,13 +80,17 @@ def fingerprint(problem: Problem, output: Array, declared: Precision, *, convent
 
     false_alarm: the chance, at most, that the class a subject is of does not explain it.
     """
-    fits = []
-    for name, precision in ladder(declared).items():
-        expected = expect(problem, precision, conventions=conventions, scale_width=scale_width, parts=TYPICAL)
-        allowance = expected.typical_allowance(false_alarm)
-        claimed = np.broadcast_to(expected.claimed[..., None], output.shape)
-        fits.append(Fit(name, _worst(np.abs(output - expected.output)[claimed], allowance[claimed])))
-    return tuple(fits)
+    return tuple(fitted(problem, output, precision, name=name, conventions=conventions, scale_width=scale_width,
+                        false_alarm=false_alarm) for name, precision in ladder(declared).items())
+
+
+def fitted(problem: Problem, output: Array, precision: Precision, *, name: str, conventions: Mapping[str, str],
+           scale_width: int | None, false_alarm: float) -> Fit:
+    """How well one class explains an output; see `fingerprint`."""
+    expected = expect(problem, precision, conventions=conventions, scale_width=scale_width, parts=TYPICAL)
+    allowance = expected.typical_allowance(false_alarm)
+    claimed = np.broadcast_to(expected.claimed[..., None], output.shape)
+    return Fit(name, _worst(np.abs(output - expected.output)[claimed], allowance[claimed]))
 
 
 def _worst(gap: Array, allowance: Array) -> float:

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from attnspec.ground.nouns import DType
-from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
+from attnspec.subjects.gradient import Gradients, gradients
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
 
+T = TypeVar("T")
+AnyProblem = Problem | LayerProblem
 WIDTH = 8
 """D and Dv: as many as there are keys at the most, so that values can be the identity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a question: a word of its closed list, and in `detail` what was seen."""
+    """The answer to a question: a word of its closed list, and in `detail` what was seen.
+
+    claimed: what the manifest says, where that can be told only together with the answer.
+    """
 
     answer: str
     detail: str = ""
+    claimed: str = ""
 
 
 RAISES, UNUSABLE, OTHER = "raises", "unusable", "other"
@@ -43,10 +51,11 @@ class Failed(Exception):  # noqa: N818  (named for what happened; it is an answe
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """A subject at one dtype, and the problems that fit what it can take."""
+    """A subject at one dtype, and the problems that fit what it can take. `drops`: True in its mask hides a key."""
 
     subject: Subject
     dtype: DType
+    drops: bool = False
 
     @property
     def heads(self) -> int:
@@ -57,10 +66,6 @@ class Asker:
     def width(self) -> int:
         """D and Dv."""
         return max(WIDTH, self.subject.declaration.limits.min_head_width)
-
-    def takes(self, *keywords: str) -> bool:
-        """Whether the subject takes all of these."""
-        return not self.subject.lacks(frozenset(keywords))
 
     def batch(self, T: int, S: int) -> int:
         """B: 1, or as many as the least number of scores asks for."""
@@ -85,25 +90,44 @@ class Asker:
         """(T,S) at full shape (B,H,T,S), contiguous."""
         return np.tile(array, (*problem.query.shape[:2], 1, 1))
 
+    def as_mask(self, visible: Array, problem: Problem) -> Array:
+        """(T,S) at full shape, the way round that the subject takes it."""
+        return self.full(visible ^ self.drops, problem)
+
     def as_bias(self, array: Array, problem: Problem) -> Array:
         """(T,S) at full shape in the dtype."""
         return self.full(array, problem).astype(numpy_dtype(self.dtype))
 
-    def put(self, problem: Problem) -> Answer:
+    def put(self, problem: AnyProblem) -> Answer:
         """What the subject makes of it. Raises NotAsked or Failed."""
+        if isinstance(problem, LayerProblem):
+            return self._guarded(problem, lambda: self.subject.answer_layer(problem))
+        return self._guarded(problem, lambda: self.subject.answer(problem))
+
+    def gradients(self, problem: Problem, rows: Array) -> Gradients | None:
+        """See subjects/gradient.py. Raises NotAsked, of a framework without gradients too, or Failed."""
+        if not self.subject.declaration.lift:
+            raise NotAsked("it is handed NumPy arrays, which have no gradients")
+        return self._guarded(problem, lambda: gradients(self.subject, problem, rows))
+
+    def _guarded(self, problem: AnyProblem, call: Callable[[], T]) -> T:
         if reason := self.subject.refuses(problem):
             raise NotAsked(reason)
         try:
             with np.errstate(all="ignore"):
-                return self.subject.answer(problem)
+                return call()
         except SubjectRaised as raised:
             raise Failed(Reply(RAISES, raised.summary)) from None
         except UnusableAnswer as unusable:
             raise Failed(Reply(UNUSABLE, unusable.sentence)) from None
 
-    def output(self, problem: Problem) -> Array:
-        """The output (B,H,T,Dv) in float64. Raises NotAsked or Failed."""
+    def output(self, problem: AnyProblem) -> Array:
+        """The output (B,H,T,Dv), of a layer's own problem (B,T,M), in float64. Raises NotAsked or Failed."""
         return self.put(problem).output.astype(np.float64)
+
+    def knowing(self, *, drops: bool) -> Asker:
+        """The same, knowing which way round its mask is."""
+        return replace(self, drops=drops)
 
     def without_limits(self, **limits: Any) -> Asker:  # noqa: ANN401  (limits have types of their own)
         """The same with other limits: they are declared, and it is asked whether that is so."""

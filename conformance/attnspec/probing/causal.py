@@ -1,7 +1,8 @@
-"""Questions about the causal flag and windows: which diagonals bound what a query sees."""
+"""Questions about the causal flag: which diagonal bounds what a query sees."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -26,11 +27,11 @@ def alignment(asker: Asker, T: int, S: int) -> Reply:
     seen = asker.output(asker.even(T, S).but(causal=True))[..., :S]
     bands = {"top_left": np.tri(T, S, dtype=bool), "bottom_right": np.tri(T, S, S - T, dtype=bool),
              "everything": np.ones((T, S), bool)}
-    return Reply(_band(seen, bands), shown(seen))
+    return Reply(band(seen, bands), shown(seen))
 
 
-def _band(weights: Array, bands: dict[str, Array]) -> str:
-    """The first of the bands whose rows are spread evenly over what they see."""
+def band(weights: Array, bands: Mapping[str, Array]) -> str:
+    """The first of the bands whose rows are spread evenly over what they see; rows that see nothing may be anything."""
     def fits(visible: Array) -> bool:
         sees = visible.any(axis=1)
         return is_close(weights[:, :, sees], even(visible[sees]))

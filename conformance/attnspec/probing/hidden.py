@@ -33,7 +33,7 @@ def without_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
 
 def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
     if form == "mask":
-        return problem.but(mask=asker.full(visible, problem))
+        return problem.but(mask=asker.as_mask(visible, problem))
     least = float(ml_dtypes.finfo(numpy_dtype(asker.dtype)).min) if form == "finfo_min" else -np.inf
     return problem.but(bias=asker.as_bias(np.where(visible, 0.0, least), problem))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
+from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
 from attnspec.probing.fit import even, softmax, which
 from attnspec.probing.question import Question, convention, promised
 from attnspec.problems.problem import Array, Problem
@@ -27,6 +27,14 @@ def _polarity(asker: Asker) -> Reply:
     seen = _weights(asker, problem.but(mask=asker.full(_MASK, problem)))
     return which(seen, {"keep": even(_MASK), "drop": even(~_MASK), "added": softmax(_MASK * 1.0),
                         "after_softmax": _MASK / 4, "ignored": _OPEN})
+
+
+def drops(asker: Asker) -> bool:
+    """Whether True in its mask hides a key: then every mask is turned round for it, to see what else it does."""
+    try:
+        return _polarity(asker).answer == "drop"
+    except (NotAsked, Failed):
+        return False
 
 
 def _float_mask(asker: Asker) -> Reply:
@@ -57,7 +65,7 @@ def _by_truth(truth: Array) -> dict[str, Array]:
 
 def _mask_with_causal(asker: Asker) -> Reply:
     problem = asker.even(4, 4)
-    return _with_causal(asker, problem.but(mask=asker.full(_WITH_CAUSAL, problem)))
+    return _with_causal(asker, problem.but(mask=asker.as_mask(_WITH_CAUSAL, problem)))
 
 
 def _bias_with_causal(asker: Asker) -> Reply:

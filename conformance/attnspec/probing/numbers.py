@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.nouns import DType, Kind
-from attnspec.numerics.fingerprint import fingerprint, tightest
+from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
 from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
 from attnspec.probing.fit import shown, which
@@ -20,6 +20,8 @@ from attnspec.problems.recipe import Recipe
 
 _ALARM = 1e-6
 """The chance, at most, that a grade is missed which the subject has."""
+LONG = 45, 45
+"""T and S of a problem that is long enough to go in blocks, and to read a grade off."""
 INPUT, NONE = "input", "none"
 
 
@@ -47,14 +49,19 @@ def _promoted(asker: Asker) -> Reply:
 
 
 def _grade(asker: Asker) -> Reply:
-    """The tightest class that explains some hundred generic entries."""
-    problem, declaration = normal(asker, 32, 32), asker.subject.declaration
+    """The tightest class that explains some two thousand generic entries. A declared class is contradicted where it
+    does not explain them; a subject may well be more exact than it declares.
+    """
+    problem, declaration = normal(asker, *LONG), asker.subject.declaration
     declared = precision_of(declaration.precision.get(asker.dtype), asker.dtype)
-    fits = fingerprint(problem, asker.output(problem), declared, conventions={}, false_alarm=_ALARM,
-                       scale_width=asker.subject.scale_width(problem))
+    output = asker.output(problem)
+    fit = partial(fitted, problem, output, conventions={}, scale_width=asker.subject.scale_width(problem),
+                  false_alarm=_ALARM)
+    fits = [fit(precision, name=name) for name, precision in ladder(declared).items()]
     best = tightest(fits)
-    ratios = ", ".join(f"{fit.name} {fit.ratio:.3g}" for fit in fits)
-    return Reply(best.name if best else NONE, f"worst error over what each class allows: {ratios}")
+    ratios = ", ".join(f"{each.name} {each.ratio:.3g}" for each in fits)
+    told = f"{declared} is declared; worst error over what each class allows: {ratios}"
+    return Reply(best.name if best else NONE, told, "" if fit(declared, name="declared").explains else str(declared))
 
 
 def _huge(asker: Asker, share: float) -> Reply:

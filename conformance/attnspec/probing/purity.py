@@ -19,7 +19,7 @@ def _names(asker: Asker, trait: str) -> Reply:
     """One key alone may be handed through; a call with mask or bias has more inputs to change."""
     plain = normal(asker, 4, 4)
     answers = [asker.put(plain)]
-    further = (normal(asker, 1, 1), plain.but(mask=asker.full(np.tri(4, dtype=bool), plain)),
+    further = (normal(asker, 1, 1), plain.but(mask=asker.as_mask(np.tri(4, dtype=bool), plain)),
                plain.but(bias=asker.as_bias(np.eye(4), plain)))
     for problem in further:
         with contextlib.suppress(NotAsked, Failed):

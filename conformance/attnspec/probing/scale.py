@@ -10,8 +10,6 @@ import numpy as np
 from attnspec.probing.asker import FAILURES, OTHER, Asker, Reply
 from attnspec.probing.question import Question, promised
 
-_WIDTH = 16
-"""Of heads, at the least: it keeps the candidates far apart."""
 _STEEP = 1.5
 """The logarithm of the ratio of two weights is read most exactly where they are not far apart, nor alike."""
 _NEAR = 0.05
@@ -21,16 +19,12 @@ _FLAT = 2.0**-8
 
 def _ratio(asker: Asker, times: float, scale: float | None = None) -> float:
     """log(weight of key 1 / weight of key 0), where their dot products with the query are `times` and 0."""
-    problem = _wide(asker).even(4, 4)
+    problem = asker.even(4, 4)
     problem.key[:, :, 1, 0] = 1.0
     problem.query[..., 0] = times
     first, second = asker.output(problem.but(scale=scale))[0, 0, 0, :2]
     with np.errstate(all="ignore"):
         return float(np.log(second / first))
-
-
-def _wide(asker: Asker) -> Asker:
-    return asker.without_limits(min_head_width=max(_WIDTH, asker.width))
 
 
 def _default(asker: Asker) -> Reply:
@@ -45,7 +39,7 @@ def _default(asker: Asker) -> Reply:
 
 
 def _candidates(asker: Asker) -> dict[str, float]:
-    D, H = asker.subject.scale_width(_wide(asker).even(4, 4)), asker.heads
+    D, H = asker.subject.scale_width(asker.even(4, 4)), asker.heads
     return {"1/sqrt(D)": D**-0.5, "1": 1.0, "1/D": 1 / D, "sqrt(D)": D**0.5, "1/sqrt(H·D)": (H * D)**-0.5,
             "-1/sqrt(D)": -(D**-0.5)}
 

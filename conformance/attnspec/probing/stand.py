@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from attnspec.court.hearing import summon
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import Plan
-from attnspec.probing.probe import asked, questions
+from attnspec.probing.probe import probe
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 
@@ -36,9 +36,10 @@ class Stand:
         subject = base.variant(variant) if variant else base
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
-            for question in questions(whole=dtype is self._first(base)):
-                note(found, question.name, question.asks)
-                found += filter(None, [asked(question, subject, dtype)])
+            steps = probe(subject, dtype, base=base if variant else None, whole=dtype is self._first(base))
+            for step in steps:
+                note(found, step.name, step.asks)
+                found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +30,38 @@ class JaxLift:
         """The array's entries, once they are computed."""
         return np.asarray(value)
 
+    def gradients(self, function: Callable[..., object], inputs: Sequence[object],
+                  rows: Array) -> tuple[object, tuple[Array, ...] | None]:
+        """The output, and the gradients, in one compiled program.
+
+        A function that asks for compiler options of its own cannot stand inside another one's jit, nor be
+        differentiated, so jit within is left out.
+        """
+        def both(*given: object) -> object:
+            with jax.disable_jit():
+                output, pull = jax.vjp(function, *given)
+                return output, pull(jnp.zeros_like(output).at[..., np.flatnonzero(rows), :].set(1))
+
+        output, pulled = _hurried()(both)(*inputs)
+        return output, tuple(np.asarray(each).astype(np.float64) for each in pulled)
+
     def forget(self) -> None:
         """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
         jax.clear_caches()
+
+
+@cache
+def _hurried() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`jax.jit` with a compiler that hurries, five times as fast, where this version of JAX takes its options."""
+    plain: Callable[[Callable[..., Any]], Callable[..., Any]] = jax.jit
+    hurried = partial(jax.jit, compiler_options={
+        "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True,
+        "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1})
+    try:
+        hurried(lambda x: x + 1)(0.0)
+    except Exception:  # an older jit raises TypeError, another XLA whatever it likes
+        return plain
+    return hurried
 
 
 def _enable_x64() -> Callable[[bool], AbstractContextManager[object]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -27,6 +28,12 @@ class Lift(Protocol):
     def read(self, value: object) -> Array:
         """The NumPy array with the same entries. Raises TypeError or ValueError for what is no array."""
 
+    def gradients(self, function: Callable[..., object], inputs: Sequence[object],
+                  rows: Array) -> tuple[object, tuple[Array, ...] | None]:
+        """What the function makes of the inputs, and the gradient of the sum of those rows of it (the last axis but
+        one) with respect to each input; None where there is no gradient.
+        """
+
     def forget(self) -> None:
         """Give back what the framework has kept of the calls so far, such as programs compiled for their shapes."""
 
@@ -48,6 +55,11 @@ class NoLift:
         if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             return lift_named("torch").read(value)
         return np.asarray(value)
+
+    def gradients(self, function: Callable[..., object], inputs: Sequence[object],
+                  rows: Array) -> tuple[object, tuple[Array, ...] | None]:  # noqa: ARG002  (the protocol's)
+        """NumPy has none."""
+        return function(*inputs), None
 
     def forget(self) -> None:
         """Nothing was kept."""

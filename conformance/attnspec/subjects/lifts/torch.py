@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -40,6 +42,18 @@ class TorchLift:
             return bits.view(_BFLOAT16)
         array: Array = tensor.numpy()
         return array
+
+    def gradients(self, function: Callable[..., object], inputs: Sequence[Any],
+                  rows: Array) -> tuple[object, tuple[Array, ...] | None]:
+        """The output detached, and the gradients, zero for an input that it does not depend on."""
+        leaves = [each.detach().clone().requires_grad_() for each in inputs]
+        output = function(*leaves)
+        if not isinstance(output, torch.Tensor) or not output.requires_grad:
+            return output, None
+        chosen = torch.zeros_like(output)
+        chosen[..., torch.from_numpy(rows), :] = 1
+        found = torch.autograd.grad(output, leaves, chosen, materialize_grads=True)
+        return output.detach(), tuple(self.read(each).astype(np.float64) for each in found)
 
     def forget(self) -> None:
         """Nothing was kept."""

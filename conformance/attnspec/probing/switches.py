@@ -1,0 +1,197 @@
+"""Hidden switches: the same problems put to a subject and to a variant, and both answers told where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from attnspec.court.bench import SubjectBench
+from attnspec.ground.conventions import UNDEFINED
+from attnspec.ground.nouns import Kind
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.probing.asker import AnyProblem, Asker, Failed, NotAsked, Reply
+from attnspec.probing.fit import shown
+from attnspec.probing.hidden import without_last_key, without_row
+from attnspec.probing.masks import drops
+from attnspec.probing.numbers import LONG, normal
+from attnspec.problems.layers import make_layer, model_width
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.recipe import Recipe
+
+AGREE, DIFFER = "agree", "differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on."""
+
+    name: str
+    what: str
+    pose: Callable[[Asker], AnyProblem]
+    about: tuple[str, str] = ("", "")
+
+    @property
+    def asks(self) -> str:
+        """The question."""
+        return f"Does the variant answer as the subject itself does: {self.what}?"
+
+
+def _masked(asker: Asker) -> Problem:
+    problem = normal(asker, 4, 4)
+    return problem.but(mask=asker.as_mask(_SPOTS, problem))
+
+
+def _biased(asker: Asker) -> Problem:
+    problem = normal(asker, 4, 4)
+    return problem.but(bias=asker.as_bias((np.arange(16).reshape(4, 4) % 5 - 2) / 2, problem))
+
+
+def _grouped(asker: Asker) -> Problem:
+    problem = normal(asker, 4, 4)
+    if asker.heads == 1:
+        raise NotAsked("it has one head")
+    return problem.but(key=problem.key[:, :1].copy(), value=problem.value[:, :1].copy())
+
+
+def _self(asker: Asker, **features: bool) -> LayerProblem:
+    """A layer's own problem: one array is query, key and value."""
+    if asker.subject.declaration.kind is not Kind.LAYER:
+        raise NotAsked("it is no layer")
+    limits, sizes = asker.subject.declaration.limits, Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
+    recipe = Recipe(sizes, ("normal",), "none", frozenset(), 1, M=model_width(sizes, limits), inputs="one")
+    problem = make_layer(recipe, asker.dtype, limits=limits)
+    return problem.but(key=problem.query, value=problem.query, **features)
+
+
+def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
+    problem = _self(asker)
+    shape = (2, asker.heads, 1, 1)
+    return problem.but(mask=np.tile(visible ^ asker.drops, shape))
+
+
+_SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
+_NO_ROW = np.tile(np.array([[True], [False], [True], [True]]), (1, 4))
+
+FLIPS: tuple[Flip, ...] = (
+    Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4)),
+    Flip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
+    Flip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
+    Flip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5)),
+    Flip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2)),
+    Flip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True)),
+    Flip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
+         ("causal_alignment", "")),
+    Flip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
+         ("causal_alignment", "")),
+    Flip("mask", "a mask", _masked),
+    Flip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
+         ("mask_with_causal", "")),
+    Flip("mask_hidden_row", "a mask that hides a row", lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
+         ("hidden_row", "mask")),
+    Flip("bias", "a bias", _biased),
+    Flip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
+    Flip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
+         ("mask_with_causal", "")),
+    Flip("bias_hidden_row", "a bias of -inf that hides a row",
+         lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
+    Flip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
+    Flip("grouped", "one key/value head for two", _grouped, ("grouped_heads", "")),
+    Flip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
+    Flip("self", "one input for query, key and value", _self),
+    Flip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
+    Flip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
+    Flip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
+         ("hidden_row", "mask")),
+)
+
+
+class Pair:
+    """A subject and a variant of it at one dtype, each under its own precision class and conventions."""
+
+    def __init__(self, base: Asker, variant: Asker) -> None:
+        self._given = base, variant
+
+    @cached_property
+    def _sides(self) -> list[tuple[Asker, SubjectBench]]:
+        """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
+        return [(asker.knowing(drops=drops(asker)), SubjectBench(asker.subject, asker.dtype)) for asker in self._given]
+
+    def flipped(self, flip: Flip) -> Reply:
+        """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
+        problem = flip.pose(self._sides[0][0])
+        base, variant = (_put(asker, problem) for asker, _ in self._sides)
+        if isinstance(base, Reply) or isinstance(variant, Reply):
+            same = isinstance(base, Reply) and isinstance(variant, Reply)
+            told = f"{_side(base)}, and the variant {_side(variant)}"
+            return Reply(AGREE if same else DIFFER, told, self._claim(flip))
+        return replace(_told(base, variant, self._apart(base, variant, problem)), claimed=self._claim(flip))
+
+    def _claim(self, flip: Flip) -> str:
+        """A variant agrees, unless the two declare different conventions, or none."""
+        name, form = flip.about
+        declared = [asker.subject.declaration.conventions for asker, _ in self._sides]
+        said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
+        return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
+
+    def _apart(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
+        """Where they are further apart than both are allowed together, as far as the bounds claim to hold."""
+        allowed = [_allowance(bench, problem, drops=asker.drops) for asker, bench in self._sides]
+        with np.errstate(all="ignore"):
+            near = np.abs(base - variant) <= sum(slack for slack, _ in allowed)
+            near |= (base == variant) | (np.isnan(base) & np.isnan(variant))
+        return np.asarray(~near & allowed[0][1] & allowed[1][1])
+
+
+def _put(asker: Asker, problem: AnyProblem) -> Array | Reply:
+    try:
+        return asker.output(problem)
+    except Failed as failed:
+        return failed.reply
+
+
+def _side(answer: Array | Reply) -> str:
+    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {shown(answer)}"
+
+
+def _told(base: Array, variant: Array, apart: Array) -> Reply:
+    """The first entry that differs, and both numbers."""
+    if not apart.any():
+        return Reply(AGREE)
+    place = tuple(int(index) for index in np.argwhere(apart)[0])
+    axes = "bhtd" if apart.ndim == 4 else "btm"
+    where = ", ".join(f"{axis}={index}" for axis, index in zip(axes, place, strict=True))
+    return Reply(DIFFER, f"at {where}: {base[place]:.6g}, and in the variant {variant[place]:.6g}; "
+                         f"{int(apart.sum())} of {apart.size} entries differ")
+
+
+def _allowance(bench: SubjectBench, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
+    """What an honest subject may be off by, and where that is claimed. A row that sees nothing holds zeros, NaN or a
+    mean, so it is held to the roundings of a mean.
+    """
+    meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
+    expected = _expected(bench, meant)
+    empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
+    of_mean = (meant.sizes.S + 2) * bench.unit() * _largest(meant)
+    slack = np.where(empty[..., None], of_mean, expected.output_allowance)
+    return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
+
+
+def _expected(bench: SubjectBench, problem: AnyProblem) -> Expectation:
+    if isinstance(problem, LayerProblem):
+        return expect_layer(problem, bench.precision, conventions=bench.conventions)
+    return expect(problem, bench.precision, conventions=bench.conventions, parts=frozenset({"output"}),
+                  scale_width=bench.subject.scale_width(problem))
+
+
+def _largest(problem: AnyProblem) -> float:
+    """No output is larger: values, and what a layer's projections make of them."""
+    largest = float(np.abs(problem.value.astype(np.float64)).max(initial=0.0))
+    if isinstance(problem, LayerProblem):
+        for name in ("value", "out"):
+            weight, bias = (problem.params.get(f"{kind}_{name}") for kind in "wb")
+            largest *= 1.0 if weight is None else float(np.abs(weight.astype(np.float64)).sum(axis=0).max())
+            largest += 0.0 if bias is None else float(np.abs(bias.astype(np.float64)).max())
+    return largest
