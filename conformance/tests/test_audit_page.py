@@ -21,7 +21,7 @@ from attnspec.report.audit.customs import COLUMNS
 from attnspec.report.audit.explained import PICTURED_CELLS, Cause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
 from attnspec.report.audit.switches import Standing
-from attnspec.report.audit.view import MANY, Audit, audit
+from attnspec.report.audit.view import MANY, Audit, Missing, audit
 from attnspec.report.joined import join
 from attnspec.report.page import render
 from click.testing import CliRunner
@@ -210,7 +210,17 @@ def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
 def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", broken="ImportError: no")], outcome("lib/a")))
     assert audited.sentence.startswith("1 keep every `must` clause, 0 break at least one, 1 could not be judged.")
-    assert audited.absent == (("lib/b", "ImportError: no"),)
+    assert audited.absent == (Missing("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
+
+
+def test_who_could_not_run_is_listed_with_the_reason_unless_another_run_judged_it() -> None:
+    absent = tuple({"subject": name, "library": "X", "title": "a kernel", "reason": "needs `CUDA`"}
+                   for name in ("x/kernel", "lib/a"))
+    record = crowded(outcome("lib/a"), cards=[card("lib/a")])
+    record = replace(record, header=replace(record.header, absent=absent))
+    assert looked(record).absent == (Missing("x/kernel", "X", "a kernel", "needs `CUDA`"),)
+    assert "x/kernelX a kernelneeds CUDA" in words(section(render([record]), "silence"))
+    assert "- `x/kernel` (X, a kernel): needs `CUDA`" in audit_text([record])
 
 
 def columns(record: RunRecord) -> dict[str, list[str]]:
@@ -226,7 +236,7 @@ def test_forms_with_the_same_answer_share_a_line() -> None:
                     ("hidden_value.nan.mask", "harmless"))]
     assert columns(run([card("lib/a")], outcome("lib/a"), probes=probes)) == {
         "hidden row": ["zeros mask, causal", "nan bias"], "scale": ["1"], "grouped heads": ["no"],
-        "hidden NaN": ["nan hidden key nan mask", "harmless hidden value nan mask"]}
+        "hidden NaN": ["nan key", "harmless value"]}
 
 
 def test_conventions_of_the_manifest_fill_what_was_not_probed() -> None:
@@ -273,11 +283,15 @@ def test_problems_put_to_both_tell_what_each_gave() -> None:
     record = crowded(outcome("lib/a"), cards=[card("lib/a")],
                      probes=[SubjectProbed("lib/a", "eval", DType.FLOAT32, tuple(told))])
     (panel,) = looked(record).switches
-    assert [(flip.asks, flip.detail, flip.standing) for flip in panel.flips] == [
-        ("T = S = 4", "at b=0: 1, and in the variant 2", Standing.AGAINST),
-        ("a mask", "at b=0: 1, and in the variant 2", Standing.DECLARED)]
-    assert "at b=0: 1, and in the variant 2 f32 ✗ says otherwise" in words(
-        section(render([record]), "switches").replace("<td>", " <td>"))
+    assert [(flip.asks, flip.plain, flip.flipped, flip.standing) for flip in panel.flips] == [
+        ("T = S = 4", "at b=0: 1", "2", Standing.AGAINST), ("a mask", "at b=0: 1", "2", Standing.DECLARED)]
+    assert "at b=0: 1 2 f32 ✗ says otherwise" in words(
+        section(render([record]), "switches").replace("<td", " <td"))
+
+
+def test_what_a_switch_is_there_to_change_is_no_disagreement() -> None:
+    probes = [probe("lib/a", ("gradient.flow", "no")), probe("lib/a", ("gradient.flow", "yes"), variant="gradient")]
+    assert looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).switches[0].quiet == ("gradient",)
 
 
 def test_a_switch_that_could_not_be_probed_says_why() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from attnspec.record.read import RunRecord, read_record
+from attnspec.cli.combining import tell_interrupted
+from attnspec.record.read import RunRecord, read_records
 
 
 @click.command()
@@ -25,13 +26,12 @@ def report(records: tuple[Path, ...], html: Path | None, *, table: bool, **wante
     """Write one page from the records of one or several runs."""
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
-    read = [read_record(path) for path in records]
+    files = {path: read_records(path) for path in records}
+    read = [run for runs in files.values() for run in runs]
     target = html or records[0].with_suffix(".html")
     write_page(read, target)
-    for path, record in zip(records, read, strict=True):
-        if record.interrupted:
-            known = f"{record.done} of {record.header.items} items"
-            click.echo(f"{path}: the run was interrupted; {known} are known")
+    for path, runs in files.items():
+        tell_interrupted(path, runs)
     click.echo(f"page: {target}")
     for name, also in wanted.items():
         if also is not None:

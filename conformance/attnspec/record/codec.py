@@ -11,7 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from attnspec.ground.errors import RecordError
@@ -19,6 +19,7 @@ from attnspec.ground.errors import RecordError
 T = TypeVar("T")
 Json: TypeAlias = Any  # what the json module takes and gives
 Hint: TypeAlias = Any  # a type hint: not always a class
+Way: TypeAlias = Callable[[Hint, object, str], Json]  # type, data, path: how a type is decoded
 
 NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -71,18 +72,28 @@ def hints(kind: type) -> Mapping[str, Any]:
 
 
 def _decode(kind: Hint, data: object, path: str) -> Json:
+    return _way(kind)(kind, data, path)
+
+
+@functools.cache
+def _way(kind: Hint) -> Way:
+    """How a type is decoded: looked up once, for there are ten thousands of lines in a record."""
     if kind is Any or kind is object:
-        return data
+        return _decode_anything
     if is_union(kind):
-        return _decode_union(kind, data, path)
+        return _decode_union
     origin = typing.get_origin(kind) or kind
     if origin in _BY_ORIGIN:
-        return _BY_ORIGIN[origin](kind, data, path)
+        return _BY_ORIGIN[origin]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _decode_enum(kind, data, path)
+        return _decode_enum
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return _decode_fields(kind, data, path)
-    return _decode_plain(kind, data, path)
+        return _decode_fields
+    return _decode_plain
+
+
+def _decode_anything(_kind: Hint, data: object, _path: str) -> Json:
+    return data
 
 
 def _decode_union(kind: Hint, data: object, path: str) -> Json:
@@ -121,7 +132,7 @@ def _decode_float(_kind: Hint, data: object, path: str) -> float:
     raise _misfit(path, "a number", data)
 
 
-_BY_ORIGIN: Mapping[Any, Any] = {
+_BY_ORIGIN: Mapping[Any, Way] = {
     tuple: _decode_tuple,
     frozenset: _decode_frozenset,
     Mapping: _decode_mapping,
@@ -141,14 +152,19 @@ def _decode_enum(kind: type[enum.Enum], data: object, path: str) -> enum.Enum:
 def _decode_fields(kind: type, data: object, path: str) -> object:
     if not isinstance(data, dict):
         raise _misfit(path, "an object", data)
-    fields = {each.name: each for each in dataclasses.fields(kind)}
-    missing = [name for name, each in fields.items() if name not in data and required(each)]
+    known = hints(kind)
+    missing = [name for name in _required(kind) if name not in data]
     if missing:
         raise RecordError(f"{path} lacks {missing[0]!r}.")
-    strangers = sorted(data.keys() - fields.keys())
+    strangers = sorted(data.keys() - known.keys())
     if strangers:
         raise RecordError(f"{path} has {strangers[0]!r}, which this version of attnspec does not know.")
-    return kind(**{name: _decode(hints(kind)[name], value, f"{path}.{name}") for name, value in data.items()})
+    return kind(**{name: _decode(known[name], value, f"{path}.{name}") for name, value in data.items()})
+
+
+@functools.cache
+def _required(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in dataclasses.fields(kind) if required(each))
 
 
 def required(each: dataclasses.Field[Any]) -> bool:

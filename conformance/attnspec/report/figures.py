@@ -74,6 +74,11 @@ def plainly(value: str) -> str:
     return {"True": "yes", "False": "no"}.get(value, value)
 
 
+def said(answer: str) -> str:
+    """A word of a closed list as people write it; any other text as it is."""
+    return answer if " " in answer else answer.replace("_", " ")
+
+
 def counted(number: int, noun: str) -> str:
     """`1 clause`, `3 clauses`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

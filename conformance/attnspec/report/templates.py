@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from attnspec.home import folder
-from attnspec.report.figures import counted, duration, figure, gauge, grouped, moment, percent, plainly
+from attnspec.report.figures import counted, duration, figure, gauge, grouped, moment, percent, plainly, said
 from attnspec.report.formula import mathml
 from attnspec.report.signs import SHORT
 from attnspec.report.summary import exit_words
@@ -32,7 +32,7 @@ def templates() -> Environment:
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
         "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread,
-        "prose": _prose, "library": _library}
+        "prose": _prose, "said": said, "library": _library}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))

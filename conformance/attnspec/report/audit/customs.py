@@ -138,11 +138,10 @@ def _grouped(answers: Answers) -> Iterable[Answer]:
 
 
 def _forms(answers: Answers) -> Mapping[str, str]:
-    """What tells the questions of a column apart: their last parts, or the whole where these are the same."""
-    parts = {question: question.split(".") for question in answers}
-    heads = {part[0] for part in parts.values()}
-    kept = {question: part if len(heads) > 1 else part[1:] for question, part in parts.items()}
-    return {question: " ".join(part).replace("_", " ") for question, part in kept.items()}
+    """What tells the questions of a column apart: the words that not all of their names have."""
+    names = {question: question.replace(".", " ").replace("_", " ").split() for question in answers}
+    shared = set.intersection(*map(set, names.values())) if names else set()
+    return {question: " ".join(word for word in name if word not in shared) for question, name in names.items()}
 
 
 def _from_card(subject: Judged) -> Answers:

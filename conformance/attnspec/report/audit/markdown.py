@@ -13,7 +13,7 @@ from attnspec.report.audit.explained import Concern, Told
 from attnspec.report.audit.shelves import Call, Line, Shelf
 from attnspec.report.audit.switches import Flip, Switches
 from attnspec.report.audit.view import Audit, audit
-from attnspec.report.figures import figure, moment
+from attnspec.report.figures import figure, moment, said
 from attnspec.report.joined import Joined, join
 from attnspec.report.texts import thread, web_address
 
@@ -104,11 +104,11 @@ def _convention(row: Customs, looked: Audit) -> Sequence[str]:
 
 
 def _answer(answer: Answer) -> str:
-    told = _plain(answer.answer.replace("_", " "))
+    told = _plain(said(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
     forms = f" ({', '.join(answer.forms)})" if answer.forms else ""
-    other = "".join(f", {dtypes}: {_plain(word)}" for dtypes, word in answer.otherwise)
-    against = f" ✗ declared: {_plain(answer.claimed)}" if answer.is_contradiction else ""
+    other = "".join(f", {dtypes}: {_plain(said(word))}" for dtypes, word in answer.otherwise)
+    against = f" ✗ declared: {_plain(said(answer.claimed))}" if answer.is_contradiction else ""
     return f"{told}{forms}{other}{against}"
 
 
@@ -185,14 +185,15 @@ def _flipped(each: Switches) -> Lines:
 
 
 def _flip(flip: Flip) -> Sequence[str]:
-    answers = (flip.plain, flip.flipped) if flip.plain or flip.flipped else (flip.detail, "")
-    return tuple(map(_plain, (flip.variant, flip.asks, *answers, flip.dtypes, flip.standing.value)))
+    answers = said(flip.plain), said(flip.flipped)
+    return tuple(map(_plain, (said(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
 
 
 def _absent(looked: Audit) -> Lines:
     if looked.absent:
         yield from ("## What could not run", "")
-        yield from (f"- `{name}`: {_prose(why)}" for name, why in looked.absent)
+        yield from (f"- `{each.subject}` ({', '.join(filter(None, (each.library, _plain(each.title))))}): "
+                    f"{_prose(each.reason)}" for each in looked.absent)
 
 
 def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:

@@ -12,6 +12,7 @@ from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import SHORT
 
 AGREE = "agree"  # the answer of a switch that makes no difference
+OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
 
 
 class Standing(Enum):
@@ -24,10 +25,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """One question to which a variant answers otherwise, with both answers, at these dtypes.
-
-    Where the same problem was put to both, `detail` holds the two answers, and `plain` and `flipped` are empty.
-    """
+    """One question to which a variant answers otherwise, or a problem that was put to both; both answers."""
 
     variant: str
     asks: str
@@ -66,7 +64,8 @@ def _switches(subject: Judged, probes: Sequence[SubjectProbed]) -> Switches:
     told = [flip for probe in flipped for flip in _told(probe, plain.get(probe.dtype, {}))]
     lost = {probe.variant: probe.lost for probe in flipped if probe.lost}
     variants = tuple(dict.fromkeys(probe.variant for probe in flipped))
-    return Switches(subject, variants, tuple(_gathered(told)), tuple(lost.items()))
+    flips = sorted(_gathered(told), key=lambda flip: variants.index(flip.variant))
+    return Switches(subject, variants, tuple(flips), tuple(lost.items()))
 
 
 def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
@@ -78,12 +77,20 @@ def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[Flip]:
     dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if is_switch(found.question)]
     for found in flipped:
         if found.answer != AGREE:
-            asks, detail = found.asks.partition(": ")[2] or found.asks, found.detail or found.answer
-            yield Flip(probe.variant, asks.rstrip("?"), "", "", detail, dtype, _standing(found))
+            posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
+            yield Flip(probe.variant, posed, *_both(found.detail or found.answer), "", dtype, _standing(found))
     for found in probe.found:
         other = plain.get(found.question)
-        if other is not None and other.answer != found.answer and found not in flipped:
+        is_asked = found.question not in OF_THE_SWITCH and found not in flipped
+        if other is not None and other.answer != found.answer and is_asked:
             yield Flip(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype, _standing(found))
+
+
+def _both(detail: str) -> tuple[str, str]:
+    """The two answers; where they are not told one after the other, all in the first."""
+    plain, _, flipped = detail.partition(", and ")
+    told = flipped.removeprefix("in ")
+    return (plain, told.removeprefix("the variant ")) if told.startswith("the variant ") else (detail, "")
 
 
 def _standing(found: Found) -> Standing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
 from attnspec.report.audit.customs import Column, Customs, columns, customs
-from attnspec.report.audit.explained import Cause, Told, explained
+from attnspec.report.audit.explained import Cause, Told, explained, library_of
 from attnspec.report.audit.law import Entry, law
 from attnspec.report.audit.shelves import Line, Shelf, shelves
 from attnspec.report.audit.switches import Switches, switches
@@ -16,6 +16,16 @@ from attnspec.report.joined import Joined
 
 LEADING = 8  # how many findings the head of the page names
 MANY = 12    # more subjects than these make an audit: one finding for all, not one for each
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A subject that could not be judged, and why."""
+
+    subject: str
+    library: str
+    title: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,7 @@ class Audit:
     switches: tuple[Switches, ...]
     cells: Cells
     law: tuple[tuple[str, tuple[Entry, ...]], ...]
-    absent: tuple[tuple[str, str], ...]
+    absent: tuple[Missing, ...]
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -86,9 +96,15 @@ def audit(joined: Joined) -> Audit:
         absent=_absent(joined))
 
 
-def _absent(joined: Joined) -> tuple[tuple[str, str], ...]:
-    """Who could not be judged, and why: what the header says of libraries, and adapters that broke."""
-    return tuple((subject.label, subject.broken) for subject in joined.subjects if subject.broken)
+def _absent(joined: Joined) -> tuple[Missing, ...]:
+    """Who was judged in none of the runs, and adapters that broke in one of them."""
+    judged = {subject.card.id for subject in joined.subjects}
+    told = {each.get("subject", ""): each for run in joined.runs for each in run.record.header.absent}
+    absent = [Missing(name, each.get("library", ""), each.get("title", ""), each.get("reason", ""))
+              for name, each in told.items() if name not in judged]
+    broken = [Missing(subject.label, library_of(subject), subject.card.title, subject.broken)
+              for subject in joined.subjects if subject.broken]
+    return (*absent, *broken)
 
 
 def is_audit(joined: Joined) -> bool:
