@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "attnspec.cli.explaining:explain",
     "power": "attnspec.cli.power:power",
     "campaign": "attnspec.cli.campaign:campaign",
+    "combine": "attnspec.cli.combining:combine_",
     "report": "attnspec.cli.reporting:report",
     "lint": "attnspec.cli.keeping:lint",
     "schema": "attnspec.cli.keeping:schema",

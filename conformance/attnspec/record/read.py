@@ -17,6 +17,7 @@ from attnspec.record.probed import SubjectProbed
 
 FORMAT = 1
 Key = tuple[str, ...]
+Located = tuple[Place, Event]
 T = TypeVar("T")
 
 
@@ -70,14 +71,32 @@ class RunRecord:
 
 def read_record(path: Path) -> RunRecord:
     """The record in a file of JSON Lines. Raises a RecordError that names the file and the line."""
+    return assemble(read_events(path), str(path))
+
+
+def read_records(path: Path) -> tuple[RunRecord, ...]:
+    """The records in a file: one, or those that `attnspec combine` joined, one run after the other.
+
+    Raises a RecordError that names the file and the line.
+    """
+    runs: list[list[Located]] = [[]]
+    for where, event in read_events(path):
+        if isinstance(event, RunStarted) and runs[-1]:
+            runs.append([])
+        runs[-1].append((where, event))
+    return tuple(assemble(run, str(path)) for run in runs)
+
+
+def read_events(path: Path) -> Iterator[Located]:
+    """Every event of a file of JSON Lines, with its place. Raises RecordError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
         raise RecordError(f"the record cannot be read: {problem}.", where=Place(str(path))) from None
-    return assemble(_events(text, str(path)), str(path))
+    return _events(text, str(path))
 
 
-def _events(text: str, file: str) -> Iterator[tuple[Place, Event]]:
+def _events(text: str, file: str) -> Iterator[Located]:
     lines = text.split("\n")
     # A last line without a line feed was cut off in mid-write: what is lost is one event, and the run was interrupted.
     for number, line in enumerate(lines[:-1], start=1):
@@ -88,7 +107,7 @@ def _events(text: str, file: str) -> Iterator[tuple[Place, Event]]:
             raise BrokenLineError(str(problem), where=where) from None
 
 
-def assemble(events: Iterable[tuple[Place, Event]], file: str) -> RunRecord:
+def assemble(events: Iterable[Located], file: str) -> RunRecord:
     """The record of a stream of events, each with its place."""
     stream = iter(events)
     header = _header(stream, file)
@@ -139,7 +158,7 @@ class _Found:
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
 
 
-def _header(stream: Iterator[tuple[Place, Event]], file: str) -> RunStarted:
+def _header(stream: Iterator[Located], file: str) -> RunStarted:
     first = next(stream, None)
     if first is None:
         raise EmptyRecordError("the record is empty: the run ended before it began.", where=Place(file))
