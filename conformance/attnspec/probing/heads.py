@@ -6,7 +6,7 @@ import numpy as np
 
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.nouns import Kind
-from attnspec.probing.asker import Asker, Failed, NotAsked, Reply
+from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
 from attnspec.probing.fit import is_close, shown, which
 from attnspec.probing.question import Question, convention
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -73,7 +73,7 @@ QUESTIONS = (
     Question("grouped", "Are fewer key/value heads than query heads accepted?",
              {YES: "yes", NO: "the call fails, or its answer is no attention"}, _accepted, _claims_groups),
     Question("grouped_heads", "Which key/value head does query head h use, of Hkv < H?", {
-        "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv"}, _read, convention("grouped_heads")),
+        "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _read, convention("grouped_heads")),
     Question("value_width", "May values be of another width than keys?", {YES: "yes", NO: "no"}, _value_width,
              _claims_width),
 )

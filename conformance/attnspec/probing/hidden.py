@@ -75,8 +75,9 @@ def _damage(seen: Array, right: Array) -> str:
     return "nan" if np.isnan(seen).any() else "infinite" if np.isinf(seen).any() else "changed"
 
 
-_ROWS = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items() if name != "undefined"},
-         "unmasked": "as if nothing were hidden", **FAILURES}
+_OF_CAUSAL = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items() if name != "undefined"},
+              **FAILURES}
+_ROWS = {**_OF_CAUSAL, "unmasked": "as if nothing were hidden"}
 _FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "finfo_min": "a bias of the most negative number"}
 _HIDING = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
 _DAMAGES = {"harmless": "nothing", "nan": "it turns to NaN", "infinite": "it turns infinite",
@@ -86,7 +87,7 @@ QUESTIONS = (
     *(Question(f"hidden_row.{form}", f"What does a query get from which {text} hides every key?", _ROWS,
                partial(_row, form=form), no_claim if form == "finfo_min" else convention("hidden_row", form))
       for form, text in _FORMS.items()),
-    Question("hidden_row.causal", "What does a query get that sees no key under the causal flag?", _ROWS,
+    Question("hidden_row.causal", "What does a query get that sees no key under the causal flag?", _OF_CAUSAL,
              _row_under_causal, convention("hidden_row", "causal")),
     *(Question(f"hidden_{place}.{content}.{form}",
                f"What does {text} in a {place} that {how} hides do to the visible output?", _DAMAGES,

@@ -52,9 +52,9 @@ def _given(asker: Asker, scale: float) -> Reply:
     return Reply("nan" if math.isnan(seen) else name, f"dot products are multiplied by {seen:.3g}, {scale:g} was given")
 
 
-_GIVEN = {"positive": 0.5, "zero": 0.0, "negative": -0.5}
-_HONOURED = {"honoured": "yes", "size_only": "but for its sign", "ignored": "no: the default is used",
-             "nan": "NaN comes back", **FAILURES}
+_HONOURED = {"honoured": "yes", "ignored": "no: the default is used", "nan": "NaN comes back", **FAILURES}
+_GIVEN = {"positive": (0.5, _HONOURED), "zero": (0.0, _HONOURED),
+          "negative": (-0.5, {**_HONOURED, "size_only": "but for its sign"})}
 
 QUESTIONS = (
     Question("scale.default", "What are dot products multiplied by, unless a scale is given?", {
@@ -62,6 +62,6 @@ QUESTIONS = (
         "sqrt(D)": "the root of the head width", "1/sqrt(H·D)": "one over the root of the model width",
         "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same", **FAILURES},
         _default, promised("1/sqrt(D)")),
-    *(Question(f"scale.{name}", f"Is a scale of {value:g} honoured?", _HONOURED, partial(_given, scale=value),
-               promised("honoured", "scale")) for name, value in _GIVEN.items()),
+    *(Question(f"scale.{name}", f"Is a scale of {value:g} honoured?", answers, partial(_given, scale=value),
+               promised("honoured", "scale")) for name, (value, answers) in _GIVEN.items()),
 )

@@ -78,7 +78,7 @@ def _softcap(asker: Asker, *, with_bias: bool) -> Reply:
     plain, bias = _steep(asker), np.tile([0.0, 3.0, 0.0, 0.0], (4, 1))
     with np.errstate(all="ignore"):
         logits = np.log(asker.output(plain)[:1, :1, :, :4])
-    logits = logits - logits[..., :1]
+        logits = logits - logits[..., :1]
     added = bias if with_bias else 0.0
     posed = plain.but(softcap=_CAP, bias=asker.as_bias(bias, plain) if with_bias else None)
     seen = asker.output(posed)[..., :4]
@@ -99,8 +99,7 @@ def _capped(logits: Array) -> Array:
 _ALIGNED = {"top_left": "query i stands at place i", "bottom_right": "query i stands at place i + S - T",
             "everything": "the window is ignored", **FAILURES}
 _ROWS = {"zeros": "zeros", "uniform": "the mean of all values", "nan": "NaN", **FAILURES}
-_CAPS = {"capped": "c·tanh(x / c), and what is added is added to that", "clipped": "they are cut off at c",
-         "capped_with_bias": "c·tanh(x / c), the bias within", "ignored": "nothing", **FAILURES}
+_CAPS = {"capped": "c·tanh(x / c)", "clipped": "they are cut off at c", "ignored": "nothing", **FAILURES}
 
 QUESTIONS = (
     Question("window.reach", "Which keys does a query see through a window (left, right), where T = S?", {
@@ -115,6 +114,7 @@ QUESTIONS = (
              convention("hidden_row", "window")),
     Question("softcap.form", "What does a softcap c make of the scaled dot products x?", _CAPS,
              partial(_softcap, with_bias=False), promised("capped", "softcap")),
-    Question("softcap.bias", "What does a softcap do where there is a bias?", _CAPS, partial(_softcap, with_bias=True),
-             promised("capped", "softcap")),
+    Question("softcap.bias", "What does a softcap make of them where there is a bias?", {
+        **_CAPS, "capped": "c·tanh(x / c), and the bias is added to that", "capped_with_bias": "c·tanh((x + bias) / c)"},
+        partial(_softcap, with_bias=True), promised("capped", "softcap")),
 )
