@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,21 @@ SPECIAL = (
     "B2,H2,Hkv2,T3,S1,D4,Dv4;mask=with_empty_rows;families=normal;with=mask;seed=4",
     "B2,H4,Hkv2,T1,S9,D8,Dv8;mask=none;families=normal;seed=5")
 
+# Windows and softcaps, alone and beside every other keyword.
+KEPT_NEAR = (
+    "with=window;window=2+0", "with=window;window=1+3", "with=window;window=2+-", "with=window;window=-+1",
+    "with=mask+window;window=1+1", "with=bias+window;window=2+1", "with=causal+window;window=1+2",
+    "with=return_weights+window;window=1+1", "with=softcap+window;window=1+1;softcap=2.0",
+    "with=causal+softcap+window;window=2+0;softcap=0.5", "with=softcap;softcap=0.5", "with=softcap;softcap=30.0",
+    "with=mask+softcap;softcap=2.0", "with=bias+softcap;softcap=0.5", "with=causal+softcap;softcap=2.0",
+    "with=scale+softcap;scale=0.3;softcap=0.5", "with=return_weights+softcap;softcap=0.5")
+NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
+
 
 def _recipes(count: int) -> Iterator[str]:
     yield from SPECIAL
+    for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
+        yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
     for i in range(count):
         used = FEATURES[i % len(FEATURES)]
         yield ";".join(filter(None, (
@@ -127,7 +140,8 @@ def _departs(function: Function, posed: Posed, *, zeros: bool = True) -> str:
     inputs = {name: getattr(problem, name) for name in ("query", "key", "value", "mask", "bias")}
     before = {name: array.tobytes() for name, array in inputs.items() if array is not None}
     try:
-        answer = function(**inputs, causal=problem.causal, scale=problem.scale, return_weights=problem.return_weights)
+        answer = function(**inputs, causal=problem.causal, scale=problem.scale, return_weights=problem.return_weights,
+                          window=problem.window, softcap=problem.softcap)
     except (TypeError, ValueError) as raised:
         return f"raises {raised}"
     changed = [name for name, memory in before.items() if inputs[name].tobytes() != memory]
@@ -200,7 +214,7 @@ def test_finite_minimum_masks_average_all_values_in_rows_that_see_nothing(name: 
 LAYER_SIZES = ("B2,H4,Hkv2,T5,S7,D4,Dv3", "B2,H4,Hkv4,T6,S6,D4,Dv4", "B2,H6,Hkv2,T4,S9,D2,Dv2",
                "B1,H2,Hkv1,T5,S5,D3,Dv3")
 LAYER_FEATURES = ("", "return_weights", "mask", "causal", "bias", "causal+mask", "causal+return_weights",
-                  "mask+return_weights")
+                  "mask+return_weights", "window;window=1+1", "softcap;softcap=0.5", "mask+softcap;softcap=0.5")
 
 
 @functools.cache
@@ -214,7 +228,8 @@ def _layer_problems(dtype: DType) -> tuple[tuple[LayerProblem, Expectation], ...
 
 def _layer_departs(function: Function, problem: LayerProblem, expected: Expectation, limits: Limits) -> str:
     inputs: dict[str, Any] = {name: getattr(problem, name) for name in ("query", "key", "value", "params", "heads",
-                                                                        "mask", "bias", "causal", "return_weights")}
+                                                                        "mask", "bias", "causal", "return_weights",
+                                                                        "window", "softcap")}
     try:
         answer = function(**inputs)
     except ValueError as raised:

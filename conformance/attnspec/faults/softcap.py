@@ -13,7 +13,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import Work, staged
-from attnspec.ground.nouns import DType, Kind
+from attnspec.ground.nouns import Kind
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -134,8 +134,7 @@ FAULTS = (
     Fault("softcap_rational", Stage.SOFTCAP, "A continued fraction serves for the tanh, and leaves the cap too early.",
           _ANY, staged(cap=_bent(_rational))),
     Fault("softcap_tanh_11_bits", Stage.SOFTCAP, "The approximate tanh of a GPU, where a full one is declared.", _ANY,
-          staged(cap=_bent(_eleven_bits)),
-          equivalents={DType.BFLOAT16: "one rounding of the output is eight times as large"}),
+          staged(cap=_bent(_eleven_bits))),
     Fault("softcap_constant_50", Stage.SOFTCAP, "The cap of the model that the kernel was written for.",
           "a softcap other than 50", staged(cap=_of(lambda _: 50.0))),
     Fault("softcap_as_integer", Stage.SOFTCAP, "The argument is an integer: a cap of 0.5 becomes 0, which is none.",
