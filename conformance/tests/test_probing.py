@@ -199,9 +199,9 @@ def test_a_switch_that_makes_a_call_fail_is_told() -> None:
 
 def test_variants_that_declare_other_conventions_need_not_agree_about_them() -> None:
     def nan_rows(call: Call) -> Answer:
-        hides = call.mask is not None and not call.mask.any(axis=-1).all()
         output = np.asarray(attention(call))
-        return output if not hides else np.where(np.asarray(call.mask).any(axis=-1)[..., None], output, np.nan)
+        sees: Array = np.ones(output.shape[:3], bool) if call.mask is None else np.asarray(call.mask.any(axis=-1))
+        return np.where(sees[..., None], output, np.nan)
 
     base = liar(attention, conventions={"hidden_row": "zeros"})
     same, other = (liar(nan_rows, conventions={"hidden_row": answer}) for answer in ("zeros", "nan"))

@@ -115,6 +115,6 @@ QUESTIONS = (
     Question("softcap.form", "What does a softcap c make of the scaled dot products x?", _CAPS,
              partial(_softcap, with_bias=False), promised("capped", "softcap")),
     Question("softcap.bias", "What does a softcap make of them where there is a bias?", {
-        **_CAPS, "capped": "c·tanh(x / c), and the bias is added to that", "capped_with_bias": "c·tanh((x + bias) / c)"},
+        **_CAPS, "capped": "c·tanh(x / c), to which the bias is added", "capped_with_bias": "c·tanh((x + bias) / c)"},
         partial(_softcap, with_bias=True), promised("capped", "softcap")),
 )

@@ -1,0 +1,163 @@
+"""Probes as errands of a run: the docket, what is kept of a death, the audit of both kinds, and `attnspec probe`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attnspec.cli import main
+from attnspec.ground.errand import Loss
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.plan import Item, Plan
+from attnspec.probing.docket import Probes, Probing
+from attnspec.record.events import Done, ItemFinished
+from attnspec.record.outcome import Outcome
+from attnspec.record.probed import Found, SubjectProbed
+from attnspec.runner.audit import AUDIT, Audit
+from attnspec.runner.docket import open_docket
+from attnspec.runner.trials import with_court
+
+SUBJECTS = '''
+import os
+import numpy as np
+
+def attend(query, key, value, *, mask=None):
+    """Attention."""
+    logits = query @ key.swapaxes(-1, -2) / float(np.sqrt(query.shape[-1]))
+    logits = logits if mask is None else np.where(mask, logits, -np.inf)
+    top = logits.max(axis=-1, keepdims=True, initial=-1e30)
+    grown = np.exp(logits - top)
+    total = grown.sum(axis=-1, keepdims=True)
+    return grown / np.where(total == 0, 1, total) @ value
+
+def dropping(query, key, value, *, mask=None):
+    return attend(query, key, value, mask=None if mask is None else np.logical_not(mask))
+
+def dying(query, key, value, *, mask=None):
+    return os._exit(9) if mask is not None and mask.dtype != bool else attend(query, key, value, mask=mask)
+
+narrow = lambda query, key, value: attend(query, key, value)
+narrow.dtypes = ["float64"]
+'''
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """`attnspec probe mine.py:NAME`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SUBJECTS, encoding="utf-8")
+
+    def run(name: str, *words: str) -> tuple[int, str, str]:
+        code = main(["probe", f"mine.py:{name}", "-n", "1", "--dtype", "float32", *words])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_nothing_against_the_claims_is_exit_code_0(probe: Cli) -> None:
+    code, out, err = probe("attend", "--no-record")
+    assert (code, err) == (0, "")
+    assert out.startswith("\nmine.py:attend, float32\n  mask.polarity  ")
+    assert "keep  (as claimed)" in out
+    assert out.endswith(" answers, none against what is claimed. (exit code 0)\n")
+
+
+def test_a_contradiction_is_marked_and_exit_code_1(probe: Cli) -> None:
+    code, out, _ = probe("dropping", "--no-record")
+    marked = [line for line in out.splitlines() if line.startswith("! ")]
+    assert code == 1
+    assert [line.split("  [")[0].split() for line in marked] == [
+        ["!", "mask.polarity", "drop,", "but", "the", "manifest", "claims", "keep"]]
+    assert out.endswith(" answers, 1 of them against what is claimed. (exit code 1)\n")
+
+
+def test_a_death_is_an_answer_and_what_was_found_before_is_kept(probe: Cli) -> None:
+    code, out, _ = probe("dying", "--no-record")
+    lines = out.splitlines()
+    assert code == 0
+    assert next(line for line in lines if "mask.float" in line).split("  ")[-1] == (
+        "the process died while the implementation ran; the questions after this one are not asked")
+    assert "mask.polarity" in out
+    assert "zero.keys" not in out
+
+
+def test_the_record_holds_what_was_found(probe: Cli) -> None:
+    code, out, _ = probe("dropping", "--json", "--no-record")
+    lines = [json.loads(line) for line in out.splitlines()]
+    [probed] = [line for line in lines if "found" in line]
+    assert (code, probed["subject"], probed["found"][0]["question"]) == (1, "mine.py:dropping", "mask.polarity")
+
+
+def test_a_dtype_that_a_function_does_not_support_is_not_asked(probe: Cli) -> None:
+    code, out, _ = probe("narrow", "--no-record")
+    assert (code, out) == (2, "\n0 answers, none against what is claimed. (exit code 2)\n")
+
+
+PLAN = with_court(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
+                  court="attnspec.court.court:Court", recipe="")
+WRONG = Found("mask.polarity", "", "drop", claimed="keep")
+RIGHT = replace(WRONG, answer="keep")
+
+
+def probed(*found: Found, lost: str = "") -> SubjectProbed:
+    return SubjectProbed("mine", "", DType.FLOAT32, found, lost=lost)
+
+
+def judged(verdict: Verdict) -> ItemFinished:
+    return ItemFinished(Outcome("mine", "attention.shape", DType.FLOAT32, Level.MUST, verdict))
+
+
+def test_a_subject_and_its_variants_are_probed_at_every_dtype() -> None:
+    plan = replace(PLAN, dtypes=(DType.FLOAT64, DType.FLOAT32))
+    assert [(each.part, each.dtype) for each in Probes(plan).items()] == [
+        ("probe", "float64"), ("probe[other_path]", "float64"), ("probe", "float32"), ("probe[other_path]", "float32")]
+
+
+@pytest.mark.parametrize(("loss", "lost"), [
+    (Loss("the run was interrupted"), "the run was interrupted"),
+    (Loss("the process died", Verdict.CRASHED), "the process died"),
+])
+def test_a_probe_that_never_began_is_lost(loss: Loss, lost: str) -> None:
+    assert Probes(PLAN).lost(Probing("mine", "", "float32"), loss) == probed(lost=lost)
+
+
+def test_a_question_at_which_nothing_returns_hangs() -> None:
+    crumbs: list[str] = []
+    docket = Probes(PLAN, breadcrumb=crumbs.append)
+    docket._note([RIGHT], "zero.keys", "What comes back?")
+    lost = docket.lost(Probing("mine", "", "float32"), Loss("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
+    assert lost.found[0] == RIGHT
+    assert (lost.found[1].question, lost.found[1].answer, lost.lost) == ("zero.keys", "hangs", "")
+
+
+@pytest.mark.parametrize(("done", "interrupted", "code"), [
+    ([probed(RIGHT)], False, 0), ([probed(RIGHT), probed(WRONG)], False, 1),
+    ([probed(WRONG), probed(lost="x")], False, 1),
+    ([probed(RIGHT), probed(lost="x")], False, 2), ([probed(WRONG)], True, 2), ([probed()], False, 2), ([], False, 2)])
+def test_the_exit_code_of_a_probe(done: list[Done], interrupted: bool, code: int) -> None:
+    assert Probes(PLAN).conclude(done, interrupted=interrupted).exit_code == code
+
+
+@pytest.mark.parametrize(("done", "interrupted", "code"), [
+    ([judged(Verdict.HELD), probed(RIGHT)], False, 0), ([judged(Verdict.HELD), probed(WRONG)], False, 1),
+    ([judged(Verdict.VIOLATED), probed(RIGHT)], False, 1), ([judged(Verdict.HELD), probed(lost="x")], False, 2),
+    ([judged(Verdict.VIOLATED), probed(lost="x")], False, 1), ([judged(Verdict.NOT_RUN), probed(WRONG)], False, 1),
+    ([judged(Verdict.HELD), probed(WRONG)], True, 2), ([judged(Verdict.HELD)], False, 0)])
+def test_the_exit_code_of_an_audit(done: list[Done], interrupted: bool, code: int) -> None:
+    audit = Audit(PLAN)
+    end = audit.conclude(done, interrupted=interrupted)
+    assert end.exit_code == code
+    assert end.counts.get("contradictions", 0) == sum(isinstance(each, SubjectProbed) and WRONG in each.found
+                                                      for each in done)
+
+
+def test_an_audit_probes_a_subject_right_after_its_trials() -> None:
+    targets = ("fault/switch_mask_dropped", "sound/naive")
+    items = open_docket(AUDIT, replace(PLAN, targets=targets)).items()
+    assert [(each.target, isinstance(each, Item)) for each in items] == [
+        (targets[0], True), (targets[0], False), (targets[0], False), (targets[1], True), (targets[1], False)]
