@@ -99,7 +99,7 @@ def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn
 def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: Drawn) -> Attention:
     """Negate every key and value that the query at `row` does not see in any head (zeros become ones)."""
     problem = posed.one
-    unseen = ~visible_keys(problem, posed.conventions)[:, :, row].any(axis=1)  # (B,S)
+    unseen = np.asarray(~visible_keys(problem, posed.conventions)[:, :, row].any(axis=1))  # (B,S)
     if not unseen.any():
         raise NoClaim("the query sees every key")
 
