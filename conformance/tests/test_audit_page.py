@@ -225,7 +225,7 @@ def test_who_could_not_run_is_listed_with_the_reason_unless_another_run_judged_i
 
 def columns(record: RunRecord) -> dict[str, list[str]]:
     """The cells of the first subject by column: answers, with the forms that they are about."""
-    row = looked(record).customs[0]
+    row = looked(record).habits.customs[0]
     return {column.title: [f"{a.answer} {', '.join(a.forms)}".strip() for a in cell]
             for column, cell in zip(COLUMNS, row.cells, strict=True) if cell}
 
@@ -243,14 +243,14 @@ def test_conventions_of_the_manifest_fill_what_was_not_probed() -> None:
     record = run([card("lib/a", hidden_row="zeros", causal_alignment="top_left")], outcome("lib/a"),
                  probes=[probe("lib/a", ("hidden_row.mask", "zeros"))])
     assert columns(record) == {"hidden row": ["zeros"], "causal, T ≠ S": ["top_left"]}
-    alignment = looked(record).customs[0].cells[2][0]
+    alignment = looked(record).habits.customs[0].cells[2][0]
     assert not alignment.is_probed
 
 
 def test_an_answer_against_the_manifest_is_marked() -> None:
     probes = [probe("lib/a", ("hidden_row.mask", "nan"), claimed="zeros"), probe("lib/a", ("mutated", "none"))]
     record = crowded(outcome("lib/a"), cards=[card("lib/a")], probes=probes)
-    assert [row.contradictions[0].answer for row in looked(record).customs if row.contradictions] == ["nan"]
+    assert [row.contradictions[0].answer for row in looked(record).habits.customs if row.contradictions] == ["nan"]
     assert "nan ✗ declared: zeros" in words(section(render([record]), "conventions"))
     assert "nan ✗ declared: zeros" in audit_text([record])
 
@@ -263,14 +263,14 @@ def test_float64_is_asked_about_at_float64() -> None:
 def test_an_answer_that_is_another_at_other_dtypes_says_so() -> None:
     probes = [probe("lib/a", ("mask.polarity", "keep")),
               *(probe("lib/a", ("mask.polarity", "drop"), dtype=dtype) for dtype in (DType.FLOAT16, DType.BFLOAT16))]
-    (answer,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).customs[0].cells[0]
+    (answer,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).habits.customs[0].cells[0]
     assert (answer.answer, answer.otherwise) == ("keep", (("f16 bf16", "drop"),))
 
 
 def test_a_switch_that_makes_a_difference_is_told_with_both_answers() -> None:
     probes = [probe("lib/a", ("hidden_row.mask", "zeros")), probe("lib/a", ("hidden_row.mask", "nan"), variant="eval"),
               probe("lib/a", ("hidden_row.mask", "zeros"), variant="compiled")]
-    (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).switches
+    (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).habits.switches
     assert [(flip.variant, flip.plain, flip.flipped, flip.dtypes) for flip in panel.flips] == [
         ("eval", "zeros", "nan", "f32")]
     assert panel.quiet == ("compiled",)
@@ -282,7 +282,7 @@ def test_problems_put_to_both_tell_what_each_gave() -> None:
     told = [replace(apart, claimed="agree"), replace(apart, question="switch.mask", asks="Does it: a mask?"), same]
     record = crowded(outcome("lib/a"), cards=[card("lib/a")],
                      probes=[SubjectProbed("lib/a", "eval", DType.FLOAT32, tuple(told))])
-    (panel,) = looked(record).switches
+    (panel,) = looked(record).habits.switches
     assert [(flip.asks, flip.plain, flip.flipped, flip.standing) for flip in panel.flips] == [
         ("T = S = 4", "at b=0: 1", "2", Standing.AGAINST), ("a mask", "at b=0: 1", "2", Standing.DECLARED)]
     assert "at b=0: 1 2 f32 ✗ says otherwise" in words(
@@ -291,12 +291,12 @@ def test_problems_put_to_both_tell_what_each_gave() -> None:
 
 def test_what_a_switch_is_there_to_change_is_no_disagreement() -> None:
     probes = [probe("lib/a", ("gradient.flow", "no")), probe("lib/a", ("gradient.flow", "yes"), variant="gradient")]
-    assert looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).switches[0].quiet == ("gradient",)
+    assert looked(run([card("lib/a")], outcome("lib/a"), probes=probes)).habits.switches[0].quiet == ("gradient",)
 
 
 def test_a_switch_that_could_not_be_probed_says_why() -> None:
     lost = SubjectProbed("lib/a", "eval", DType.FLOAT32, (), lost="it died")
-    (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=[lost])).switches
+    (panel,) = looked(run([card("lib/a")], outcome("lib/a"), probes=[lost])).habits.switches
     assert (panel.lost, panel.quiet) == ((("eval", "it died"),), ())
 
 
@@ -394,3 +394,23 @@ def large() -> RunRecord:
 def test_a_whole_audit_is_a_small_page(large: RunRecord) -> None:
     assert len(large.outcomes) == 33_600
     assert len(render([large]).encode()) < 3_000_000
+
+
+def test_a_record_of_probes_alone_has_a_page_of_its_own() -> None:
+    page = words(render([run([card("lib/a")], probes=[
+        probe("lib/a", ("hidden_row.mask", "nan"), claimed="zeros"),
+        probe("lib/a", ("hidden_row.mask", "zeros"), variant="eval")])]))
+    assert "lib/a probed: 1 answer against the manifest" in page
+    assert "Nothing was executed" not in page
+    assert "nan ✗ declared: zeros" in page
+    assert "Hidden switches" in page
+    assert "lib/a probed: no answer against the manifest" in words(
+        render([run([card("lib/a")], probes=[probe("lib/a", ("mutated", "none"))])]))
+
+
+def test_the_page_of_a_run_shows_what_was_probed_and_what_is_known_of_a_failure() -> None:
+    page = render([run([card("lib/a", FINDING)], outcome("lib/a", "masking.row", Verdict.VIOLATED),
+                       probes=[probe("lib/a", ("hidden_row.mask", "nan"))])])
+    assert "known A hidden row is NaN documented no" in words(section(page, "findings"))
+    assert "raise SystemExit(1)" in section(page, "findings")
+    assert "What a probe was answered" in words(section(page, "conventions"))

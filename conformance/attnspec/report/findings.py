@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.ground.nouns import Verdict, gates
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.report.audit.explained import causes
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.ledger import finding_anchor, shade
 from attnspec.report.pictures import Grid, drawn_cells, grids
@@ -23,7 +24,8 @@ OPEN = 24                # how many findings stand open; the rest can be opened 
 class Finding:
     """`outcomes` are those of the failing dtypes, gravest first; `pictures` belong to the first of them.
 
-    `alike` are findings under further clauses in which the subject failed with the very same words.
+    `alike` are findings under further clauses in which the subject failed with the very same words; `known`: what the
+    library's folder says of it.
     """
 
     anchor: str
@@ -38,6 +40,7 @@ class Finding:
     pictures: tuple[Grid, ...] = ()
     omitted: int = 0
     alike: tuple[Finding, ...] = ()
+    known: tuple[KnownFinding, ...] = ()
 
 
 def findings(joined: Joined, *, strict: bool) -> tuple[Finding, ...]:
@@ -76,7 +79,8 @@ def _finding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
         sign=SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
-        does_gate=any(gates(o.verdict, o.level, strict=strict) for o in failed))
+        does_gate=any(gates(o.verdict, o.level, strict=strict) for o in failed),
+        known=tuple({known.id: known for outcome in failed for known in causes(subject, outcome)}.values()))
 
 
 def measured_margin(outcome: Outcome) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attnspec.ground.conventions import CONVENTIONS
 from attnspec.record.read import RunRecord
+from attnspec.report.audit.habits import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.campaign_view import Campaign, campaign
 from attnspec.report.findings import findings
@@ -45,13 +46,14 @@ def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
     """All that the templates speak of."""
     joined = join(records)
     measured, tried = power(records), campaign(records)
-    is_judged = bool(joined.outcomes) or not (measured or tried)
+    is_judged = bool(joined.outcomes) or not (measured or tried or joined.probes)
     summary = summarise(joined, strict=_is_strict(joined))
     looked = audit(joined) if is_judged and is_audit(joined) else None
+    found = looked.habits if looked else habits(joined) if joined.probes else None
     return {
         "joined": joined, "strict": _is_strict(joined), "summary": summary, "environment": _environments(joined),
-        "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked,
-        "title": _audited(looked, summary) if looked else _title(summary, measured, tried, is_judged=is_judged),
+        "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked, "habits": found,
+        "title": _audited(looked, summary) if looked else _title(summary, measured, tried, found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
         "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
@@ -78,14 +80,16 @@ def _spoken(joined: Joined) -> Mapping[str, object]:
 
 
 def _title(
-    summary: Summary, measured: Power | None, tried: Campaign | None, *, is_judged: bool,
+    summary: Summary, measured: Power | None, tried: Campaign | None, found: Habits | None, *, is_judged: bool,
 ) -> tuple[str, str]:
-    """The sentence over the page, and its colour: that of the verdicts, else of the power, else of the campaign."""
+    """The sentence over the page, and its colour: that of the verdicts, the power, the campaign, or the probes."""
+    told = measured or tried
     if is_judged:
         return summary.title, summary.css
-    told = measured or tried
-    assert told is not None
-    return told.headline, told.css
+    if told is not None:
+        return told.headline, told.css
+    assert found is not None  # else it would be judged
+    return found.title
 
 
 def _is_strict(joined: Joined) -> bool:

@@ -23,6 +23,7 @@ POWER_EXITS = {
     1: "power fell, or somebody sound is accused",
     2: "cannot say: interrupted, or a run was lost",
 }
+PROBE_EXITS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
 CAMPAIGN_EXITS = {0: "nobody is accused", 1: "somebody sound is accused", 2: "not all cases were judged"}
 
 
@@ -78,7 +79,9 @@ def exit_words(run: Run) -> str:
     footer = run.record.footer
     if footer is None:
         return "none: the run was interrupted"
-    words = POWER_EXITS if run.record.puts else CAMPAIGN_EXITS if run.record.blocks else EXITS
+    record = run.record
+    words = (EXITS if record.outcomes else POWER_EXITS if record.puts else CAMPAIGN_EXITS if record.blocks
+             else PROBE_EXITS if record.probes else EXITS)
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 

@@ -90,16 +90,16 @@ def _conventions(looked: Audit) -> Lines:
     yield ("What each does where practice is divided, as found by probing. *Slanted*: declared, not probed. ✗: the "
            "manifest says otherwise.")
     yield ""
-    titles = [column.title for _, column in looked.columns]
-    yield from _rows(("implementation", *titles), (_convention(row, looked) for row in looked.customs))
+    titles = [column.title for _, column in looked.habits.columns]
+    yield from _rows(("implementation", *titles), (_convention(row, looked) for row in looked.habits.customs))
     yield ""
-    noted = [row.subject.card for row in looked.customs if row.subject.card.note]
+    noted = [row.subject.card for row in looked.habits.customs if row.subject.card.note]
     yield from (f"- `{card.id}`: {_prose(card.note)}" for card in noted)
     yield ""
 
 
 def _convention(row: Customs, looked: Audit) -> Sequence[str]:
-    cells = ["; ".join(map(_answer, row.cells[place])) for place, _ in looked.columns]
+    cells = ["; ".join(map(_answer, row.cells[place])) for place, _ in looked.habits.columns]
     return f"`{row.subject.card.id}`", *cells
 
 
@@ -163,15 +163,15 @@ def _concern(concern: Concern) -> str:
 
 
 def _switches(looked: Audit) -> Lines:
-    if not looked.switches:
+    if not looked.habits.switches:
         return
     yield "## Hidden switches"
     yield ""
     yield "The same inputs with one switch flipped: where the answers differ, and both of them."
-    for each in looked.switches:
+    for each in looked.habits.switches:
         if each.flips:
             yield from _flipped(each)
-    quiet = [each for each in looked.switches if not each.flips]
+    quiet = [each for each in looked.habits.switches if not each.flips]
     if quiet:
         yield from ("", f"No difference by any switch: {', '.join(f'`{each.subject.card.id}`' for each in quiet)}.")
     yield ""

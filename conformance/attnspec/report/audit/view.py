@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
-from attnspec.report.audit.customs import Column, Customs, columns, customs
 from attnspec.report.audit.explained import Cause, Told, explained, library_of
+from attnspec.report.audit.habits import Habits, habits
 from attnspec.report.audit.law import Entry, law
 from attnspec.report.audit.shelves import Line, Shelf, shelves
-from attnspec.report.audit.switches import Switches, switches
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
@@ -36,9 +35,7 @@ class Audit:
     findings: tuple[Told, ...]
     unexplained: tuple[Told, ...]
     listed: tuple[Told, ...]
-    customs: tuple[Customs, ...]
-    columns: tuple[tuple[int, Column], ...]
-    switches: tuple[Switches, ...]
+    habits: Habits
     cells: Cells
     law: tuple[tuple[str, tuple[Entry, ...]], ...]
     absent: tuple[Missing, ...]
@@ -87,13 +84,12 @@ class Audit:
 
 def audit(joined: Joined) -> Audit:
     """Look at all of it."""
-    told, rows = explained(joined), customs(joined)
+    told = explained(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in Cause}
     ordered: Sequence[Told] = (*of[Cause.UNKNOWN], *of[Cause.KNOWN], *of[Cause.LISTED])
     return Audit(
         shelves=shelves(joined), findings=of[Cause.KNOWN], unexplained=of[Cause.UNKNOWN], listed=of[Cause.LISTED],
-        customs=rows, columns=columns(rows), switches=switches(joined), cells=cells(joined, ordered), law=law(joined),
-        absent=_absent(joined))
+        habits=habits(joined), cells=cells(joined, ordered), law=law(joined), absent=_absent(joined))
 
 
 def _absent(joined: Joined) -> tuple[Missing, ...]:
