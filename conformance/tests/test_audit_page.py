@@ -15,8 +15,9 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
 from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, Picture, Reading, SubjectCard
+from attnspec.record.packed import packed
 from attnspec.record.probed import Found, SubjectProbed
-from attnspec.record.read import RunRecord
+from attnspec.record.read import RunRecord, read_records
 from attnspec.report.audit.customs import COLUMNS
 from attnspec.report.audit.explained import PICTURED_CELLS, Cause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
@@ -358,10 +359,12 @@ def test_the_command_writes_the_text(tmp_path: Path) -> None:
     record = run([card("lib/a")], outcome("lib/a"))
     assert record.footer is not None
     lines: list[Event] = [record.header, *record.subjects]
-    (tmp_path / "run.jsonl").write_text("".join(f"{to_line(event)}\n" for event in lines), encoding="utf-8")
+    (tmp_path / "run.jsonl.gz").write_bytes(
+        packed(Path("run.gz"), "".join(f"{to_line(event)}\n" for event in lines)))
     made = CliRunner().invoke(
-        attnspec, ["report", str(tmp_path / "run.jsonl"), "--markdown", str(tmp_path / "docs" / "audit.md")])
+        attnspec, ["report", str(tmp_path / "run.jsonl.gz"), "--markdown", str(tmp_path / "docs" / "audit.md")])
     assert made.exit_code == 0, made.output
+    assert f"page: {tmp_path / 'run.html'}" in made.output
     assert f"markdown: {tmp_path / 'docs' / 'audit.md'}" in made.output
     assert (tmp_path / "docs" / "audit.md").read_text(encoding="utf-8").startswith("# What attention layers really do")
 
@@ -369,6 +372,26 @@ def test_the_command_writes_the_text(tmp_path: Path) -> None:
 def test_the_text_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     write_audit_text([run([card("lib/a")], outcome("lib/a"))], tmp_path / "new" / "audit.md")
     assert (tmp_path / "new" / "audit.md").is_file()
+
+
+CHECKOUT = Path(__file__).parents[2]
+RECORD, TEXT = CHECKOUT / "reports" / "audit" / "audit.jsonl.gz", CHECKOUT / "docs" / "audit.md"
+
+
+@pytest.fixture(scope="module")
+def published() -> tuple[RunRecord, ...]:
+    if not RECORD.exists():
+        pytest.skip("no audit is published in this checkout")
+    return read_records(RECORD)
+
+
+def test_the_published_text_is_that_of_the_published_record(published: tuple[RunRecord, ...]) -> None:
+    assert TEXT.read_text(encoding="utf-8") == audit_text(published), (
+        f"attnspec report {RECORD.relative_to(CHECKOUT)} --markdown {TEXT.relative_to(CHECKOUT)} writes it anew")
+
+
+def test_nothing_in_the_published_audit_is_left_unexplained(published: tuple[RunRecord, ...]) -> None:
+    assert [(told.says, told.folders) for told in audit(join(published)).unexplained] == []
 
 
 LARGE = (70, 120)  # subjects and clauses: what a published audit holds

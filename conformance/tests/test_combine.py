@@ -123,3 +123,28 @@ def test_the_command_joins_and_tells_of_interruptions(
     assert "b/two" in (tmp_path / "j.html").read_text(encoding="utf-8")
     assert main(["report", "j.jsonl", "--html", "again.html"]) == 0
     assert capsys.readouterr().out == ("j.jsonl: run 1 was interrupted; 1 of 2 items are known\npage: again.html\n")
+
+
+def test_a_record_may_be_packed_and_is_read_as_it_was(both: list[Path], tmp_path: Path) -> None:
+    combine(both, tmp_path / "plain.jsonl")
+    for name in ("packed.jsonl.gz", "again.jsonl.gz"):
+        combine(both, tmp_path / name)
+    read = [[(record.header, record.subjects, record.outcomes, record.probes, record.footer)
+             for record in read_records(tmp_path / name)] for name in ("plain.jsonl", "packed.jsonl.gz")]
+    assert read[0] == read[1]
+    assert (tmp_path / "packed.jsonl.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert (tmp_path / "packed.jsonl.gz").read_bytes() == (tmp_path / "again.jsonl.gz").read_bytes()
+
+
+@pytest.mark.parametrize("damage", [b"no gzip at all", b""])
+def test_a_packed_record_that_is_damaged_is_named(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "bad.jsonl.gz").write_bytes(damage)
+    with pytest.raises(RecordError, match=r"bad\.jsonl\.gz"):
+        read_records(tmp_path / "bad.jsonl.gz")
+
+
+def test_a_packed_record_that_was_cut_off_is_named(both: list[Path], tmp_path: Path) -> None:
+    combine(both, tmp_path / "whole.jsonl.gz")
+    (tmp_path / "half.jsonl.gz").write_bytes((tmp_path / "whole.jsonl.gz").read_bytes()[:-12])
+    with pytest.raises(RecordError, match=r"half\.jsonl\.gz: the record cannot be read"):
+        read_records(tmp_path / "half.jsonl.gz")

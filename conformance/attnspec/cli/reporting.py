@@ -28,7 +28,7 @@ def report(records: tuple[Path, ...], html: Path | None, *, table: bool, **wante
 
     files = {path: read_records(path) for path in records}
     read = [run for runs in files.values() for run in runs]
-    target = html or records[0].with_suffix(".html")
+    target = html or records[0].with_name(records[0].name.removesuffix(".gz")).with_suffix(".html")
     write_page(read, target)
     for path, runs in files.items():
         tell_interrupted(path, runs)

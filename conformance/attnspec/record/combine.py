@@ -13,6 +13,7 @@ from pathlib import Path
 from attnspec.ground.errors import Place, RecordError, UsageError
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted
 from attnspec.record.lines import to_line
+from attnspec.record.packed import packed
 from attnspec.record.read import DuplicateItemError, read_events, read_records
 
 _OF_THE_MACHINE = frozenset({"workers", "cpus", "threads"})
@@ -33,7 +34,7 @@ def combine(paths: Sequence[Path], out: Path) -> None:
     complete = out.with_name(f"{out.name}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        complete.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        complete.write_bytes(packed(out, "".join(f"{line}\n" for line in lines)))
         os.replace(complete, out)
     except OSError as problem:
         raise UsageError(f"the record {out} cannot be written: {problem.strerror}.") from None

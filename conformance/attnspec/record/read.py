@@ -12,6 +12,7 @@ from attnspec.record.campaign import BlockJudged
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import from_line
 from attnspec.record.outcome import Outcome
+from attnspec.record.packed import read_text
 from attnspec.record.power import SubjectPut
 from attnspec.record.probed import SubjectProbed
 
@@ -88,12 +89,8 @@ def read_records(path: Path) -> tuple[RunRecord, ...]:
 
 
 def read_events(path: Path) -> Iterator[Located]:
-    """Every event of a file of JSON Lines, with its place. Raises RecordError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise RecordError(f"the record cannot be read: {problem}.", where=Place(str(path))) from None
-    return _events(text, str(path))
+    """Every event of a file of JSON Lines, packed or not, with its place. Raises RecordError."""
+    return _events(read_text(path), str(path))
 
 
 def _events(text: str, file: str) -> Iterator[Located]:
