@@ -101,7 +101,8 @@ def test_what_was_not_judged_is_never_green() -> None:
 ALLOWED = {  # of junit-10.xsd of Jenkins' xUnit plugin: attributes, and elements inside
     "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
     "testsuite": ({"name", "tests", "failures", "errors", "group", "time", "skipped", "timestamp", "hostname", "id",
-                   "package", "file", "log", "url"}, {"testsuite", "properties", "testcase", "system-out", "system-err"}),
+                   "package", "file", "log", "url"},
+                  {"testsuite", "properties", "testcase", "system-out", "system-err"}),
     "properties": (set(), {"property"}), "property": ({"name", "value"}, set()),
     "testcase": ({"name", "time", "classname", "group"}, {"skipped", "error", "failure", "system-out", "system-err"}),
     **dict.fromkeys(("skipped", "error", "failure"), ({"type", "message"}, set())), "system-err": (set(), set()),
