@@ -95,6 +95,22 @@ def test_what_is_declared_otherwise_is_a_contradiction(declared: dict[str, Any],
     assert (answer.claimed, answer.is_contradiction) == (claimed, True)
 
 
+def test_a_subject_that_answers_by_chance_contradicts_its_determinism_alone() -> None:
+    draw = np.random.default_rng(0)
+    random = liar(lambda call: draw.normal(size=call.query.shape).astype(np.float32), claims=("purity",))
+    answers = [answer for step in probe(random, DType.FLOAT32) if (answer := step.take())]
+    assert [answer.question for answer in answers if answer.is_contradiction] == ["determinism.twice"]
+    assert {answer.question for answer in answers if answer.claimed} == {"determinism.twice"}
+
+
+def test_queries_that_share_one_mask_are_asked_with_one() -> None:
+    sharing = liar(attention, limits=Limits(mask_axes="BHS"))
+    for question, answer in {"mask.polarity": "keep", "mask_with_causal": "both", "hidden_row.mask": "zeros",
+                             "hidden_key.nan.mask": "harmless", "mask.float": "truth"}.items():
+        assert found(sharing, question).answer == answer
+    assert found(sharing, "switch.mask_hidden_row", base=sharing).answer == "agree"
+
+
 def test_an_undefined_convention_claims_nothing() -> None:
     assert not found(liar(attention, conventions={"hidden_row": "undefined"}), "hidden_row.mask").claimed
 

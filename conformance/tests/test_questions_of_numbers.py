@@ -112,12 +112,12 @@ def turns() -> Liar:
 
 
 def remembering() -> Liar:
-    last: list[Call] = []
+    """Every answer depends on how many queries the call before had."""
+    before = [4]
 
     def answer(call: Call) -> Answer:
-        is_new = bool(last) and not np.array_equal(last[-1].value, call.value)
-        last.append(call)
-        return np.asarray(attention(call)) + 0.5 * (is_new and len(last) > 2)
+        before.append(call.query.shape[2])
+        return np.asarray(attention(call)) + 0.1 * before[-2]
 
     return answer
 
@@ -156,7 +156,7 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "zero.queries": {"empty": sound}, "zero.batch": {"empty": sound},
     "zero.keys": {"zeros": sound, "nan": when(lambda call: call.key.shape[2] == 0, everywhere(np.nan))},
 }
-ASKED = (*scale.QUESTIONS, *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, *purity.QUESTIONS,
+ASKED = (*scale.QUESTIONS, *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, purity.TWICE, *purity.QUESTIONS,
          *sizes.QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 

@@ -90,6 +90,15 @@ class Asker:
         """(T,S) at full shape (B,H,T,S), contiguous."""
         return np.tile(array, (*problem.query.shape[:2], 1, 1))
 
+    def rows(self, pattern: Array) -> Array:
+        """A pattern (T,S) of what is visible; of a subject whose queries share one mask, its first row for all."""
+        return pattern if self.has_rows else np.tile(pattern[:1], (len(pattern), 1))
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether each query may have a mask of its own."""
+        return "T" in self.subject.declaration.limits.mask_axes
+
     def as_mask(self, visible: Array, problem: Problem) -> Array:
         """(T,S) at full shape, the way round that the subject takes it."""
         return self.full(visible ^ self.drops, problem)

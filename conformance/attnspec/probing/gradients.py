@@ -34,6 +34,8 @@ def _hidden_key(asker: Asker, form: str) -> Reply:
 
 def _hidden_row(asker: Asker, form: str) -> Reply:
     """The gradients of the rows that see something, where another sees nothing."""
+    if form == "mask" and not asker.has_rows:
+        raise NotAsked("its queries share one mask")
     found = _given(asker, without_row(asker, normal(asker, 4, 4), form), np.arange(4) != ROW)
     names = [name for name, each in zip(("query", "key", "value"), found, strict=True) if not np.isfinite(each).all()]
     return Reply("nan" if names else "finite", f"not finite: {', '.join(names)}" if names else "")

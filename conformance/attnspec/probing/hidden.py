@@ -20,8 +20,9 @@ ROW = 1
 
 
 def without_row(asker: Asker, problem: Problem, form: str) -> Problem:
-    """The problem with row ROW hidden."""
-    return _hidden(asker, problem, np.arange(4)[:, None] != np.full((4, 4), ROW), form)
+    """The problem with row ROW hidden; every row, where a mask is the same for all."""
+    visible = np.arange(4)[:, None] != np.full((4, 4), ROW)
+    return _hidden(asker, problem, visible & (asker.has_rows or form != "mask"), form)
 
 
 def without_last_key(asker: Asker, problem: Problem, form: str) -> Problem:

@@ -23,10 +23,10 @@ def _weights(asker: Asker, problem: Problem) -> Array:
 
 
 def _polarity(asker: Asker) -> Reply:
-    problem = asker.even(4, 4)
-    seen = _weights(asker, problem.but(mask=asker.full(_MASK, problem)))
-    return which(seen, {"keep": even(_MASK), "drop": even(~_MASK), "added": softmax(_MASK * 1.0),
-                        "after_softmax": _MASK / 4, "ignored": _OPEN})
+    problem, mask = asker.even(4, 4), asker.rows(_MASK)
+    seen = _weights(asker, problem.but(mask=asker.full(mask, problem)))
+    return which(seen, {"keep": even(mask), "drop": even(~mask), "added": softmax(mask * 1.0),
+                        "after_softmax": mask / 4, "ignored": _OPEN})
 
 
 def drops(asker: Asker) -> bool:
@@ -40,9 +40,9 @@ def drops(asker: Asker) -> bool:
 def _float_mask(asker: Asker) -> Reply:
     if asker.subject.declaration.limits.bias_is_mask:
         raise NotAsked("it never sees a mask")
-    problem = asker.even(4, 4)
-    seen = _weights(asker, problem.but(mask=asker.as_bias(_FLOATS, problem)))
-    return which(seen, {"added": softmax(_FLOATS), **_by_truth(_FLOATS != 0)})
+    problem, floats = asker.even(4, 4), asker.rows(_FLOATS)
+    seen = _weights(asker, problem.but(mask=asker.as_bias(floats, problem)))
+    return which(seen, {"added": softmax(floats), **_by_truth(floats != 0)})
 
 
 def _boolean_bias(asker: Asker) -> Reply:
@@ -64,18 +64,22 @@ def _by_truth(truth: Array) -> dict[str, Array]:
 
 
 def _mask_with_causal(asker: Asker) -> Reply:
-    problem = asker.even(4, 4)
-    return _with_causal(asker, problem.but(mask=asker.as_mask(_WITH_CAUSAL, problem)))
+    problem, mask = asker.even(4, 4), asker.rows(_WITH_CAUSAL)
+    return _with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
 def _bias_with_causal(asker: Asker) -> Reply:
     problem = asker.even(4, 4)
-    return _with_causal(asker, problem.but(bias=asker.as_bias(np.where(_WITH_CAUSAL, 0.0, -np.inf), problem)))
+    return _with_causal(asker, _hiding(asker, problem), _WITH_CAUSAL)
 
 
-def _with_causal(asker: Asker, problem: Problem) -> Reply:
+def _hiding(asker: Asker, problem: Problem) -> Problem:
+    return problem.but(bias=asker.as_bias(np.where(_WITH_CAUSAL, 0.0, -np.inf), problem))
+
+
+def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     return which(_weights(asker, problem.but(causal=True)), {
-        "both": even(_WITH_CAUSAL & _PAST), "mask": even(_WITH_CAUSAL), "causal": even(_PAST), "neither": _OPEN})
+        "both": even(mask & _PAST), "mask": even(mask), "causal": even(_PAST), "neither": _OPEN})
 
 
 _TRUTH = {"truth": "what is not zero is attended to", "truth_dropped": "what is not zero is hidden",

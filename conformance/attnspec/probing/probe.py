@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from attnspec.ground.nouns import DType
@@ -27,8 +27,8 @@ from attnspec.record.probed import Found
 from attnspec.subjects.subject import Subject
 
 SAFE: tuple[Question, ...] = (
-    *masks.QUESTIONS, *causal.QUESTIONS, *windows.QUESTIONS, *hidden.QUESTIONS, *scale.QUESTIONS, *heads.QUESTIONS,
-    *weights.QUESTIONS, *numbers.QUESTIONS, *purity.QUESTIONS, *gradients.QUESTIONS)
+    purity.TWICE, *masks.QUESTIONS, *causal.QUESTIONS, *windows.QUESTIONS, *hidden.QUESTIONS, *scale.QUESTIONS,
+    *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, *purity.QUESTIONS, *gradients.QUESTIONS)
 RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *sizes.QUESTIONS)
 """What native code may die of comes last: what was found before is kept."""
 QUESTIONS = (*SAFE, *RISKY)
@@ -36,12 +36,13 @@ QUESTIONS = (*SAFE, *RISKY)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A question about to be put."""
+    """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed of it."""
 
     name: str
     asks: str
     ask: Callable[[], Reply]
     claim: str = ""
+    is_chance: bool = False
 
     def take(self) -> Found | None:
         """What is found out; None where the question cannot be put to the subject."""
@@ -51,7 +52,8 @@ class Step:
             return None
         except Failed as failed:
             reply = failed.reply
-        return Found(self.name, self.asks, reply.answer, reply.detail, reply.claimed or self.claim)
+        claimed = "" if self.is_chance else reply.claimed or self.claim
+        return Found(self.name, self.asks, reply.answer, reply.detail, claimed)
 
 
 def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True) -> Iterator[Step]:
@@ -62,14 +64,20 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     if not whole:
         yield from (_step(question, asker) for question in QUESTIONS if question.when is When.EVERY_DTYPE)
         return
-    first, *others = SAFE
+    first, second, *others = SAFE
     yield _step(first, asker)
-    asker = asker.knowing(drops=masks.drops(asker))  # once the first question is over: whoever dies of a mask did so
-    yield from (_step(question, asker) for question in others)
+    is_chance = not purity.is_steady(asker)  # once the question is over: whoever dies of a call has done so
+    yield replace(_step(second, asker), is_chance=is_chance)
+    asker = asker.knowing(drops=masks.drops(asker))
+    more = [*(_step(question, asker) for question in others), *_flips(base, asker),
+            *(_step(question, asker) for question in RISKY)]
+    yield from (replace(step, is_chance=is_chance) for step in more)
+
+
+def _flips(base: Subject | None, asker: Asker) -> Iterator[Step]:
     if base is not None:
-        pair = Pair(Asker(base, dtype), asker)
+        pair = Pair(Asker(base, asker.dtype), asker)
         yield from (Step(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in FLIPS)
-    yield from (_step(question, asker) for question in RISKY)
 
 
 def _step(question: Question, asker: Asker) -> Step:

@@ -19,7 +19,7 @@ def _names(asker: Asker, trait: str) -> Reply:
     """One key alone may be handed through; a call with mask or bias has more inputs to change."""
     plain = normal(asker, 4, 4)
     answers = [asker.put(plain)]
-    further = (normal(asker, 1, 1), plain.but(mask=asker.as_mask(np.tri(4, dtype=bool), plain)),
+    further = (normal(asker, 1, 1), plain.but(mask=asker.as_mask(asker.rows(np.tri(4, dtype=bool)), plain)),
                plain.but(bias=asker.as_bias(np.eye(4), plain)))
     for problem in further:
         with contextlib.suppress(NotAsked, Failed):
@@ -58,13 +58,22 @@ def _kept(asker: Asker) -> Reply:
 _SAME = {"same": "the same, bit for bit", "differs": "another one", **FAILURES}
 _INPUTS = {NONE: "none", **FAILURES}
 
+def is_steady(asker: Asker) -> bool:
+    """Whether the same call gives the same twice. If not, answers are chance, and none can contradict a claim."""
+    try:
+        return _again(asker, between=False).answer == "same"
+    except (NotAsked, Failed):
+        return True
+
+
+TWICE = Question("determinism.twice", "What does the same call give the second time?", _SAME,
+                 partial(_again, between=False), promised("same", "purity"))
+"""Asked first: it tells what the other answers are worth."""
 QUESTIONS = (
     Question("mutated", "Which inputs does a call change?", _INPUTS, partial(_names, trait="mutated"),
              promised(NONE, "purity")),
     Question("aliased", "With which inputs does an output share memory?", _INPUTS, partial(_names, trait="aliases"),
              promised(NONE, "purity")),
-    Question("determinism.twice", "What does the same call give the second time?", _SAME,
-             partial(_again, between=False), promised("same", "purity")),
     Question("determinism.after_another", "What does it give after calls with other inputs?", _SAME,
              partial(_again, between=True), promised("same", "purity")),
     Question("determinism.kept", "What becomes of an answer when another call is made?",

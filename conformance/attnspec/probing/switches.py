@@ -41,7 +41,7 @@ class Flip:
 
 def _masked(asker: Asker) -> Problem:
     problem = normal(asker, 4, 4)
-    return problem.but(mask=asker.as_mask(_SPOTS, problem))
+    return problem.but(mask=asker.as_mask(asker.rows(_SPOTS), problem))
 
 
 def _biased(asker: Asker) -> Problem:
@@ -69,11 +69,11 @@ def _self(asker: Asker, **features: bool) -> LayerProblem:
 def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
     problem = _self(asker)
     shape = (2, asker.heads, 1, 1)
-    return problem.but(mask=np.tile(visible ^ asker.drops, shape))
+    return problem.but(mask=np.tile(asker.rows(visible) ^ asker.drops, shape))
 
 
 _SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
-_NO_ROW = np.tile(np.array([[True], [False], [True], [True]]), (1, 4))
+_NO_ROW = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
 
 FLIPS: tuple[Flip, ...] = (
     Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4)),

@@ -31,7 +31,7 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     if {"causal", "window"} & keywords:
         found.update(_causal_alignment(subject, dtype))
     if {"causal", "mask"} <= keywords:
-        found["mask_with_causal"] = _mask_with_causal(subject, dtype)
+        found.update(_mask_with_causal(subject, dtype))
     found.update(_grouped(subject, dtype))
     return found
 
@@ -63,7 +63,7 @@ def _first_fit(output: Array | None, candidates: Iterable[tuple[str, Array]]) ->
 def _hidden_rows(subject: Subject, dtype: DType) -> Mapping[str, str]:
     problem = _zero_queries(subject, dtype, 4, 4)
     visible = np.ones((*problem.query.shape[:2], 4, 4), bool)
-    visible[..., 1, :] = False
+    visible[..., 1 if "T" in subject.declaration.limits.mask_axes else slice(None), :] = False
     bias = np.where(visible, 0, -np.inf).astype(numpy_dtype(dtype))
     forms = {"mask": problem.but(mask=visible), "bias": problem.but(bias=bias)}
     found = {f"hidden_row.{form}": _hidden_row(_seen(subject, posed))
@@ -108,13 +108,19 @@ def _even(visible: Array) -> Array:
     return even
 
 
-def _mask_with_causal(subject: Subject, dtype: DType) -> str:
-    mask = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool)
-    causal = np.tri(3, dtype=bool)
+def _mask_with_causal(subject: Subject, dtype: DType) -> Mapping[str, str]:
+    """Every query has a mask of its own, or, of a subject that takes no such mask, they share one."""
+    mask = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
+    mask = mask if "T" in subject.declaration.limits.mask_axes else mask[[0, 0, 0]]
     problem = _zero_queries(subject, dtype, 3, 3)
-    everywhere = np.tile(mask, (*problem.query.shape[:2], 1, 1))
+    posed = problem.but(mask=np.tile(mask, (*problem.query.shape[:2], 1, 1)), causal=True)
+    return {} if subject.refuses(posed) else {"mask_with_causal": _together(subject, posed, mask)}
+
+
+def _together(subject: Subject, problem: Problem, mask: Array) -> str:
+    causal = np.tri(3, dtype=bool)
     try:
-        output = subject.answer(problem.but(mask=everywhere, causal=True)).output
+        output = subject.answer(problem).output
     except SubjectRaised:
         return "raises"
     except UnusableAnswer:
