@@ -104,7 +104,7 @@ def test_what_was_not_judged_is_listed_with_its_reasons(check: Cli) -> None:
 
 @pytest.mark.usefixtures("check")
 def test_an_audit_judges_whatever_can_be_judged(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "judgeable", lambda _: ("stub:a", "stub:b"))
+    monkeypatch.setattr(judging, "judgeable", lambda *_: ("stub:a", "stub:b"))
     code, out, _ = cli("audit", "--clause", "stub.held", "--clause", "stub.violated", "--json", "--no-record")
     assert code == 1
     assert json.loads(out.splitlines()[0])["planned"] == {"stub:a": 2, "stub:b": 2}
@@ -221,6 +221,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check", "--record", "x", "--no-record", "a:b"], "--record and --no-record contradict each other"),
     (["check", "--record", "file/x", "a:b"], "the record file/x cannot be written"),
     (["check", "--html", "file/x", "a:b"], "the page file/x cannot be written"),
+    (["audit", "--library", "numpi"], "'numpi' is not a known library. Did you mean 'numpy'?"),
     (["list", "subject"], "'subject' is not a known thing to list. Did you mean 'subjects'?"),
     (["explain", "causal.no_lookahed"], "neither a clause nor a fault. Did you mean 'causal.no_lookahead'?"),
     (["explain"], "Missing argument 'CLAUSE'"),

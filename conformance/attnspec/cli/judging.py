@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import click
 
@@ -15,8 +16,10 @@ from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
+from attnspec.runner.audit import AUDIT, LIBRARIES
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
+from attnspec.runner.trials import TRIALS
 
 
 @click.command()
@@ -35,14 +38,21 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
 
 @click.command()
+@click.option("--library", "libraries", multiple=True, metavar="NAME",
+              help="Only this library: the first part of its subjects' ids.")
 @selection
 @running
 @BASELINE
 @UPDATE
 @JUNIT
-def audit(**options: Given) -> int:
-    """Judge every registered implementation whose framework is installed."""
-    return _judge(judgeable(options["implementations"]), options)
+def audit(libraries: tuple[str, ...], **options: Given) -> int:
+    """Judge every registered implementation whose framework is installed, and probe what it really does.
+
+    Where clauses or profiles are asked for, nothing is probed.
+    """
+    targets = judgeable(options["implementations"], libraries)
+    docket = TRIALS if options["clauses"] or options["profiles"] else AUDIT
+    return _judge(targets, options, docket, {LIBRARIES: libraries})
 
 
 @click.command()
@@ -59,13 +69,14 @@ def replay(line: str, **options: Given) -> int:
     return _run(Session(plan, command=typed(), recipe=recipe), Outputs.console().handlers())
 
 
-def _judge(targets: Sequence[str], options: dict[str, Given]) -> int:
+def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIALS,
+           more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
-    plan = replace(plan_from(targets, options), baseline=baseline.applied)
+    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)
     handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict), *junit]
-    return _run(Session(plan, workers=workers, command=typed()), handlers)
+    return _run(Session(plan, workers=workers, command=typed(), docket=docket), handlers)
 
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:

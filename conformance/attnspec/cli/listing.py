@@ -26,7 +26,8 @@ def _subjects(implementations: Sequence[str], _spec: str) -> Iterator[Row]:
         library = subject.library
         yield {"id": name, "title": subject.title,
                "dtypes": " ".join(dtype.value for dtype in subject.declaration.dtypes),
-               "from": f"{library.distribution} {library.version}".strip(), "missing": subject.missing}
+               "from": f"{library.distribution} {library.version}".strip(), "written for": library.versions,
+               "cannot run": subject.missing}
 
 
 def _clauses(_implementations: Sequence[str], spec: str) -> Iterator[Row]:

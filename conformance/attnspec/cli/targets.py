@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from attnspec.ground.errors import TargetError
+from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.plan import FAULT, SOUND, Plan
 from attnspec.subjects.registry import registered
 
@@ -53,9 +53,17 @@ def _known_own(targets: Iterable[str]) -> None:
         own_subject(target)
 
 
-def judgeable(implementations: Iterable[str]) -> tuple[str, ...]:
-    """Every registered subject whose framework is installed. Raises TargetError if there is none."""
+def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
+    """Every registered subject whose framework is installed, or those of these libraries.
+
+    Raises TargetError if there is none, and UsageError for a library that does not exist.
+    """
     known = registered(implementations)
+    folders = sorted({name.partition("/")[0] for name in known})
+    for name in libraries:
+        if name not in folders:
+            raise UsageError.unknown("library", name, folders)
+    known = {name: subject for name, subject in known.items() if name.partition("/")[0] in (libraries or folders)}
     targets = tuple(name for name, subject in known.items() if not subject.missing)
     if not targets:
         reasons = dict.fromkeys(subject.missing for subject in known.values())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.exits import CANNOT_RUN, VIOLATED
@@ -14,9 +15,11 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.record.probed import SubjectProbed
 from attnspec.runner.docket import Breadcrumb
 from attnspec.runner.trials import Trials
-from attnspec.subjects.registry import process_of
+from attnspec.subjects.registry import process_of, registered
 
 AUDIT = "attnspec.runner.audit:Audit"
+LIBRARIES = "libraries"
+"""Where a plan says which libraries are audited; none named: all."""
 
 
 class Audit:
@@ -44,8 +47,8 @@ class Audit:
         return process_of(errand.target, self._trials.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """With every clause that is on trial."""
-        return self._trials.header(blank)
+        """With every clause that is on trial, and who could not be put on trial."""
+        return replace(self._trials.header(blank), absent=tuple(_absent(self._trials.plan)))
 
     def card(self, target: str) -> SubjectCard:
         """The court's card of the subject."""
@@ -68,3 +71,11 @@ class Audit:
         codes = {trials.exit_code, probes.exit_code}
         code = CANNOT_RUN if interrupted else VIOLATED if VIOLATED in codes else max(codes)
         return Conclusion(code, {**trials.counts, **probes.counts})
+
+
+def _absent(plan: Plan) -> Iterator[Mapping[str, str]]:
+    """The subjects of the audited libraries that cannot be judged here, each with its reason."""
+    libraries = plan.more.get(LIBRARIES, ())
+    for name, subject in registered(plan.implementations).items():
+        if subject.missing and subject.library.folder in (libraries or (subject.library.folder,)):
+            yield {"subject": name, "library": subject.library.name, "title": subject.title, "reason": subject.missing}

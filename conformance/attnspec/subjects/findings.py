@@ -13,6 +13,7 @@ from pathlib import Path
 from attnspec.ground.errors import ManifestError, Place
 from attnspec.law.fields import Fields
 from attnspec.law.yaml_lines import load_yaml, shown
+from attnspec.record.outcome import KnownFinding
 
 FILE = "findings.yaml"
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "script", "documented", "issue")
@@ -37,11 +38,22 @@ class Finding:
     issue: str
     where: Place
 
+    def concerns(self, subject: str) -> bool:
+        """Whether the subject is among those that do it."""
+        return any(fnmatch.fnmatchcase(subject, pattern) for pattern in self.subjects)
+
     def explains(self, subject: str, clause: str, dtype: str) -> bool:
         """Whether this finding is what a failure of the subject under the clause is about."""
-        return (any(fnmatch.fnmatchcase(subject, pattern) for pattern in self.subjects)
-                and any(fnmatch.fnmatchcase(clause, pattern) for pattern in self.clauses)
+        return (self.concerns(subject) and any(fnmatch.fnmatchcase(clause, pattern) for pattern in self.clauses)
                 and dtype in (self.dtypes or (dtype,)))
+
+
+def known_findings(folder: Path, subject: str) -> tuple[KnownFinding, ...]:
+    """What a report says of the subject's findings, with the scripts' texts. Raises ManifestError as below."""
+    return tuple(
+        KnownFinding(each.id, each.says, each.clauses, each.dtypes, each.script.read_text(encoding="utf-8"),
+                     each.documented, each.issue)
+        for each in read_findings(folder) if each.concerns(subject))
 
 
 def read_findings(folder: Path) -> Iterator[Finding]:

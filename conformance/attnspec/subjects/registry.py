@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 from attnspec import home
 from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError, hint
 from attnspec.law.yaml_lines import shown
-from attnspec.subjects.manifest import FILE, Registered, read_manifest
+from attnspec.subjects.findings import known_findings
+from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
 
 if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
@@ -50,7 +52,12 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
         raise TargetError(f"{target!r} is not a known subject.{hint(target, known)} A function of your own is named "
                           "package.module:function or path/to/file.py:function.")
     _refuse_other_process(known[target])
-    return load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
+    subject = load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
+    return replace(subject, findings=known_findings(_folder_of(known[target].library, folders), target))
+
+
+def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:
+    return next(path for path in _libraries(folders) if path.name == library.folder)
 
 
 def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:

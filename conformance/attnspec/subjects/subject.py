@@ -11,7 +11,7 @@ from attnspec.ground.declaration import Declaration
 from attnspec.ground.errors import Place, UsageError
 from attnspec.ground.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.record.outcome import SubjectCard
+from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.call import Answer, Call, SubjectRaised, UnusableAnswer, perform
 from attnspec.subjects.lifts.lift import Lift, NoLift
 from attnspec.subjects.lower import head_width, lower, misfit
@@ -36,6 +36,7 @@ class Subject:
     variants: Mapping[str, Subject] = field(default_factory=dict)
     document: str = ""
     note: str = ""
+    findings: tuple[KnownFinding, ...] = ()
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
@@ -119,7 +120,9 @@ class Subject:
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: str(getattr(limits, name)) for name in type(limits).__slots__
                     if getattr(limits, name) != getattr(type(limits)(), name)
-                    and not (name in _GIVEN and getattr(limits, name))})
+                    and not (name in _GIVEN and getattr(limits, name))},
+            library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
+            findings=self.findings)
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)
