@@ -6,8 +6,12 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+
+try:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ModuleNotFoundError:  # before PyTorch 2.3: what asks for a kernel by name raises, the rest does not ask
+    SDPBackend = sdpa_kernel = None
 
 Tensor = Any
 
@@ -64,11 +68,15 @@ def sdpa_compiled(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = N
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
             scale: float | None) -> Tensor:
-    """There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added."""
+    """There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added.
+
+    What PyTorch 2.0 did not know yet (`scale` came with 2.1, `enable_gqa` with 2.5) is handed over where it is in use.
+    """
     both = bias.masked_fill(~mask, float("-inf")) if mask is not None and bias is not None else None
     attn_mask = next((tensor for tensor in (both, mask, bias) if tensor is not None), None)
-    return scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, is_causal=causal, scale=scale,
-                                        enable_gqa=key.shape[-3] != query.shape[-3])
+    younger = {**({} if scale is None else {"scale": scale}),
+               **({"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {})}
+    return scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, is_causal=causal, **younger)
 
 
 @lru_cache(maxsize=1)
