@@ -88,5 +88,5 @@ def test_a_finding_without_its_script_is_told_with_its_place(mine: Path) -> None
     (mine / "findings" / "no_attention.py").unlink()
     command = [sys.executable, "-m", "attnspec", "smoke", "mine/values", "--implementations", "all"]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=mine.parent.parent)
-    assert "all/mine/findings.yaml:7: 'script' of a finding names no file: there is no all/mine/findings/no_attention.py." in (
-        said.stdout + said.stderr)
+    assert ("all/mine/findings.yaml:7: 'script' of a finding names no file: "
+            "there is no all/mine/findings/no_attention.py.") in said.stdout + said.stderr
