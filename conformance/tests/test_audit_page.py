@@ -187,7 +187,8 @@ def test_the_table_counts_clauses_as_the_gravest_of_their_dtypes() -> None:
         outcome("lib/a", "c.should", Verdict.ERRORED, level=Level.SHOULD),
         outcome("lib/a", "c.may", Verdict.VIOLATED, level=Level.MAY), outcome("lib/a", "c.known", Verdict.EXPECTED),
         outcome("lib/a", "c.odd", Verdict.UNEXPECTED), outcome("lib/a", "c.never", Verdict.INAPPLICABLE),
-        outcome("lib/a", "c.open", Verdict.NO_CLAIM), outcome("lib/a", "c.lost", Verdict.NOT_RUN)))
+        outcome("lib/a", "c.open", Verdict.NO_CLAIM), outcome("lib/a", "c.lost", Verdict.NOT_RUN),
+        outcome("lib/a", "c.open", Verdict.INAPPLICABLE, dtype=f16)))
     (line,) = audited.lines
     c = line.counts
     assert (c.held, c.must, c.should, c.may, c.known, c.odd, c.inapplicable, c.undecided) == (1, 1, 1, 1, 1, 1, 1, 2)
@@ -351,7 +352,9 @@ def test_the_text_tells_each_finding_with_its_script_under_its_library() -> None
 
 def test_signs_that_mean_something_in_markdown_are_escaped() -> None:
     evil = replace(FINDING, says="a | b_c *d* <e> _f_")
-    told = audit_text([run([card("lib/a", evil)], outcome("lib/a", "masking.row", Verdict.VIOLATED))])
+    seen = replace(outcome("lib/a", "masking.row", Verdict.VIOLATED), evidence=replace(EVIDENCE, sentence="x | <y>"))
+    told = audit_text([run([card("lib/a", evil)], seen)])
+    assert r"- Seen: x \| \<y>" in told
     assert r"#### a \| b_c \*d\* \<e> \_f\_" in told
 
 

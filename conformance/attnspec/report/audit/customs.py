@@ -97,11 +97,6 @@ def columns(rows: Sequence[Customs]) -> tuple[tuple[int, Column], ...]:
     return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
 
-def is_switch(question: str) -> bool:
-    """Whether a question is about a hidden switch, not about what a subject does by itself."""
-    return question.partition(".")[0] == "switch"
-
-
 def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Customs:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_from_card(subject), **_from_probes(plain)}
@@ -160,8 +155,7 @@ def _from_probes(probes: Sequence[SubjectProbed]) -> Answers:
     asked: dict[str, dict[str, Found]] = {}
     for probe in probes:
         for found in probe.found:
-            if not is_switch(found.question):
-                asked.setdefault(found.question, {})[SHORT[probe.dtype]] = found
+            asked.setdefault(found.question, {})[SHORT[probe.dtype]] = found
     return {question: _answer(by_dtype) for question, by_dtype in asked.items()}
 
 

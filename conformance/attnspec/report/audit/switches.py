@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from attnspec.record.probed import Found, SubjectProbed
-from attnspec.report.audit.customs import is_switch
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import SHORT
 
@@ -74,7 +73,7 @@ def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
 
 def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[Flip]:
     """Where the variant does not answer as the subject: first the same problems put to both, then the questions."""
-    dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if is_switch(found.question)]
+    dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if _is_switch(found)]
     for found in flipped:
         if found.answer != AGREE:
             posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
@@ -86,6 +85,11 @@ def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[Flip]:
             yield Flip(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype, _standing(found))
 
 
+def _is_switch(found: Found) -> bool:
+    """Whether this is about the two side by side, not about what the variant does by itself."""
+    return found.question.partition(".")[0] == "switch"
+
+
 def _both(detail: str) -> tuple[str, str]:
     """The two answers; where they are not told one after the other, all in the first."""
     plain, _, flipped = detail.partition(", and ")
@@ -95,7 +99,7 @@ def _both(detail: str) -> tuple[str, str]:
 
 def _standing(found: Found) -> Standing:
     """That a variant agrees is claimed of every switch but those of which the two declare different conventions."""
-    is_declared = not found.claimed if is_switch(found.question) else found.claimed == found.answer
+    is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
     return Standing.AGAINST if found.is_contradiction else Standing.DECLARED if is_declared else Standing.OPEN
 
 
