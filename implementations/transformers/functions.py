@@ -63,7 +63,7 @@ def capped_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = No
 
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
          scale: float | None = None) -> Tensor:
-    """`ALL_ATTENTION_FUNCTIONS["sdpa"]`, mask boolean and causal as its flag. In evaluation, without gradient."""
+    """`ALL_ATTENTION_FUNCTIONS["sdpa"]`: causal as its flag alone, or within the mask. In evaluation, no gradient."""
     with torch.no_grad():
         return _sdpa(query, key, value, mask, bias, causal, scale)
 
@@ -75,11 +75,11 @@ def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tenso
     return _sdpa(query, key, value, mask, bias, causal, scale)
 
 
-def sdpa_made_causal_by_mask(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
-                             causal: bool = False, scale: float | None = None) -> Tensor:
-    """As `sdpa`, the causal mask made by the library (`sdpa_mask`) as for a model that has a mask besides."""
+def sdpa_causal_by_flag(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                        causal: bool = False, scale: float | None = None) -> Tensor:
+    """As `sdpa`, causal as its flag whatever else there is."""
     with torch.no_grad():
-        return _sdpa(query, key, value, masks.visible(query, key, mask, causal), bias, False, scale)
+        return _attend_by_sdpa(query, key, value, masks.either(mask, bias, query.dtype), scale, causal=causal)
 
 
 def sdpa_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
@@ -91,7 +91,14 @@ def sdpa_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mas
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, causal: bool, scale: float | None,
           dropout: float = 0.0) -> Tensor:
-    attention_mask = masks.added(mask, bias, query.dtype) if bias is not None else mask
+    """As the models do: the flag stands for a mask that would be the causal triangle and nothing else."""
+    by_flag = causal and mask is None and bias is None
+    attention_mask = masks.either(masks.visible(query, key, mask, causal and not by_flag), bias, query.dtype)
+    return _attend_by_sdpa(query, key, value, attention_mask, scale, causal=by_flag, dropout=dropout)
+
+
+def _attend_by_sdpa(query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scale: float | None, *,
+                    causal: bool, dropout: float = 0.0) -> Tensor:
     output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](_module(query, key), query, key, value, attention_mask,
                                                 scaling=scale, is_causal=causal, dropout=dropout)
     return output.transpose(1, 2)

@@ -36,7 +36,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tens
 
 
 def _angles(query: Tensor, module: Module) -> tuple[Tensor, Tensor]:
-    """cos and sin (B,T,D) of no rotation."""
+    """Cosines and sines (B,T,D) of no rotation."""
     shape = (*query.shape[:2], module.head_dim)
     return torch.ones(shape, dtype=query.dtype), torch.zeros(shape, dtype=query.dtype)
 

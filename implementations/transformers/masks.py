@@ -31,3 +31,8 @@ def added(seen: Tensor, bias: Tensor, dtype: Any) -> Tensor:  # noqa: ANN401  (a
         return bias
     shown = torch.tensor(0.0, dtype=dtype) if bias is None else bias
     return torch.where(seen, shown, torch.finfo(dtype).min)
+
+
+def either(seen: Tensor, bias: Tensor, dtype: Any) -> Tensor:  # noqa: ANN401  (a torch.dtype)
+    """What SDPA takes: the boolean mask, or, where there is a bias, what is added."""
+    return seen if bias is None else added(seen, bias, dtype)

@@ -1,7 +1,7 @@
 """`MistralAttention` with the mask that `MistralModel` makes for it, in every version since the model came (4.34).
 
 The sliding window is no business of the module's: the model makes it into the mask. `sliding_window=w` is the query
-itself and the w - 1 keys before it. All tokens stand at position 0, so the rotary embedding turns nothing.
+itself and the w - 1 keys before it. The rotary embedding is neutralised: every cosine is 1 and every sine 0.
 """
 
 from __future__ import annotations
@@ -47,11 +47,24 @@ def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, causal: boo
 
 
 def _position(query: Tensor, module: Module) -> dict[str, Tensor]:
-    """Position 0 for every token: its number, or, since 4.48, the cosine and sine of its angles."""
+    """The angles, all 0, since 4.48; before that, the positions that the module's own embedding looks them up by."""
     if "position_embeddings" not in inspect.signature(module.forward).parameters:
-        return {"position_ids": torch.zeros(query.shape[:2], dtype=torch.int64), "output_attentions": True}
-    shape = (*query.shape[:2], module.head_dim)
-    return {"position_embeddings": (torch.ones(shape, dtype=query.dtype), torch.zeros(shape, dtype=query.dtype))}
+        return {"position_ids": torch.arange(query.shape[1])[None], "output_attentions": True}
+    return {"position_embeddings": _angles(query.shape[1], module.head_dim, query.dtype)}
+
+
+def _angles(length: int, width: int, dtype: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401  (a torch.dtype)
+    """Cosines and sines of no rotation: (1, length, width)."""
+    return torch.ones((1, length, width), dtype=dtype), torch.zeros((1, length, width), dtype=dtype)
+
+
+class Unturned(torch.nn.Module):
+    """In the place of a module's rotary embedding, as early releases call it: cosines 1 and sines 0 by position."""
+
+    def forward(self, values: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
+        """Values (B,Hkv,S,D) to two tables of at least two rows, which early releases would squeeze away."""
+        rows = (max(seq_len, 2), values.shape[-1])
+        return torch.ones(rows, dtype=values.dtype), torch.zeros(rows, dtype=values.dtype)
 
 
 def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, implementation: str) -> Module:
@@ -69,6 +82,8 @@ def _kv_heads(params: Mapping[str, Tensor], heads: int) -> int:
 def _empty_module(width: int, heads: int, kv_heads: int, dtype: Any, implementation: str) -> Module:  # noqa: ANN401  (a torch.dtype)
     numbered = {"layer_idx": 0} if "layer_idx" in inspect.signature(MistralAttention).parameters else {}
     module = MistralAttention(_config(width, heads, kv_heads, implementation, None), **numbered)
+    if hasattr(module, "rotary_emb"):
+        module.rotary_emb = Unturned()
     return module.to(dtype).eval()
 
 

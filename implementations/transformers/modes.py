@@ -27,8 +27,8 @@ class Mode:
     def attention_mask(self, hidden: Tensor, mask: Tensor, bias: Tensor, causal: bool) -> Tensor:
         """The 4-D tensor that the model hands its layers: additive, or boolean for SDPA where there is no bias."""
         seen = masks.visible(hidden, hidden, mask, causal)
-        boolean = self.implementation == "sdpa" and bias is None
-        return seen if boolean else masks.added(seen, bias, hidden.dtype)
+        made = masks.either if self.implementation == "sdpa" else masks.added
+        return made(seen, bias, hidden.dtype)
 
 
 TRAINING = Mode(training=True)
