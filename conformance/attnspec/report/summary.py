@@ -11,7 +11,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined, Judged, Run
 from attnspec.report.ledger import shade
-from attnspec.report.signs import DECIDED, SIGNS, Sign, gravest
+from attnspec.report.signs import DECIDED, SIGNS, Sign, overall
 
 EXITS = {
     0: "conforms",
@@ -38,7 +38,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one subject fared, clause by clause (a clause counts as the worst of its dtypes)."""
+    """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not left open."""
 
     subject: Judged
     word: str
@@ -87,7 +87,7 @@ def exit_words(run: Run) -> str:
 
 def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     outcomes = joined.of_subject(subject)
-    worst = [gravest(outcome.verdict for outcome in group) for group in outcomes.values()]
+    worst = [overall(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
@@ -95,8 +95,8 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
 
 
 def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[Share, ...]:
-    """The clauses by worst verdict, gravest first."""
-    worst = [(gravest(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
+    """The clauses by the verdict over all dtypes, gravest first."""
+    worst = [(overall(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
     found = Counter((verdict, shade(verdict, level)) for verdict, level in worst)
     ordered = sorted(found.items(), key=lambda item: (SIGNS[item[0][0]].rank, item[0][1]))
     return tuple(Share(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
