@@ -69,11 +69,16 @@ def _attributes(node: Node) -> dict[str, object]:
     """Those that differ from their defaults."""
     heads = node.heads or (None, None)
     window = node.window or (None, None)
-    attributes = {"is_causal": 1 if node.causal else None, "scale": node.scale, "softcap": node.softcap,
+    attributes = {"is_causal": 1 if node.causal else None, "scale": _float(node.scale), "softcap": _float(node.softcap),
                   "qk_matmul_output_mode": WEIGHTS if node.weights else None,
                   "q_num_heads": heads[0], "kv_num_heads": heads[1],
                   "left_window_size": window[0], "right_window_size": window[1]}
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _float(number: float | None) -> float | None:
+    """A whole number would become an attribute of integers, which passes for none at all."""
+    return None if number is None else float(number)
 
 
 def _tensor(name: str, dtype: int, rank: int) -> onnx.ValueInfoProto:

@@ -1,0 +1,25 @@
+"""Between NumPy and MLX, which cannot exchange bfloat16: its bits are handed over instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import mlx.core as mx
+import numpy as np
+
+Array = Any
+
+
+def to_mlx(array: Array) -> Array:
+    """The MLX array with the same entries and dtype."""
+    if array is not None and array.dtype == ml_dtypes.bfloat16:
+        return mx.array(np.ascontiguousarray(array).view(np.uint16)).view(mx.bfloat16)
+    return None if array is None else mx.array(array)
+
+
+def to_numpy(array: Array) -> Array:
+    """The NumPy array with the same entries and dtype."""
+    if array.dtype == mx.bfloat16:
+        return np.array(array.view(mx.uint16)).view(ml_dtypes.bfloat16)
+    return np.array(array)

@@ -1,0 +1,55 @@
+"""OpenVINO's opset13 ScaledDotProductAttention on CPU. Every size is dynamic: one model is compiled for all shapes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from openvino import opset13 as ops
+
+Array = Any
+Model = Any
+
+DYNAMIC = [-1, -1, -1, -1]
+THREADS = {"INFERENCE_NUM_THREADS": 1}
+FULL = {**THREADS, "INFERENCE_PRECISION_HINT": "f32"}
+
+
+def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
+           scale: float | None = None) -> Array:
+    """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv), in whatever precision the plugin chooses."""
+    return _infer(query, key, value, _attention_mask(mask, bias), causal=causal, scale=scale, full=False)
+
+
+def attend_full(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
+                causal: bool = False, scale: float | None = None) -> Array:
+    """As `attend`, with INFERENCE_PRECISION_HINT=f32."""
+    return _infer(query, key, value, _attention_mask(mask, bias), causal=causal, scale=scale, full=True)
+
+
+def _attention_mask(mask: Array, bias: Array) -> Array:
+    """There is one input: boolean (True = may attend), or to be added."""
+    if mask is None or bias is None:
+        return bias if mask is None else mask
+    return np.where(mask, bias, np.array(-np.inf, bias.dtype))
+
+
+def _infer(query: Array, key: Array, value: Array, mask: Array, *, causal: bool, scale: float | None,
+           full: bool) -> Array:
+    inputs = [query, key, value, *([] if mask is None else [mask]),
+              *([] if scale is None else [np.array(scale, query.dtype)])]
+    compiled = _compiled(str(query.dtype), "" if mask is None else str(mask.dtype), causal, scale is not None, full)
+    result = compiled([np.asarray(array, order="C") for array in inputs])[0]
+    return np.array(result)
+
+
+@lru_cache(maxsize=128)
+def _compiled(dtype: str, mask: str, causal: bool, has_scale: bool, full: bool) -> Model:  # a cache's key
+    parameters = [ops.parameter(DYNAMIC, np.dtype(dtype)) for _ in range(3)]
+    attention_mask = ops.parameter(DYNAMIC, np.dtype(mask)) if mask else None
+    scale = ops.parameter([], np.dtype(dtype)) if has_scale else None
+    node = ops.scaled_dot_product_attention(*parameters, attention_mask, scale, causal)
+    inputs = [*parameters, *(parameter for parameter in (attention_mask, scale) if parameter is not None)]
+    return ov.Core().compile_model(ov.Model([node], inputs), "CPU", FULL if full else THREADS)
