@@ -38,7 +38,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not left open."""
+    """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open."""
 
     subject: Judged
     word: str
