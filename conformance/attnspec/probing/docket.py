@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.ground.declaration import Declaration
 from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.errors import AttnspecError
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.ground.nouns import DType, Verdict
-from attnspec.ground.plan import FAULT, SOUND, Plan
+from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
 from attnspec.law.load import load_spec
+from attnspec.probing.errands import Probing, probings
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
-from attnspec.record.probed import Found, SubjectProbed, part_of_probe
-from attnspec.subjects.registry import process_of, registered
+from attnspec.record.probed import Found, SubjectProbed
+from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
     from attnspec.probing.stand import Stand
@@ -32,49 +32,12 @@ DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
-    """A subject, or one of its variants, at one dtype."""
-
-    target: str
-    variant: str
-    dtype: str
-
-    @property
-    def part(self) -> str:
-        """As in the record."""
-        return part_of_probe(self.variant)
-
-    @property
-    def id(self) -> str:
-        """The errand's name."""
-        return f"{self.target}-{self.part}-{self.dtype}"
-
-
-@dataclass(frozen=True, slots=True)
 class Crumb:
     """What a probe has found so far, and the question that it is at: it outlives the process."""
 
     found: tuple[Found, ...]
     question: str
     asks: str
-
-
-def probings(plan: Plan) -> Iterator[Probing]:
-    """Subject by subject, its variants next to it. Of a bare function nobody knows yet which dtypes it supports."""
-    for target in dict.fromkeys(plan.targets):
-        declaration = _declaration(target, plan)
-        for dtype in declaration.dtypes:
-            if not plan.dtypes or dtype in plan.dtypes:
-                yield from (Probing(target, variant, dtype.value) for variant in ("", *declaration.variants))
-
-
-def _declaration(target: str, plan: Plan) -> Declaration:
-    if target.startswith((FAULT, SOUND)):
-        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
-
-        return own_subject(target).declaration
-    known = registered(plan.implementations).get(target)
-    return known.declaration if known else Declaration()
 
 
 class Probes:

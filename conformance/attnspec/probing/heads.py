@@ -16,17 +16,16 @@ _ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}
 
 
 def _order(asker: Asker) -> Reply:
-    """Four query heads on two key/value heads whose values say which of them was read. Whether a limit that is
-    declared is one is asked, too.
-    """
-    limits = asker.subject.declaration.limits
-    if limits.single_head or limits.self_attention_only:
-        raise NotAsked("it has as many key/value heads as query heads by its nature")
-    seen = asker.without_limits(grouped=True).output(_grouped(asker))
+    """A declared limit is set aside: it is asked whether it is one."""
+    seen = asker.without_limits(grouped=True).output(grouped(asker))
     return which(seen[:, :, 0, 0], _ORDERS)
 
 
-def _grouped(asker: Asker) -> Problem:
+def grouped(asker: Asker) -> Problem:
+    """Four query heads on two key/value heads, whose values say which of them was read. Raises NotAsked."""
+    limits = asker.subject.declaration.limits
+    if limits.single_head or limits.self_attention_only:
+        raise NotAsked("it has as many key/value heads as query heads by its nature")
     number, B, D = numpy_dtype(asker.dtype), asker.batch(4, 4), asker.width
     value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, 4, D)).astype(number)
     return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value)

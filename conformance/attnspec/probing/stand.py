@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from attnspec.court.hearing import summon
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import Plan
+from attnspec.probing.errands import first
 from attnspec.probing.probe import probe
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
@@ -36,14 +37,9 @@ class Stand:
         subject = base.variant(variant) if variant else base
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
-            steps = probe(subject, dtype, base=base if variant else None, whole=dtype is self._first(base))
-            for step in steps:
+            is_first = dtype is first(base.declaration, self._plan)
+            for step in probe(subject, dtype, base=base if variant else None, whole=is_first):
                 note(found, step.name, step.asks)
                 found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)
-
-    def _first(self, subject: Subject) -> DType:
-        """The dtype at which everything is asked: float32, or the first that there is."""
-        offered = [dtype for dtype in subject.declaration.dtypes if not self._plan.dtypes or dtype in self._plan.dtypes]
-        return DType.FLOAT32 if DType.FLOAT32 in offered else offered[0]

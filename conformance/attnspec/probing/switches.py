@@ -14,10 +14,12 @@ from attnspec.ground.nouns import Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.asker import AnyProblem, Asker, Failed, NotAsked, Reply
 from attnspec.probing.fit import shown
+from attnspec.probing.heads import grouped
 from attnspec.probing.hidden import without_last_key, without_row
 from attnspec.probing.masks import drops
 from attnspec.probing.numbers import LONG, normal
 from attnspec.problems.layers import make_layer, model_width
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 
@@ -50,10 +52,7 @@ def _biased(asker: Asker) -> Problem:
 
 
 def _grouped(asker: Asker) -> Problem:
-    problem = normal(asker, 4, 4)
-    if asker.heads == 1:
-        raise NotAsked("it has one head")
-    return problem.but(key=problem.key[:, :1].copy(), value=problem.value[:, :1].copy())
+    return make_problem(Recipe(grouped(asker).sizes, ("normal",), "none", frozenset(), seed=1), asker.dtype)
 
 
 def _self(asker: Asker, **features: bool) -> LayerProblem:
@@ -98,7 +97,7 @@ FLIPS: tuple[Flip, ...] = (
     Flip("bias_hidden_row", "a bias of -inf that hides a row",
          lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
     Flip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
-    Flip("grouped", "one key/value head for two", _grouped, ("grouped_heads", "")),
+    Flip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
     Flip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
     Flip("self", "one input for query, key and value", _self),
     Flip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),

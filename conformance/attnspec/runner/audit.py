@@ -9,7 +9,8 @@ from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.exits import CANNOT_RUN, VIOLATED
 from attnspec.ground.plan import Item, Plan
 from attnspec.law.clause import Spec
-from attnspec.probing.docket import Probes, Probing
+from attnspec.probing.docket import Probes
+from attnspec.probing.errands import Probing
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.probed import SubjectProbed
