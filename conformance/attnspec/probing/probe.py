@@ -26,12 +26,14 @@ from attnspec.probing.switches import FLIPS, Pair
 from attnspec.record.probed import Found
 from attnspec.subjects.subject import Subject
 
-SAFE: tuple[Question, ...] = (
-    purity.TWICE, *masks.QUESTIONS, *causal.QUESTIONS, *windows.QUESTIONS, *hidden.QUESTIONS, *scale.QUESTIONS,
-    *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, *purity.QUESTIONS, *gradients.QUESTIONS)
+PLAIN: tuple[Question, ...] = (
+    purity.TWICE, *scale.QUESTIONS, *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, *causal.QUESTIONS,
+    *windows.QUESTIONS, *masks.QUESTIONS[:1])
+MASKED: tuple[Question, ...] = (
+    *masks.QUESTIONS[1:], *hidden.QUESTIONS, *purity.QUESTIONS, *gradients.QUESTIONS)
 RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *sizes.QUESTIONS)
-"""What native code may die of comes last: what was found before is kept."""
-QUESTIONS = (*SAFE, *RISKY)
+"""Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
+QUESTIONS = (*PLAIN, *MASKED, *RISKY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,12 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     if not whole:
         yield from (_step(question, asker) for question in QUESTIONS if question.when is When.EVERY_DTYPE)
         return
-    first, second, *others = SAFE
+    first, *plain = PLAIN
     yield _step(first, asker)
     is_chance = not purity.is_steady(asker)  # once the question is over: whoever dies of a call has done so
-    yield replace(_step(second, asker), is_chance=is_chance)
-    asker = asker.knowing(drops=masks.drops(asker))
-    more = [*(_step(question, asker) for question in others), *_flips(base, asker),
+    yield from (replace(_step(question, asker), is_chance=is_chance) for question in plain)
+    asker = asker.knowing(drops=masks.drops(asker))  # likewise, of a mask
+    more = [*(_step(question, asker) for question in MASKED), *_flips(base, asker),
             *(_step(question, asker) for question in RISKY)]
     yield from (replace(step, is_chance=is_chance) for step in more)
 
