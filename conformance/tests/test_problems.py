@@ -282,11 +282,10 @@ def test_a_layer_without_biases_is_given_none() -> None:
     assert set(problem.params) == {"w_query", "w_key", "w_value", "w_out"}
 
 
-def test_a_layer_without_output_projection_is_given_the_identity() -> None:
+def test_a_layer_without_output_projection_is_given_none() -> None:
     sizes = Sizes(1, 1, 1, 3, 3, 4, 4)
     problem = make_layer(a_recipe(sizes, ("integers",)), DType.FLOAT32, limits=Limits(projects_output=False))
-    assert (problem.params["w_out"] == np.eye(4)).all()
-    assert not problem.params["b_out"].any()
+    assert set(problem.params) == {"w_query", "w_key", "w_value", "b_query", "b_key", "b_value"}
 
 
 def test_the_output_projection_moves_every_feature_and_adds_none() -> None:

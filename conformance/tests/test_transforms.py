@@ -10,6 +10,7 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy
 from attnspec.problems.recipe import Recipe
 from attnspec.vocabulary.observables import _joined
 from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import OutsideLimits
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import contents, history, keywords, layers, order, shapes
 
@@ -411,6 +412,15 @@ def test_one_head_at_a_time_sums_to_the_whole() -> None:
     assert len(after.parts) == 3
     whole = _joined([through(part) for part in after.parts], after, ("B", "T", "M"))
     np.testing.assert_allclose(whole, through(layer().one), rtol=1e-12)
+
+
+def test_heads_that_no_projection_sums_up_are_left_in_their_order() -> None:
+    bare = layer()
+    bare = bare.but(params={name: array for name, array in bare.one.params.items() if name not in ("w_out", "b_out")})
+    with pytest.raises(OutsideLimits, match=r"^it has no output projection$"):
+        layers.permute_layer_heads(bare, by=Drawn(1))
+    with pytest.raises(OutsideLimits):
+        layers.one_head_at_a_time(bare)
 
 
 def test_indivisible_heads_do_not_divide_the_width() -> None:

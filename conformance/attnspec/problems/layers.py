@@ -26,8 +26,8 @@ _PLAIN = Limits()
 def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> LayerProblem:
     """The layer problem of a recipe; M is `recipe.M`, or H·D where that is 0.
 
-    limits.has_biases adds b_query … b_out. Without limits.projects_output w_out is the identity and b_out zero (M must
-    be H·Dv). The family `huge_logits` multiplies w_query by 16.
+    limits.has_biases adds b_query … b_out. Without limits.projects_output there are no w_out and b_out (M must be H·Dv).
+    The family `huge_logits` multiplies w_query by 16.
     """
     sizes = recipe.sizes
     M = recipe.M or sizes.H * sizes.D
@@ -59,11 +59,11 @@ def _whole(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
 def _weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
     sizes, seed = recipe.sizes, recipe.seed
     steepness = 8.0 if "huge_logits" in recipe.families else 0.5
-    return {
+    weights = {
         "w_query": steepness * _two_a_column(seed, "w_query", M, sizes.H * sizes.D),
         "w_key": 0.5 * _two_a_column(seed, "w_key", M, sizes.Hkv * sizes.D),
-        "w_value": _two_a_column(seed, "w_value", M, sizes.Hkv * sizes.Dv),
-        "w_out": _one_a_column(seed, sizes.H * sizes.Dv, M) if limits.projects_output else np.eye(M)}
+        "w_value": _two_a_column(seed, "w_value", M, sizes.Hkv * sizes.Dv)}
+    return weights | ({"w_out": _one_a_column(seed, sizes.H * sizes.Dv, M)} if limits.projects_output else {})
 
 
 def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
@@ -85,11 +85,11 @@ def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
 
 
 def _biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[str, Floats]:
-    return {
+    biases = {
         "b_query": 0.5 * _whole(seed, "b_query", (sizes.H * sizes.D,), 2),
         "b_key": 0.5 * _whole(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
-        "b_value": _whole(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2),
-        "b_out": _whole(seed, "b_out", (M,), 2) if limits.projects_output else np.zeros(M)}
+        "b_value": _whole(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
+    return biases | ({"b_out": _whole(seed, "b_out", (M,), 2)} if limits.projects_output else {})
 
 
 def model_width(sizes: Sizes, limits: Limits) -> int:

@@ -19,6 +19,7 @@ Layer = Posed[LayerProblem]
 def permute_layer_heads(posed: Layer, *, by: Drawn) -> Layer:
     """Reorder the heads: the columns of the input projections and, with them, the rows of the output projection."""
     problem = posed.one
+    _needs_output_projection(problem)
     if problem.heads != problem.kv_heads:
         raise NoClaim("heads are grouped")
     order = np.random.RandomState(by).permutation(problem.heads)
@@ -26,6 +27,12 @@ def permute_layer_heads(posed: Layer, *, by: Drawn) -> Layer:
     moved = {name: None if array is None else np.ascontiguousarray(array[:, order]) for name, array in per_head.items()}
     params = {name: _reordered(name, array, order) for name, array in problem.params.items()}
     return posed.but(params=params, **moved).reading("H", np.argsort(order))
+
+
+def _needs_output_projection(problem: LayerProblem) -> None:
+    """Without it heads lie side by side in the output, whose order is theirs."""
+    if "w_out" not in problem.params:
+        raise OutsideLimits("it has no output projection")
 
 
 def _reordered(name: str, array: Array, order: Array) -> Array:
@@ -39,6 +46,7 @@ def _reordered(name: str, array: Array, order: Array) -> Array:
 def one_head_at_a_time(posed: Layer) -> Layer:
     """One call a head, with the other heads' rows of w_out zero; the outputs are summed, b_out counted once."""
     problem = posed.one
+    _needs_output_projection(problem)
     parts = tuple(problem.but(params=_only(problem.params, head, problem.heads)) for head in range(problem.heads))
     return replace(posed, parts=parts, join="sum")
 
