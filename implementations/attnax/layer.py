@@ -31,7 +31,8 @@ def _layer(kind: attnax.AttentionType, dropout_rate: float = 0.0) -> Callable[..
 
 def _with(params: Params, heads: int, kind: attnax.AttentionType, dropout_rate: float) -> attnax.MultiHeadAttention:
     """The layer that has these parameters."""
-    graph, state = _blank(*params["w_query"].shape, params["w_out"].shape[1], heads, kind, dropout_rate)
+    (M, features), out_features = params["w_query"].shape, params["w_out"].shape[1]
+    graph, state = _blank(M, features, out_features, heads, kind=kind, dropout_rate=dropout_rate)
     arrays = {(projection, letter): params[f"{short}_{name}"] for name, projection in PROJECTIONS.items()
               for letter, short in (("kernel", "w"), ("bias", "b"))}
     filled = {path: variable.replace(arrays[path]) if path in arrays else variable for path, variable in state}
@@ -39,7 +40,7 @@ def _with(params: Params, heads: int, kind: attnax.AttentionType, dropout_rate: 
 
 
 @lru_cache(maxsize=256)
-def _blank(M: int, features: int, out_features: int, heads: int, kind: attnax.AttentionType,
+def _blank(M: int, features: int, out_features: int, heads: int, *, kind: attnax.AttentionType,
            dropout_rate: float) -> tuple[Any, Any]:
     """The layer's structure, and its variables by path: making it anew for every call would cost more than the call."""
     layer = nnx.eval_shape(lambda: attnax.MultiHeadAttention(

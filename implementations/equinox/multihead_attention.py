@@ -30,7 +30,7 @@ def _layer(*, dropout_p: float = 0.0) -> Callable[..., Array]:
 def _with(params: Params, heads: int, dropout_p: float) -> equinox.nn.MultiheadAttention:
     """The layer that has these parameters."""
     (M, keys), values = params["w_query"].shape, params["w_value"].shape[1]
-    layer = _blank(M, keys // heads, values // heads, params["w_out"].shape[1], heads, dropout_p)
+    layer = _blank(M, keys // heads, values // heads, params["w_out"].shape[1], heads, dropout_p=dropout_p)
     projections = {"query": layer.query_proj, "key": layer.key_proj, "value": layer.value_proj,
                    "out": layer.output_proj}
     filled = [equinox.tree_at(lambda linear: (linear.weight, linear.bias), linear,
@@ -40,7 +40,7 @@ def _with(params: Params, heads: int, dropout_p: float) -> equinox.nn.MultiheadA
 
 
 @lru_cache(maxsize=256)
-def _blank(M: int, width: int, value_width: int, out: int, heads: int,
+def _blank(M: int, width: int, value_width: int, out: int, heads: int, *,
            dropout_p: float) -> equinox.nn.MultiheadAttention:
     """The layer without numbers: drawing them for every call would cost more than the call."""
     return equinox.filter_eval_shape(equinox.nn.MultiheadAttention, heads, M, qk_size=width, vo_size=value_width,

@@ -1,4 +1,4 @@
-"""flash-attention-jax: its flash attention, its plain attention and Rabe and Staats's, each with a causal form if it has one.
+"""flash-attention-jax: its flash attention and its plain one, each with its causal form, and Rabe and Staats's.
 
 The functions take a mask of keys (B,S) that all heads and queries share; attnspec's masks differ by head and query, so
 none is taken here, and every key is handed over as visible.

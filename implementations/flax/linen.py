@@ -1,7 +1,7 @@
 """flax.linen: `dot_product_attention` as a function, which puts T before H, and `MultiHeadDotProductAttention`.
 
-It has no causal flag: the triangle is a mask, made by the library's own `make_attention_mask` as `make_causal_mask` makes
-it for squares, and joined by `combine_masks`. Weights come from `dot_product_attention_weights`, or are sown.
+It has no causal flag: the triangle is a mask, made by the library's `make_attention_mask` as `make_causal_mask` does
+for squares, and joined by `combine_masks`. Weights come from `dot_product_attention_weights`, or are sown.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ function_eager = _function()
 function = hurried_jit(function_eager, "causal", "return_weights")
 function_wide_softmax = hurried_jit(_function(force_fp32_for_softmax=True), "causal", "return_weights")
 function_dropout_off = hurried_jit(_function(dropout_rate=0.5, deterministic=True), "causal", "return_weights")
-layer_eager = _layer()
-layer = hurried_jit(layer_eager, "heads", "causal", "return_weights")
+layer = hurried_jit(_layer(), "heads", "causal", "return_weights")
 layer_wide_softmax = hurried_jit(_layer(force_fp32_for_softmax=True), "heads", "causal", "return_weights")
 layer_dropout_off = hurried_jit(_layer(dropout_rate=0.5), "heads", "causal", "return_weights")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-import jax
 from attnspec.adapters.flax.parameters import kernels
 from attnspec.adapters.jax.compiled import hurried_jit
 from flax import nnx as flax_nnx
@@ -52,7 +51,7 @@ def _with(params: Params, heads: int, **switches: object) -> flax_nnx.MultiHeadA
     """The layer that has these parameters."""
     (M, features), width = params["w_query"].shape, params["w_query"].shape[1] // heads
     kv_heads = params["w_key"].shape[1] // width
-    graph, state = _blank(M, features, params["w_out"].shape[1], heads, kv_heads, tuple(switches.items()))
+    graph, state = _blank(M, features, params["w_out"].shape[1], heads, kv_heads, switches=tuple(switches.items()))
     arrays = {(module, name): array for module, arrays in kernels(params, heads, kv_heads).items()
               for name, array in arrays.items()}
     filled = {path: variable.replace(arrays[path]) if path in arrays else variable for path, variable in state}
@@ -60,7 +59,7 @@ def _with(params: Params, heads: int, **switches: object) -> flax_nnx.MultiHeadA
 
 
 @lru_cache(maxsize=256)
-def _blank(M: int, features: int, out_features: int, heads: int, kv_heads: int,
+def _blank(M: int, features: int, out_features: int, heads: int, kv_heads: int, *,
            switches: tuple[tuple[str, object], ...]) -> tuple[Any, Any]:
     """The layer's structure, and its variables by path: making it anew for every call would cost more than the call."""
     layer = flax_nnx.eval_shape(lambda: flax_nnx.MultiHeadAttention(
@@ -69,8 +68,7 @@ def _blank(M: int, features: int, out_features: int, heads: int, kv_heads: int,
     return graph, tuple(flax_nnx.to_flat_state(state))
 
 
-function_eager = _function()
-function = hurried_jit(function_eager, "causal")
+function = hurried_jit(_function(), "causal")
 function_unfused = hurried_jit(_function(dropout_rate=0.5, deterministic=True), "causal")
 layer_eager = _layer()
 layer = hurried_jit(layer_eager, "heads", "causal")

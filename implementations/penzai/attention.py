@@ -20,7 +20,7 @@ HEADS = {"heads": "h", "projection": "p"}
 POSITIONS = {"query_positions_input_name": "queries", "kv_positions_input_name": "keys"}
 
 
-def attend_eager(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False,
+def _attend(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False,
                  window: Window = None, softcap: float | None = None, scale: float | None = None,
                  return_weights: bool = False) -> Array:
     """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for.
@@ -40,7 +40,7 @@ def attend_eager(query: Array, key: Array, value: Array, *, mask: Array = None, 
     return (output, weights.unwrap("batch", "heads", "seq", "kv_seq")) if return_weights else output
 
 
-def _to_weights(dtype: object, masked: bool, causal: bool, window: Window,  # noqa: FBT001  (one flag a layer)
+def _to_weights(dtype: object, masked: bool, causal: bool, window: Window,
                 softcap: float | None) -> Iterator[pz.nn.Layer]:
     """Queries and keys to weights: einsum, cap, masks, softmax."""
     hidden = {"masked_out_value": jnp.array(HIDDEN, dtype)}
@@ -66,4 +66,4 @@ def _mask(mask: Array) -> pz.nx.NamedArray:
     return _named(mask.reshape([length for length in mask.shape if length > 1]), *varied)
 
 
-attend = hurried_jit(attend_eager, "causal", "window", "return_weights")
+attend = hurried_jit(_attend, "causal", "window", "return_weights")
