@@ -293,6 +293,21 @@ def test_an_answer_is_remembered_and_a_repeated_call_is_not(folder: Path) -> Non
     assert calls(trial, "twice", "twice") == 2
 
 
+NAN_ROWS = """
+import numpy as np
+def attend(query, key, value, *, mask=None):
+    output = np.broadcast_to(value.mean(axis=2, keepdims=True), (*query.shape[:3], value.shape[-1])).copy()
+    return output if mask is None else np.where(mask.any(axis=-1, keepdims=True), output, np.nan)
+attend.conventions = {"hidden_row": "uniform"}
+"""
+
+
+def test_a_convention_that_is_declared_stands_above_what_is_probed_of_one_of_its_forms(tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text(NAN_ROWS)
+    found = SubjectBench(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
+    assert {name: answer for name, answer in found.items() if "hidden_row" in name} == {"hidden_row": "uniform"}
+
+
 def test_what_is_remembered_does_not_grow_without_end() -> None:
     memory: Memory[int] = Memory()
     for number in range(2 * REMEMBERED):

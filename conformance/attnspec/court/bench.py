@@ -98,7 +98,10 @@ class SubjectBench:
         declared = self.subject.declaration.conventions
         if all(name in declared for name in CONVENTIONS):
             return declared
-        return {**probe_conventions(self.subject, self.dtype), **declared}
+        probed = probe_conventions(self.subject, self.dtype)
+        # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`
+        silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
+        return {**silent, **declared}
 
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
         """The subject's answer; remembered under the key unless it must be fresh."""
