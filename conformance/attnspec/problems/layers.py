@@ -26,7 +26,7 @@ _PLAIN = Limits()
 def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> LayerProblem:
     """The layer problem of a recipe; M is `recipe.M`, or H·D where that is 0.
 
-    limits.has_biases adds b_query … b_out. Without limits.projects_output there are no w_out and b_out (M must be H·Dv).
+    limits.has_biases adds b_query … b_out. Without limits.projects_output there are no w_out and b_out (M is H·Dv).
     The family `huge_logits` multiplies w_query by 16.
     """
     sizes = recipe.sizes
