@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
+from attnspec.cli.digest import Digest
+from attnspec.cli.verdicts import summary
 from attnspec.ground.errand import Loss
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Item, Plan
 from attnspec.probing.docket import Probes
 from attnspec.probing.errands import Probing
-from attnspec.record.events import Done, ItemFinished
+from attnspec.record.events import Done, ItemFinished, RunFinished
 from attnspec.record.outcome import Outcome
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.runner.audit import AUDIT, Audit
@@ -163,3 +165,16 @@ def test_an_audit_probes_a_subject_right_after_its_trials() -> None:
     items = open_docket(AUDIT, replace(PLAN, targets=targets)).items()
     assert [(each.target, isinstance(each, Item)) for each in items] == [
         (targets[0], True), (targets[0], False), (targets[0], False), (targets[1], True), (targets[1], False)]
+
+
+def test_the_console_of_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
+    digest = Digest()
+    for event in (judged(Verdict.HELD), replace(probed(RIGHT, WRONG), variant="eager"), probed(lost="it died"),
+                  RunFinished("", 1.0, {}, 1)):
+        digest.add(event)
+    lines = list(summary(digest, ()))
+    assert lines[-1] == "Does not conform: 1 answer of mine not as the manifest claims. (exit code 1)"
+    told = lines[lines.index("Not as the manifest claims:") + 1]
+    assert told == "  mine [eager], float32: mask.polarity drop, not keep"
+    assert "Not probed: mine, float32: it died" in lines
+    assert digest.done("mine") == 3

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from attnspec.ground.nouns import FAILURES, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
+from attnspec.record.probed import Found, SubjectProbed
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
 
@@ -23,6 +24,7 @@ class Digest:
     outcomes: list[Outcome] = field(default_factory=list)
     on_trial: dict[tuple[str, str, str], ItemStarted] = field(default_factory=dict)
     counts: dict[str, Counter[Verdict]] = field(default_factory=dict)
+    probes: list[SubjectProbed] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
         """Take an event into account."""
@@ -36,6 +38,9 @@ class Digest:
                 self.on_trial[event.subject, event.clause, event.dtype] = event
             case ItemFinished():
                 self._finish(event.outcome)
+            case SubjectProbed():
+                self.on_trial.pop((event.subject, event.part, event.dtype.value), None)
+                self.probes.append(event)
             case RunFinished():
                 self.footer = event
 
@@ -50,7 +55,12 @@ class Digest:
 
     def done(self, subject: str) -> int:
         """How many of them are finished."""
-        return self.counts[subject].total()
+        return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
+
+    @property
+    def contradictions(self) -> list[tuple[SubjectProbed, Found]]:
+        """What was found against what a manifest claims."""
+        return [(probe, found) for probe in self.probes for found in probe.found if found.is_contradiction]
 
     def gates(self, outcome: Outcome) -> bool:
         """Whether the outcome makes the exit code 1 in this run."""

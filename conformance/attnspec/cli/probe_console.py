@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 
 from attnspec.cli.outputs import is_coloured
-from attnspec.cli.wording import plural
+from attnspec.cli.wording import named, plural
 from attnspec.record.events import Event, RunFinished
 from attnspec.record.probed import Found, SubjectProbed
 
@@ -51,9 +51,8 @@ def told(probed: SubjectProbed) -> Iterator[str]:
     """A heading, and a line an answer; a contradiction is told with what was claimed."""
     if not probed.found and not probed.lost:
         return  # a dtype that a bare function does not support
-    variant = f" [{probed.variant}]" if probed.variant else ""
     yield ""
-    yield click.style(f"{probed.subject}{variant}, {probed.dtype.value}", bold=True)
+    yield click.style(named(probed), bold=True)
     if probed.lost:
         yield click.style(f"  lost: {probed.lost}", fg="red")
     width = max((len(found.question) for found in probed.found), default=0)

@@ -10,7 +10,7 @@ from typing import TextIO
 import click
 
 from attnspec.cli.digest import ALARMING, Digest
-from attnspec.cli.wording import counted, plural, verdict_words
+from attnspec.cli.wording import counted, named, plural, verdict_words
 from attnspec.ground.exits import CONFORMS, VIOLATED
 from attnspec.ground.nouns import Level, Verdict
 from attnspec.record.events import Event
@@ -51,6 +51,7 @@ def summary(digest: Digest, places: Sequence[str]) -> Iterator[str]:
         width = max(map(len, digest.counts))
         yield from (f"{subject:<{width}}  {counted(counts)}" for subject, counts in digest.counts.items())
     yield from _violations(digest)
+    yield from _contradictions(digest)
     yield from _unjudged(digest.outcomes)
     yield ""
     yield from places
@@ -102,8 +103,32 @@ def _unjudged(outcomes: Sequence[Outcome]) -> Iterator[str]:
         yield f"       and {plural(len(ranked) - REASONS, 'further reason')}, in the record"
 
 
+def _contradictions(digest: Digest) -> Iterator[str]:
+    """What probes found against what is claimed, and what could not be probed."""
+    against, lost = digest.contradictions, [probe for probe in digest.probes if probe.lost]
+    if against:
+        yield ""
+        yield "Not as the manifest claims:"
+        yield from (f"  {named(probe)}: {found.question} {found.answer}, not {found.claimed}"
+                    for probe, found in against[:FULL])
+        if len(against) > FULL:
+            yield f"  and {plural(len(against) - FULL, 'answer')} more, in the record"
+    if lost:
+        yield ""
+        yield from (f"Not probed: {named(probe)}: {probe.lost}" for probe in lost[:REASONS])
+
+
 def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _faults(digest: Digest, gating: set[tuple[str, str]]) -> Iterator[str]:
+    if gating:
+        subjects = dict.fromkeys(subject for subject, _ in gating)
+        yield f"{plural(len(gating), 'clause')} not met by {_few(list(subjects))}"
+    if against := digest.contradictions:
+        whom = _few(list(dict.fromkeys(probe.subject for probe, _ in against)))
+        yield f"{plural(len(against), 'answer')} of {whom} not as the manifest claims"
 
 
 def conclusion(digest: Digest) -> str:
@@ -113,8 +138,7 @@ def conclusion(digest: Digest) -> str:
         return "Interrupted: what is missing was not run. (exit code 2)"
     gating = {(each.subject, each.clause) for each in digest.outcomes if digest.gates(each)}
     if footer.exit_code == VIOLATED:
-        subjects = dict.fromkeys(subject for subject, _ in gating)
-        return f"Does not conform: {plural(len(gating), 'clause')} not met by {_few(list(subjects))}. (exit code 1)"
+        return f"Does not conform: {' and '.join(_faults(digest, gating))}. (exit code 1)"
     if footer.exit_code == CONFORMS:
         return "Conforms. (exit code 0)"
     what = "Nothing was executed" if idle(digest.outcomes) else "Not everything was run"

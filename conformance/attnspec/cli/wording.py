@@ -10,6 +10,7 @@ import click
 from attnspec.cli.digest import ALARMING
 from attnspec.ground.nouns import Verdict
 from attnspec.record.events import RunStarted
+from attnspec.record.probed import SubjectProbed
 
 COLOURS: Mapping[Verdict, str] = {
     Verdict.HELD: "green", Verdict.VIOLATED: "red", Verdict.ERRORED: "red", Verdict.CRASHED: "red",
@@ -31,6 +32,12 @@ def counted(counts: Counter[Verdict]) -> str:
 
 def _coloured(text: str, verdict: Verdict) -> str:
     return click.style(text, fg=COLOURS[verdict], bold=verdict in ALARMING)
+
+
+def named(probed: SubjectProbed) -> str:
+    """`torch/mha [averaged], float32`."""
+    variant = f" [{probed.variant}]" if probed.variant else ""
+    return f"{probed.subject}{variant}, {probed.dtype.value}"
 
 
 def plural(number: int, noun: str) -> str:
