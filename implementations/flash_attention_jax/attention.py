@@ -1,7 +1,6 @@
 """flash-attention-jax: its flash attention and its plain one, each with its causal form, and Rabe and Staats's.
 
-The functions take a mask of keys (B,S) that all heads and queries share; attnspec's masks differ by head and query, so
-none is taken here, and every key is handed over as visible.
+Masks are masks of keys (B,S), the same for all heads and queries; the causal functions take none.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ Array = Any
 def _either(full: Callable[..., Array], triangular: Callable[..., Array]) -> Callable[..., Array]:
     """A function of two: one that sees all keys, and one that sees no later ones."""
 
-    def attend(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    def attend(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False) -> Array:
         """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv)."""
+        masks = () if mask is None else (mask[:, 0, 0],)
         if causal:
-            return triangular(query, key, value)
-        return full(query, key, value, jnp.ones((key.shape[0], key.shape[2]), bool))
+            return triangular(query, key, value, *masks)
+        return full(query, key, value, *(masks or (jnp.ones((key.shape[0], key.shape[2]), bool),)))
 
     return attend
 
