@@ -37,11 +37,10 @@ def written_inference(query: Tensor, key: Tensor, value: Tensor, *, params: Mapp
         return _attend(_module(query, params, heads, AttnProcessor, dropout=0.5).eval(), query, key, value, bias)
 
 
-def written_wide(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int) -> Tensor:
-    """AttnProcessor with upcast_attention and upcast_softmax: logits and softmax in float32. No mask: see the finding
-    `upcast_mask`.
-    """
-    return _attend(_module(query, params, heads, AttnProcessor, wide=True).train(), query, key, value, None)
+def written_wide(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
+                 bias: Tensor = None) -> Tensor:
+    """AttnProcessor with upcast_attention and upcast_softmax: logits and softmax in float32."""
+    return _attend(_module(query, params, heads, AttnProcessor, wide=True).train(), query, key, value, bias)
 
 
 def on_sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,

@@ -1,16 +1,20 @@
 """`torch.nn.attention.flex_attention`: masks and biases are functions of the indices, which the caller writes.
 
-Run as it stands, not compiled, it computes all logits. The functions here are those of its documentation: a mask and a
-bias are looked up in a captured tensor, causal is `q_idx >= kv_idx`, a window two comparisons, a soft cap a tanh.
+The functions here are those of its documentation: a mask and a bias are looked up in a captured tensor, causal is
+`q_idx >= kv_idx`, a window two comparisons, a soft cap a tanh. Called without torch.compile it computes all logits, but
+is traced for every new shape, a third of a second each; the switch that it offers for debugging a function leaves the
+tracing out and runs the same operations at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
 import torch
+from torch.nn.attention import flex_attention as flex_attention_module
 from torch.nn.attention.flex_attention import and_masks, create_block_mask, flex_attention
 
 Tensor = Any  # torch is not seen by mypy
@@ -20,19 +24,49 @@ Window = tuple[int | None, int | None]
 
 def flex(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
          scale: float | None = None, window: Window | None = None, softcap: float | None = None) -> Tensor:
-    """Eager. Without gradients, since on CPU it has no backward pass."""
+    """Run at once, with the switch for debugging. Without gradients, since on CPU it has no backward pass."""
+    with _untraced():
+        return _attend(query, key, value, _hiding(mask, window, causal=causal), _scoring(bias, softcap),
+                       scale=scale)
+
+
+def traced(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+           causal: bool = False, scale: float | None = None, window: Window | None = None,
+           softcap: float | None = None) -> Tensor:
+    """As it is when nothing is set."""
+    return _attend(query, key, value, _hiding(mask, window, causal=causal), _scoring(bias, softcap),
+                   scale=scale)
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    flex_attention_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
+    try:
+        yield
+    finally:
+        flex_attention_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = False
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask_mod: Mod | None, score_mod: Mod | None, *,
+            scale: float | None) -> Tensor:
     shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    hides = [_looked_up(mask.expand(shape))] if mask is not None else []
-    hides += [_causal] if causal else []
-    hides += [_within(*window)] if window else []
     with torch.no_grad():
-        return flex_attention(query, key, value, score_mod=_scoring(bias, softcap, shape),
-                              block_mask=create_block_mask(_all_of(hides), *shape, device="cpu") if hides else None,
-                              scale=scale, enable_gqa=key.shape[1] != query.shape[1])
+        block_mask = create_block_mask(mask_mod, *shape, device="cpu") if mask_mod else None
+        return flex_attention(query, key, value, score_mod=score_mod, block_mask=block_mask, scale=scale,
+                              enable_gqa=key.shape[1] != query.shape[1])
+
+
+def _hiding(mask: Tensor, window: Window | None, *, causal: bool) -> Mod | None:
+    mods = [_looked_up(mask)] if mask is not None else []
+    mods += [_causal] if causal else []
+    mods += [_within(*window)] if window else []
+    return reduce(and_masks, mods) if mods else None
 
 
 def _looked_up(mask: Tensor) -> Mod:
-    return lambda b, h, i, j: mask[b, h, i, j]
+    """An axis of length one serves all indices along it."""
+    B, H, T, S = mask.shape
+    return lambda b, h, i, j: mask[b * (B > 1), h * (H > 1), i * (T > 1), j * (S > 1)]
 
 
 def _causal(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -47,17 +81,13 @@ def _within(left: int | None, right: int | None) -> Mod:
     return near
 
 
-def _all_of(mods: list[Mod]) -> Mod:
-    return reduce(and_masks, mods)
-
-
-def _scoring(bias: Tensor, softcap: float | None, shape: tuple[int, ...]) -> Mod | None:
+def _scoring(bias: Tensor, softcap: float | None) -> Mod | None:
     """A cap first, then the bias."""
     if bias is None and softcap is None:
         return None
-    added = None if bias is None else bias.expand(shape)
+    added = _looked_up(bias) if bias is not None else None
 
     def score(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         capped = score if softcap is None else softcap * torch.tanh(score / softcap)
-        return capped if added is None else capped + added[b, h, i, j]
+        return capped if added is None else capped + added(b, h, i, j)
     return score

@@ -17,28 +17,40 @@ Module = Any
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
-           causal: bool = False, scale: float | None = None, softcap: float | None = None,
-           return_weights: bool = False) -> Tensor:
+           causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Tensor:
     """Written out; training mode, without dropout."""
-    output, seen = _module(causal, scale, softcap=softcap).train()(query, key, value, mask=mask, attn_bias=bias)
+    output, seen = _module(causal, scale).train()(query, key, value, mask=mask, attn_bias=bias)
     return (output, seen.post_softmax_attn) if return_weights else output
 
 
 def attend_inference(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
-                     causal: bool = False, scale: float | None = None, softcap: float | None = None,
-                     return_weights: bool = False) -> Tensor:
+                     causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Tensor:
     """Written out; evaluation mode, no gradient, and a dropout of one half that should do nothing."""
     with torch.no_grad():
-        module = _module(causal, scale, softcap=softcap, dropout=0.5).eval()
+        module = _module(causal, scale, dropout=0.5).eval()
         output, seen = module(query, key, value, mask=mask, attn_bias=bias)
     return (output, seen.post_softmax_attn) if return_weights else output
 
 
 def attend_causal_in_call(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
-                          causal: bool = False, scale: float | None = None, softcap: float | None = None) -> Tensor:
+                          causal: bool = False, scale: float | None = None) -> Tensor:
     """Written out; `causal` given to the call."""
-    module = _module(False, scale, softcap=softcap).train()
+    module = _module(False, scale).train()
     return module(query, key, value, mask=mask, attn_bias=bias, causal=causal)[0]
+
+
+def softclamp(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+              causal: bool = False, softcap: float | None = None) -> Tensor:
+    """Written out, with `softclamp_logits`; training mode, without dropout."""
+    return _module(causal, None, softcap=softcap).train()(query, key, value, mask=mask, attn_bias=bias)[0]
+
+
+def softclamp_inference(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                        causal: bool = False, softcap: float | None = None) -> Tensor:
+    """Written out, with `softclamp_logits`; evaluation mode, no gradient, and a dropout that should do nothing."""
+    with torch.no_grad():
+        module = _module(causal, None, softcap=softcap, dropout=0.5).eval()
+        return module(query, key, value, mask=mask, attn_bias=bias)[0]
 
 
 def flash(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,

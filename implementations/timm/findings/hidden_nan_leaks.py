@@ -1,0 +1,23 @@
+"""timm: NaN or infinity in a position that the mask hides reaches all others, fused or not.
+
+timm imports torchvision, so this needs it installed.
+"""
+
+import sys
+
+import torch
+from timm.layers import Attention
+
+torch.manual_seed(0)
+layer = Attention(8, 2).eval()
+mask = torch.tensor([True, True, False]).expand(3, 3)  # the last position is hidden from all
+x = torch.randn(1, 3, 8)
+x[:, 2] = torch.nan
+seen = False
+with torch.no_grad():
+    for fused in (True, False):
+        layer.fused_attn = fused
+        output = layer(x, attn_mask=mask)[:, :2]
+        print(f"fused={fused}: rows of the visible positions finite: {bool(output.isfinite().all())}")
+        seen |= not output.isfinite().all()
+sys.exit(int(seen))
