@@ -20,7 +20,7 @@ def eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bia
           scale: float | None = None, return_weights: bool = False) -> Tensor:
     """`modeling_llama.eager_attention_forward`, which most decoders share. In evaluation, without gradient."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
-    return _pair(llama_eager, query, key, value, additive, _scaling(query, scale), return_weights)
+    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights)
 
 
 def eager_in_training(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
@@ -28,7 +28,7 @@ def eager_in_training(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor
     """As `eager`, in training with gradient and no dropout."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
     query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
-    return _pair(llama_eager, query, key, value, additive, _scaling(query, scale), return_weights, training=True)
+    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights, training=True)
 
 
 def eager_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
@@ -36,21 +36,21 @@ def eager_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, ma
                                 return_weights: bool = False) -> Tensor:
     """As `eager`, with a dropout that evaluation switches off."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
-    return _pair(llama_eager, query, key, value, additive, _scaling(query, scale), return_weights, dropout=0.5)
+    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights, dropout=0.5)
 
 
 def eager_boolean_mask(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,
                        scale: float | None = None, return_weights: bool = False) -> Tensor:
     """As `eager`, handed the boolean mask that the other interfaces read as "may attend"."""
-    return _pair(llama_eager, query, key, value, masks.visible(query, key, mask, causal), _scaling(query, scale),
-                 return_weights)
+    return _pair(llama_eager, query, key, value, masks.visible(query, key, mask, causal),
+                 scaling=_scaling(query, scale), weights=return_weights)
 
 
 def encoder_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                   causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Tensor:
     """`modeling_bert.eager_attention_forward`: softmax in the dtype, as many key/value heads as query heads."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
-    return _pair(bert_eager, query, key, value, additive, scale, return_weights)
+    return _pair(bert_eager, query, key, value, additive, scaling=scale, weights=return_weights)
 
 
 def capped_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
@@ -58,21 +58,21 @@ def capped_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = No
                  return_weights: bool = False) -> Tensor:
     """`modeling_gemma2.eager_attention_forward`, which caps its logits."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
-    return _pair(gemma2_eager, query, key, value, additive, _scaling(query, scale), return_weights, softcap=softcap)
+    return _pair(gemma2_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights, softcap=softcap)
 
 
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
          scale: float | None = None) -> Tensor:
     """`ALL_ATTENTION_FUNCTIONS["sdpa"]`: causal as its flag alone, or within the mask. In evaluation, no gradient."""
     with torch.no_grad():
-        return _sdpa(query, key, value, mask, bias, causal, scale)
+        return _sdpa(query, key, value, mask, bias, causal=causal, scale=scale)
 
 
 def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                        causal: bool = False, scale: float | None = None) -> Tensor:
     """As `sdpa`, while it records for a backward pass."""
     query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
-    return _sdpa(query, key, value, mask, bias, causal, scale)
+    return _sdpa(query, key, value, mask, bias, causal=causal, scale=scale)
 
 
 def sdpa_causal_by_flag(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
@@ -86,11 +86,11 @@ def sdpa_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mas
                                causal: bool = False, scale: float | None = None) -> Tensor:
     """As `sdpa`, handed a dropout by a module in evaluation: eager attention ignores it there."""
     with torch.no_grad():
-        return _sdpa(query, key, value, mask, bias, causal, scale, dropout=0.5)
+        return _sdpa(query, key, value, mask, bias, causal=causal, scale=scale, dropout=0.5)
 
 
-def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, causal: bool, scale: float | None,
-          dropout: float = 0.0) -> Tensor:
+def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, *, causal: bool,
+          scale: float | None, dropout: float = 0.0) -> Tensor:
     """As the models do: the flag stands for a mask that would be the causal triangle and nothing else."""
     by_flag = causal and mask is None and bias is None
     attention_mask = masks.either(masks.visible(query, key, mask, causal and not by_flag), bias, query.dtype)
@@ -104,12 +104,12 @@ def _attend_by_sdpa(query: Tensor, key: Tensor, value: Tensor, attention_mask: T
     return output.transpose(1, 2)
 
 
-def _pair(function: Any, query: Tensor, key: Tensor, value: Tensor, additive: Tensor, scaling: float | None,  # noqa: ANN401  (torch is not seen by mypy)
-          return_weights: bool, *, training: bool = False, dropout: float = 0.0, **more: Any) -> Tensor:  # noqa: ANN401  (see above)
+def _pair(function: Any, query: Tensor, key: Tensor, value: Tensor, additive: Tensor, *, scaling: float | None,  # noqa: ANN401  (torch is not seen by mypy)
+          weights: bool, training: bool = False, dropout: float = 0.0, **more: Any) -> Tensor:  # noqa: ANN401  (see above)
     with nullcontext() if training else torch.no_grad():
-        output, weights = function(_module(query, key, training), query, key, value, additive, scaling=scaling,
-                                   dropout=dropout, **more)
-    return (output.transpose(1, 2), weights) if return_weights else output.transpose(1, 2)
+        output, returned = function(_module(query, key, training), query, key, value, additive, scaling=scaling,
+                                    dropout=dropout, **more)
+    return (output.transpose(1, 2), returned) if weights else output.transpose(1, 2)
 
 
 def _module(query: Tensor, key: Tensor, training: bool = False) -> SimpleNamespace:

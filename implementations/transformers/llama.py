@@ -44,14 +44,14 @@ def _angles(query: Tensor, module: Module) -> tuple[Tensor, Tensor]:
 def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode) -> Module:
     head_dim = params["w_query"].shape[1] // heads
     kv_heads = params["w_key"].shape[1] // head_dim
-    module = _empty_module(query.shape[-1], heads, kv_heads, head_dim, query.dtype, mode)
+    module = _empty_module(query.shape[-1], heads, kv_heads, head_dim, dtype=query.dtype, mode=mode)
     for name, linear in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("out", "o_proj")):
         copy_into(getattr(module, linear), params, name)
     return module
 
 
 @lru_cache(maxsize=64)
-def _empty_module(width: int, heads: int, kv_heads: int, head_dim: int, dtype: Any, mode: Mode) -> Module:  # noqa: ANN401  (a torch.dtype)
+def _empty_module(width: int, heads: int, kv_heads: int, head_dim: int, *, dtype: Any, mode: Mode) -> Module:  # noqa: ANN401  (a torch.dtype)
     config = LlamaConfig(hidden_size=width, num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
                          attention_bias=True, attention_dropout=mode.dropout, attn_implementation=mode.implementation)
     return LlamaAttention(config, layer_idx=0).to(dtype).train(mode.training)

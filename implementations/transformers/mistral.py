@@ -25,18 +25,18 @@ Window = tuple[int | None, int | None]
 def eager(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, causal: bool = False,  # noqa: ARG001  (key and value are the query)
           window: Window | None = None, return_weights: bool = False) -> Tensor:
     """X (B,T,M) to (B,T,M), and weights (B,H,T,T) if asked for."""
-    output, weights = _answer(query, params, heads, causal, window, "eager")
+    output, weights = _answer(query, params, heads, "eager", causal=causal, window=window)
     return (output, weights) if return_weights else output
 
 
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, causal: bool = False,  # noqa: ARG001  (key and value are the query)
          window: Window | None = None) -> Tensor:
     """With `attn_implementation="sdpa"`: there are no weights."""
-    return _answer(query, params, heads, causal, window, "sdpa")[0]
+    return _answer(query, params, heads, "sdpa", causal=causal, window=window)[0]
 
 
-def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, causal: bool, window: Window | None,
-            implementation: str) -> tuple[Tensor, Tensor]:
+def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, implementation: str, *, causal: bool,
+            window: Window | None) -> tuple[Tensor, Tensor]:
     width = None if window is None or window[0] is None else window[0] + 1
     config = _config(query.shape[-1], heads, _kv_heads(params, heads), implementation, width)
     module = _module(query, params, heads, implementation)

@@ -22,7 +22,7 @@ def _with_weights(mode: Mode) -> Callable[..., Tensor]:
     def attend(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
                mask: Tensor = None, bias: Tensor = None, causal: bool = False, return_weights: bool = False) -> Tensor:
         """X (B,T,M) to (B,T,M), and weights (B,H,T,T) if asked for."""
-        output, weights = _answer(query, params, heads, mode, mask, bias, causal)
+        output, weights = _answer(query, params, heads, mode, mask=mask, bias=bias, causal=causal)
         return (output, weights) if return_weights else output
     return attend
 
@@ -30,10 +30,10 @@ def _with_weights(mode: Mode) -> Callable[..., Tensor]:
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, mask: Tensor = None,  # noqa: ARG001  (key and value are the query)
          bias: Tensor = None, causal: bool = False) -> Tensor:
     """With `attn_implementation="sdpa"`: there are no weights."""
-    return _answer(query, params, heads, SDPA, mask, bias, causal)[0]
+    return _answer(query, params, heads, SDPA, mask=mask, bias=bias, causal=causal)[0]
 
 
-def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode, mask: Tensor, bias: Tensor,
+def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode, *, mask: Tensor, bias: Tensor,
             causal: bool) -> tuple[Tensor, Tensor]:
     module = _module(query, params, heads, mode)
     with mode.gradient():
