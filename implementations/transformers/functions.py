@@ -28,7 +28,8 @@ def eager_in_training(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor
     """As `eager`, in training with gradient and no dropout."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
     query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
-    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights, training=True)
+    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights,
+                 training=True)
 
 
 def eager_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
@@ -36,7 +37,8 @@ def eager_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, ma
                                 return_weights: bool = False) -> Tensor:
     """As `eager`, with a dropout that evaluation switches off."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
-    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights, dropout=0.5)
+    return _pair(llama_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights,
+                 dropout=0.5)
 
 
 def eager_boolean_mask(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,
@@ -58,7 +60,8 @@ def capped_eager(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = No
                  return_weights: bool = False) -> Tensor:
     """`modeling_gemma2.eager_attention_forward`, which caps its logits."""
     additive = masks.added(masks.visible(query, key, mask, causal), bias, query.dtype)
-    return _pair(gemma2_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights, softcap=softcap)
+    return _pair(gemma2_eager, query, key, value, additive, scaling=_scaling(query, scale), weights=return_weights,
+                 softcap=softcap)
 
 
 def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
