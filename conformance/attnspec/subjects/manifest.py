@@ -6,6 +6,7 @@ Reading one imports neither the library nor NumPy.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import importlib.util
 import re
@@ -58,10 +59,8 @@ class Library:
     @property
     def version(self) -> str:
         """The installed version of the distribution; empty if there is none."""
-        for name in filter(None, (self.distribution, *self.also_distributed_as)):
-            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-                return importlib.metadata.version(name)
-        return ""
+        names = filter(None, (self.distribution, *self.also_distributed_as))
+        return next(filter(None, map(installed_version, names)), "")
 
     @property
     def missing(self) -> str:
@@ -73,9 +72,25 @@ class Library:
         return ""
 
 
+@functools.cache
+def installed_version(distribution: str) -> str:
+    """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(distribution)
+    return ""
+
+
 def absent_module(requires: str) -> str:
     """The first of these modules (separated by spaces) that is not installed; empty if all are."""
-    return next((name for name in requires.split() if importlib.util.find_spec(name) is None), "")
+    return next((name for name in requires.split() if not _is_installed(name)), "")
+
+
+def _is_installed(module: str) -> bool:
+    """Looking for a submodule imports what holds it, which may not be there."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
