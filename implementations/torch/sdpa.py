@@ -74,8 +74,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Te
     """
     both = bias.masked_fill(~mask, float("-inf")) if mask is not None and bias is not None else None
     attn_mask = next((tensor for tensor in (both, mask, bias) if tensor is not None), None)
-    younger = {**({} if scale is None else {"scale": scale}),
-               **({"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {})}
+    younger: dict[str, Any] = {**({} if scale is None else {"scale": scale}),
+                               **({"enable_gqa": True} if key.shape[-3] != query.shape[-3] else {})}
     return scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, is_causal=causal, **younger)
 
 

@@ -13,10 +13,9 @@ torch.manual_seed(0)
 query, key, value = (torch.randn(1, 1, 33, 8) for _ in range(3))
 seen = False
 for scale in (0.5, 0.0, -0.5):
-    given = {"is_causal": True, "scale": scale}
     with sdpa_kernel(SDPBackend.MATH):
-        right = scaled_dot_product_attention(query, key, value, **given)
-    flash = scaled_dot_product_attention(query, key, value, **given)
+        right = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
+    flash = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale)
     wrong = ~torch.isclose(flash, right, atol=1e-4)
     print(f"scale {scale}: {int(wrong.sum())} of {wrong.numel()} entries are not those of the math kernel, "
           f"{int(flash.isnan().sum())} are NaN")

@@ -4,6 +4,7 @@ flex_attention replaces hidden logits, so there it is hidden values only.
 """
 
 import sys
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,7 +15,7 @@ torch.manual_seed(0)
 visible = torch.tensor([True, True, False]).expand(3, 3)  # the last key is hidden from all
 layer = nn.MultiheadAttention(8, 1, batch_first=True)
 blocks = create_block_mask(lambda _b, _h, i, j: visible[i, j], None, None, 3, 3, device="cpu")
-ways = {
+ways: dict[str, Any] = {
     "scaled_dot_product_attention": lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=visible),
     "nn.MultiheadAttention": lambda q, k, v: layer(q[0], k[0], v[0], attn_mask=~visible)[0],
     "flex_attention": lambda q, k, v: flex_attention(q, k, v, block_mask=blocks),

@@ -9,7 +9,7 @@ torch.manual_seed(0)
 layer = nn.MultiheadAttention(8, 2, batch_first=True, bias=False)
 x, hidden = torch.randn(1, 3, 8), torch.zeros(3, 3, dtype=torch.bool)
 hidden[1] = True  # the second query sees nothing
-seen = {}
+seen: dict[str, str] = {}
 
 
 def attend(name: str, *, need_weights: bool) -> None:

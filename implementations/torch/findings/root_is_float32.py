@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(nn.Module):  # type: ignore[misc]  # torch is not seen by mypy
     """As the note writes it, with one head and no more than it needs."""
 
     def __init__(self, width: int) -> None:
