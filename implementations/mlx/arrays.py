@@ -1,4 +1,4 @@
-"""Between NumPy and MLX, which cannot exchange bfloat16: its bits are handed over instead."""
+"""Between NumPy and MLX, which cannot exchange bfloat16, whose bits are handed over, and makes float32 of float64."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ Array = Any
 
 def to_mlx(array: Array) -> Array:
     """The MLX array with the same entries and dtype."""
-    if array is not None and array.dtype == ml_dtypes.bfloat16:
+    if array is None:
+        return None
+    if array.dtype == ml_dtypes.bfloat16:
         return mx.array(np.ascontiguousarray(array).view(np.uint16)).view(mx.bfloat16)
-    return None if array is None else mx.array(array)
+    return mx.array(array, dtype=mx.bool_ if array.dtype == bool else getattr(mx, str(array.dtype)))
 
 
 def to_numpy(array: Array) -> Array:
