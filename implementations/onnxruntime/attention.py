@@ -26,6 +26,12 @@ def attend_24(query: Array, key: Array, value: Array, *, mask: Array = None, bia
     return _run(node, feeds(query, key, value, mask, bias))
 
 
+def attend_both_ways(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
+                     scale: float | None = None, softcap: float | None = None, return_weights: bool = False) -> Array:
+    """As `attend`, without its causal flag."""
+    return attend(query, key, value, mask=mask, bias=bias, scale=scale, softcap=softcap, return_weights=return_weights)
+
+
 def unoptimised(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
                 causal: bool = False, scale: float | None = None, softcap: float | None = None,
                 return_weights: bool = False) -> Array:

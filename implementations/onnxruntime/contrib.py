@@ -18,17 +18,22 @@ Array = Any
 
 
 def multi_head_attention(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
-                         causal: bool = False, scale: float | None = None) -> Array:
+                         scale: float | None = None) -> Array:
     """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv), which the operator takes as (B,L,H·D)."""
+    return unidirectional(query, key, value, bias=bias, mask=mask, scale=scale)
+
+
+def unidirectional(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
+                   causal: bool = False, scale: float | None = None) -> Array:
+    """As `multi_head_attention`, with its causal flag."""
     del mask  # declared: it arrives as bias
     heads = query.shape[1]
     flat = {"query": query, "key": key, "value": value}
     inputs = {name: heads_side_by_side(array) for name, array in flat.items()}
     if bias is not None:
         inputs["attention_bias"] = bias
-    attributes = _attributes(heads, scale, causal)
     names = ("query", "key", "value", "", "", "attention_bias" if bias is not None else "")
-    run = _session("MultiHeadAttention", names, str(query.dtype), attributes)
+    run = _session("MultiHeadAttention", names, str(query.dtype), _attributes(heads, scale, causal))
     return heads_apart(run.run(None, inputs)[0], heads)
 
 

@@ -17,16 +17,22 @@ THREADS = {"INFERENCE_NUM_THREADS": 1}
 FULL = {**THREADS, "INFERENCE_PRECISION_HINT": "f32"}
 
 
-def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
+def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
            scale: float | None = None) -> Array:
     """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv), in whatever precision the plugin chooses."""
-    return _infer(query, key, value, _attention_mask(mask, bias), causal=causal, scale=scale, full=False)
+    return _infer(query, key, value, _attention_mask(mask, bias), causal=False, scale=scale, full=False)
 
 
 def attend_full(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
-                causal: bool = False, scale: float | None = None) -> Array:
+                scale: float | None = None) -> Array:
     """As `attend`, with INFERENCE_PRECISION_HINT=f32."""
-    return _infer(query, key, value, _attention_mask(mask, bias), causal=causal, scale=scale, full=True)
+    return _infer(query, key, value, _attention_mask(mask, bias), causal=False, scale=scale, full=True)
+
+
+def attend_causal(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
+                  causal: bool = False, scale: float | None = None) -> Array:
+    """As `attend`, with the causal flag, beside which a mask counts for nothing."""
+    return _infer(query, key, value, _attention_mask(mask, bias), causal=causal, scale=scale, full=False)
 
 
 def _attention_mask(mask: Array, bias: Array) -> Array:
