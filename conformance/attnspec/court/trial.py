@@ -31,7 +31,7 @@ from attnspec.vocabulary.measure import verdict
 from attnspec.vocabulary.posed import AnyProblem, NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 
-CASES: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
+CASES: Mapping[Effort, int] = {Effort.GLANCE: 2, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
 
 ATTEMPTS = 24

@@ -23,8 +23,12 @@ class JaxLift:
         return _enable_x64()(dtype is DType.FLOAT64)
 
     def hand(self, array: Array) -> object:
-        """A JAX array of the same dtype (JAX keeps no strides)."""
-        return jnp.asarray(array)
+        """A JAX array of the same dtype (JAX keeps no strides).
+
+        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled. `device_put` may share memory
+        instead, and so gets a copy to itself.
+        """
+        return jax.device_put(np.array(array, order="C"))
 
     def read(self, value: object) -> Array:
         """The array's entries, once they are computed."""
