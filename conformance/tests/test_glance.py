@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check, compile_spec
+from attnspec.court.court import Court
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
 from attnspec.court.hearing import Hearing
 from attnspec.court.trial import ATTEMPTS, CASES, Tally, Trial, Violated, seed_of
@@ -16,6 +17,7 @@ from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType, Effort, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.law.load import load_spec
+from attnspec.probing.probe import probe
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
@@ -104,6 +106,42 @@ def test_nothing_is_diagnosed_but_the_case_can_be_repeated() -> None:
     assert quick.evidence.like
     assert not glance.evidence.like
     assert glance.evidence.recipe
+
+
+def due(target: str, effort: Effort, *dtypes: DType, clauses: tuple[str, ...] = ()) -> dict[str, set[str]]:
+    """The clauses that are put at each dtype."""
+    found: dict[str, set[str]] = {}
+    for item in Court(Plan((target,), effort=effort, dtypes=dtypes, clauses=clauses)).items():
+        found.setdefault(item.dtype, set()).add(item.clause)
+    return found
+
+
+def test_every_clause_is_put_at_float32_and_what_speaks_of_numbers_at_every_dtype() -> None:
+    glance, quick = (due("numpy/attention", effort) for effort in (Effort.GLANCE, Effort.QUICK))
+    assert glance["float32"] == quick["float32"] == quick["float16"]
+    for dtype in ("float64", "float16", "bfloat16"):
+        assert {"attention.definition", "masking.definition", "numerics.precision_grade", "drift.temperature",
+                "masking.constant_is_low_enough"} <= glance[dtype]
+        assert len(glance[dtype]) < len(glance["float32"]) / 3
+
+
+def test_without_float32_the_first_dtype_is_judged_in_full() -> None:
+    glance = due("numpy/attention", Effort.GLANCE, DType.BFLOAT16, DType.FLOAT16)
+    assert "attention.heads_are_independent" in glance["float16"]
+    assert "attention.heads_are_independent" not in glance["bfloat16"]
+
+
+def test_a_clause_that_is_asked_for_is_put_at_every_dtype() -> None:
+    asked = due("numpy/attention", Effort.GLANCE, clauses=("attention.heads_are_independent",))
+    assert set(asked) == {dtype.value for dtype in DType}
+
+
+def test_a_variant_is_probed_only_where_it_differs() -> None:
+    subject = own_subject("sound/naive")
+    whole = [step.name for step in probe(subject, DType.FLOAT32, base=subject)]
+    brief = [step.name for step in probe(subject, DType.FLOAT32, base=subject, brief=True)]
+    assert brief == [name for name in whole if name.startswith("switch.")]
+    assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
 
 
 def test_a_law_of_chance_has_fewer_problems_and_its_rate_is_shared_among_these() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec.court.deviations import check_deviations, with_deviations
+from attnspec.court.due import is_due
 from attnspec.ground.declaration import Deviation
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType
@@ -66,8 +67,10 @@ class Court:
 
     def _items(self) -> Iterator[Item]:
         for target in self.plan.targets:
-            for dtype in self._dtypes(target):
-                yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target))
+            dtypes = self._dtypes(target)
+            for dtype in dtypes:
+                yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
+                            if self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
 
     def _put_to(self, target: str) -> Iterator[Clause]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that name it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.court.bench import Archive, SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.due import is_due
 from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.ground.nouns import DType, Effort, Level
@@ -37,6 +38,8 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
     dock = _Dock(subject, dtype, archive or Archive())
     best, most, problems, patience = Found(Conviction(SUITE, convicted=False, cases=0)), 0, 0, 0
     for check in _in_order(checks, first, subject):
+        if not is_due(check.clause, dtype, effort, tuple(DType)):
+            continue
         trial = Trial(check, dock.bench(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
                       most=most)
         tally = trial.hold()

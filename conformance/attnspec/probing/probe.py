@@ -58,11 +58,15 @@ class Step:
         return Found(self.name, self.asks, reply.answer, reply.detail, claimed)
 
 
-def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True) -> Iterator[Step]:
+def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
+          brief: bool = False) -> Iterator[Step]:
     """Step by step. base: the subject whose variant this is: then it is told, too, where the two differ. whole: all
-    questions, not only those that are asked at every dtype.
+    questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
     """
     asker = Asker(subject, dtype)
+    if brief and base is not None:
+        yield from _flips(base, asker.knowing(drops=masks.drops(asker)))
+        return
     if not whole:
         yield from (_step(question, asker) for question in QUESTIONS if question.when is When.EVERY_DTYPE)
         return

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from attnspec.court.hearing import summon
-from attnspec.ground.nouns import DType
+from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Plan
 from attnspec.probing.errands import first
 from attnspec.probing.probe import probe
@@ -38,7 +38,8 @@ class Stand:
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
             is_first = dtype is first(base.declaration, self._plan)
-            for step in probe(subject, dtype, base=base if variant else None, whole=is_first):
+            is_brief = self._plan.effort is Effort.GLANCE
+            for step in probe(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
                 note(found, step.name, step.asks)
                 found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
