@@ -131,8 +131,8 @@ class Session:
 
 def _processes(docket: Docket[Any], items: Sequence[Errand]) -> list[Mapping[str, str]]:
     """The surroundings that the errands ask for, each once, the ordinary ones first."""
-    asked = [docket.surroundings(item) for item in items]
-    return sorted((process for place, process in enumerate(asked) if process not in asked[:place]), key=bool)
+    asked = {tuple(process.items()): process for process in map(docket.surroundings, items)}
+    return sorted(asked.values(), key=bool)
 
 
 def _now() -> str:
