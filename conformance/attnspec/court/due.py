@@ -2,7 +2,7 @@
 
 What a library does with masks, heads and keywords it does at every dtype; what depends on the dtype is how it rounds,
 where it overflows, and whether the constant that hides a key is low enough. So a glance puts every clause at one dtype,
-float32 where it is offered, and at the others those that speak of numbers, and the definitions with all keywords.
+float32 where it is offered, and at the others the definition and what tells its numbers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from attnspec.ground.nouns import DType, Effort
 from attnspec.law.clause import Clause
 
-_THEMES = frozenset({"numerics", "drift"})
-_PLACES = frozenset({"definition", "weights_definition", "typical_error"})
-"""What a clause is called within its theme."""
-_CLAUSES = frozenset({
-    "attention.shape", "attention.dtype", "attention.finite", "scale.saturation", "masking.constant_is_low_enough",
-    "masking.hidden_weight_is_zero", "purity.strided_inputs"})
+_AT_EVERY_DTYPE = frozenset({
+    "attention.definition", "attention.dtype", "attention.finite", "attention.shape", "layers.definition",
+    "masking.constant_is_low_enough", "masking.definition", "masking.hidden_weight_is_zero", "purity.strided_inputs",
+    "numerics.far_below_zero", "numerics.huge_logits", "numerics.one_hot", "numerics.precision_grade",
+    "numerics.small_numbers", "numerics.typical_error", "scale.saturation"})
 
 
 def first_of(dtypes: Sequence[DType]) -> DType:
@@ -29,5 +28,4 @@ def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType]
     """Whether a clause is put at this dtype to a subject that is judged at these."""
     if effort is not Effort.GLANCE or dtype not in dtypes or dtype is first_of(dtypes):
         return True
-    theme, _, place = clause.id.partition(".")
-    return theme in _THEMES or place in _PLACES or clause.id in _CLAUSES
+    return clause.id in _AT_EVERY_DTYPE
