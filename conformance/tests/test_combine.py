@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
+from attnspec.cli.combining import with_findings
 from attnspec.ground.errors import RecordError, UsageError
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.combine import MismatchedSpecError, combine
@@ -148,3 +149,13 @@ def test_a_packed_record_that_was_cut_off_is_named(both: list[Path], tmp_path: P
     (tmp_path / "half.jsonl.gz").write_bytes((tmp_path / "whole.jsonl.gz").read_bytes()[:-12])
     with pytest.raises(RecordError, match=r"half\.jsonl\.gz: the record cannot be read"):
         read_records(tmp_path / "half.jsonl.gz")
+
+
+def test_findings_can_be_told_as_they_are_known_now() -> None:
+    card = SubjectCard("torch/sdpa", "", "attention", "torch", "2.13.0", "", {}, {}, {}, ())
+    retold = with_findings(SubjectKnown(card))
+    assert isinstance(retold, SubjectKnown)
+    assert retold.card == replace(card, findings=retold.card.findings)
+    assert any("flash" in finding.says and "import torch" in finding.script for finding in retold.card.findings)
+    stranger = SubjectKnown(replace(card, id="nobody/knows", findings=()))
+    assert with_findings(stranger) == stranger

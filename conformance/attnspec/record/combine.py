@@ -6,7 +6,7 @@ What was judged twice in the same environment, or by different laws, is no audit
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,13 +24,13 @@ class MismatchedSpecError(RecordError):
     """Two records were made by different laws."""
 
 
-def combine(paths: Sequence[Path], out: Path) -> None:
-    """Write the records into one file, which `read_records` reads.
+def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] = lambda event: event) -> None:
+    """Write the records into one file, which `read_records` reads. retold: each event as it is to be written.
 
     Raises RecordError for a bad record, MismatchedSpecError, DuplicateItemError, and UsageError where `out` cannot be
     written. A file that is there already stays as it was until the new one is complete.
     """
-    lines = list(_lines(paths))
+    lines = [to_line(retold(event)) for event in _events(paths)]
     complete = out.with_name(f"{out.name}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -40,14 +40,14 @@ def combine(paths: Sequence[Path], out: Path) -> None:
         raise UsageError(f"the record {out} cannot be written: {problem.strerror}.") from None
 
 
-def _lines(paths: Sequence[Path]) -> Iterator[str]:
+def _events(paths: Sequence[Path]) -> Iterator[Event]:
     joint = _Joint()
     for path in paths:
         unfinished = {event for record in read_records(path) for event in record.unfinished}
         for where, event in read_events(path):
             joint.take(event, where)
             if not isinstance(event, ItemStarted) or event in unfinished:  # that an item began, its end says
-                yield to_line(event)
+                yield event
 
 
 @dataclass(slots=True)
