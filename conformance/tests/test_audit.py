@@ -79,6 +79,13 @@ def test_where_clauses_are_asked_for_nothing_is_probed() -> None:
     assert not record.probes
 
 
+@pytest.mark.usefixtures("mine")
+def test_who_is_left_out_is_not_judged() -> None:
+    Path("all/mine/manifest.yaml").write_text(MANIFEST.replace(", requires: nowhere_to_be_found", ""), encoding="utf-8")
+    record = audit("--clause", "attention.definition", "--without", "mine/else*")
+    assert {outcome.subject for outcome in record.outcomes} == {"mine/values"}
+
+
 def test_a_finding_is_told_of_those_it_is_about(mine: Path) -> None:
     (mine / "findings.yaml").write_text(FINDINGS.replace("val*", "elsewhere"), encoding="utf-8")
     assert not load("mine/values", folders=(mine.parent,)).findings

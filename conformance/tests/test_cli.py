@@ -221,6 +221,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check", "--record", "x", "--no-record", "a:b"], "--record and --no-record contradict each other"),
     (["check", "--record", "file/x", "a:b"], "the record file/x cannot be written"),
     (["check", "--html", "file/x", "a:b"], "the page file/x cannot be written"),
+    (["audit", "--without", "numpi/*"], r"'numpi/\*' leaves out no subject that would be judged here"),
     (["audit", "--library", "numpi"], "'numpi' is not a known library. Did you mean 'numpy'?"),
     (["list", "subject"], "'subject' is not a known thing to list. Did you mean 'subjects'?"),
     (["explain", "causal.no_lookahed"], "neither a clause nor a fault. Did you mean 'causal.no_lookahead'?"),

@@ -66,6 +66,13 @@ def test_a_subject_of_another_process_is_refused(choosy: tuple[str, ...], monkey
         load("choosy/one", folders=choosy)
 
 
+def test_flags_may_stand_beside_those_that_are_asked_for(
+    choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHOOSY_BACKEND", "--mine one")
+    assert load("choosy/one", folders=choosy).id == "choosy/one"
+
+
 def test_what_asks_for_nothing_has_ordinary_surroundings(choosy: tuple[str, ...]) -> None:
     assert not process_of("choosy/any", choosy)
     assert not process_of("my.module:attend", choosy)

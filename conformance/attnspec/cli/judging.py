@@ -13,7 +13,7 @@ from attnspec.cli.defect import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
-from attnspec.cli.targets import judgeable, known_targets
+from attnspec.cli.targets import judgeable, known_targets, remaining
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
@@ -40,17 +40,18 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @click.command()
 @click.option("--library", "libraries", multiple=True, metavar="NAME",
               help="Only this library: the first part of its subjects' ids.")
+@click.option("--without", multiple=True, metavar="ID", help="Not this subject; * stands for any text.")
 @selection
 @running
 @BASELINE
 @UPDATE
 @JUNIT
-def audit(libraries: tuple[str, ...], **options: Given) -> int:
+def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given) -> int:
     """Judge every registered implementation whose framework is installed, and probe what it really does.
 
     Where clauses or profiles are asked for, nothing is probed.
     """
-    targets = judgeable(options["implementations"], libraries)
+    targets = remaining(judgeable(options["implementations"], libraries), without)
     docket = TRIALS if options["clauses"] or options["profiles"] else AUDIT
     return _judge(targets, options, docket, {LIBRARIES: libraries})
 

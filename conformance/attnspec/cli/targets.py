@@ -69,3 +69,12 @@ def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> 
         reasons = dict.fromkeys(subject.missing for subject in known.values())
         raise TargetError(f"nothing registered can be judged here. {' '.join(reasons)}")
     return targets
+
+
+def remaining(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
+    """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
+    for pattern in without:
+        if not fnmatch.filter(targets, pattern):
+            raise TargetError(f"{pattern!r} leaves out no subject that would be judged here.")
+    return tuple(target for target in targets
+                 if not any(fnmatch.fnmatchcase(target, pattern) for pattern in without))

@@ -29,10 +29,12 @@ def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None
     for name in _FOREIGN:
         os.environ.pop(name, None)
     os.environ.update(ONE_THREAD)
-    os.environ["XLA_FLAGS"] = f"{before.get('XLA_FLAGS', '')} {_XLA_ONE_THREAD}".strip()
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.setdefault("PYTHONHASHSEED", "0")  # a subject that iterates over a set does so alike in every worker
     os.environ.update(process)
+    # of flags, the user's, the subject's and ours stand side by side
+    flags = (before.get("XLA_FLAGS", ""), process.get("XLA_FLAGS", ""), _XLA_ONE_THREAD)
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
     try:
         yield
     finally:

@@ -74,7 +74,7 @@ def _processes(folders: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
 def _refuse_other_process(subject: Registered) -> None:
     """Raise TargetError where this process was not born as the subject's manifest asks: it is too late to mend it."""
     for name, value in subject.process.items():
-        if os.environ.get(name) != value:
+        if not set(value.split()) <= set(os.environ.get(name, "").split()):  # further flags may stand beside them
             found = f"it is {os.environ[name]!r}" if name in os.environ else "it is not set"
             raise TargetError(f"{subject.id} is judged in a process that begins with {name}={value}; here {found}. "
                               "`attnspec check` sees to it; elsewhere set it before Python starts.")
