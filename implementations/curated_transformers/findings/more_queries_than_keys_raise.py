@@ -1,4 +1,4 @@
-"""Curated Transformers: with more queries than keys the causal mask has the wrong shape: it raises, or hides nothing."""
+"""Curated Transformers: with more queries than keys the causal mask has the wrong shape: it raises or hides nothing."""
 
 import sys
 
