@@ -32,6 +32,7 @@ class _StandIn(ModuleType):
 
     __path__: list[str] = []  # so that it counts as a package  # noqa: RUF012  (the import system's name)
     __file__ = "<stand-in for torchvision>"
+    __version__ = "0.0"  # Transformers, imported later in the same process, asks for it
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (a class, or what the import system asks for)
         if name.startswith("__"):
