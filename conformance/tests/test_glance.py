@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check, compile_spec
-from attnspec.court.court import Court
+from attnspec.court.court import REMEMBERED, Court
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
 from attnspec.court.hearing import Hearing
 from attnspec.court.trial import ATTEMPTS, CASES, Tally, Trial, Violated, seed_of
+from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType, Effort, Verdict
@@ -21,6 +23,7 @@ from attnspec.probing.probe import probe
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
+from attnspec.subjects.lifts.lift import NoLift
 
 MASKED = "masking.is_not_ignored"
 LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limits(self_attention_only=True),
@@ -120,7 +123,7 @@ def test_every_clause_is_put_at_float32_and_what_speaks_of_numbers_at_every_dtyp
     glance, quick = (due("numpy/attention", effort) for effort in (Effort.GLANCE, Effort.QUICK))
     assert glance["float32"] == quick["float32"] == quick["float16"]
     for dtype in ("float64", "float16", "bfloat16"):
-        assert {"attention.definition", "masking.definition", "numerics.precision_grade", "drift.temperature",
+        assert {"attention.definition", "masking.definition", "numerics.precision_grade",
                 "masking.constant_is_low_enough"} <= glance[dtype]
         assert len(glance[dtype]) < len(glance["float32"]) / 3
 
@@ -142,6 +145,17 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
     brief = [step.name for step in probe(subject, DType.FLOAT32, base=subject, brief=True)]
     assert brief == [name for name in whole if name.startswith("switch.")]
     assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
+
+
+def test_a_court_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget = Mock()
+    monkeypatch.setattr(NoLift, "forget", forget)
+    targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))
+    court = Court(Plan(targets, effort=Effort.GLANCE))
+    for target in targets:
+        court.card(target)
+    assert forget.call_count == REMEMBERED
+    assert court.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
 
 
 def test_a_law_of_chance_has_fewer_problems_and_its_rate_is_shared_among_these() -> None:

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from attnspec.court.hearing import Hearing
 
 
+REMEMBERED = 4
+"""How many subjects a court remembers at most: what JAX compiles for one takes some hundred megabytes."""
+
+
 class Court:
     """Tries the items of a plan. `breadcrumb` is told each recipe before the subject sees it."""
 
@@ -106,10 +110,19 @@ class Court:
         from attnspec.court.hearing import Hearing, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         if target not in self._hearings:
+            self._let_go()
             subject = summon(target, self.plan)
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb)
         return self._hearings[target]
+
+    def _let_go(self) -> None:
+        """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
+        if len(self._hearings) < REMEMBERED:
+            return
+        for hearing in self._hearings.values():
+            hearing.subject.lift.forget()
+        self._hearings.clear()
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
