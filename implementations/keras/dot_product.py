@@ -17,9 +17,15 @@ def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: 
     return keras.ops.swapaxes(output, 1, 2)
 
 
-def merged(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
+def merged(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
            scale: float | None = None) -> Array:
     """As `attend`; of mask and bias, which PyTorch's backend does not take together, one bias is made."""
+    return merged_causal(query, key, value, mask=mask, bias=bias, scale=scale)
+
+
+def merged_causal(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
+                  causal: bool = False, scale: float | None = None) -> Array:
+    """As `merged`, with the causal flag, beside which PyTorch's backend does not take a bias either."""
     if mask is not None and bias is not None:
         mask, bias = None, keras.ops.where(mask, bias, float("-inf"))
     return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
