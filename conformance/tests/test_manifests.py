@@ -172,7 +172,7 @@ def test_what_ships_names_known_documents_and_sound_precision_classes(subject: R
 
 def test_the_shipped_folder_is_named_where_the_user_sees_it() -> None:
     assert home.folder("implementations").is_dir()
-    with pytest.raises(TargetError, match="Known: .*jax/attention, "):
+    with pytest.raises(TargetError, match=r"Known: .*jax/attention, "):
         load("numpy/nothing")
 
 
