@@ -42,7 +42,8 @@ def test_the_two_kernels_differ_in_the_bug_alone() -> None:
 def test_the_usual_check_does_not_see_the_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     scope: dict[str, object] = {}
-    exec(compile((EXAMPLE / "tests" / "test_allclose.py").read_text(encoding="utf-8"), "test_allclose.py", "exec"), scope)
+    text = (EXAMPLE / "tests" / "test_allclose.py").read_text(encoding="utf-8")
+    exec(compile(text, "test_allclose.py", "exec"), scope)
     test = scope["test_attention_is_close_to_its_definition"]
     assert callable(test)
     test()

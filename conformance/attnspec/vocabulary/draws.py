@@ -50,5 +50,6 @@ def small_step(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every dr
 
 
 DRAWS: Mapping[str, Callable[[AnyProblem], Sequence[int]]] = {
-    word.__name__: word for word in (row_before_last, any_query, key_count, one_key, one_query, any_head, shuffle, small_step)
+    word.__name__: word for word in (row_before_last, any_query, key_count, one_key, one_query, any_head, shuffle,
+                                      small_step)
 }

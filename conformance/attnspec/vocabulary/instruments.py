@@ -13,7 +13,8 @@ _ROUNDINGS = "bound of independent roundings, at most {false_alarm:g} false alar
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
     "is_multiple": WORST_CASE, "sums_to_one": WORST_CASE, "inside_hull": WORST_CASE, "row_maxima_grow": WORST_CASE,
-    "variants_agree": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY, "has_input_dtype": EQUALITY, "is_finite": EQUALITY,
+    "variants_agree": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY, "has_input_dtype": EQUALITY,
+    "is_finite": EQUALITY,
     "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
     "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
     "hidden_rows_follow_convention": "probe of a convention", "is_refused": "refusal of the call",

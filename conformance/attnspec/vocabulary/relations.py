@@ -31,7 +31,7 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable, within: Literal["exact", "rounding"],
           rows_through: Drawn | None = None, at_row: Drawn | None = None) -> Measured:
-    """Two runs show the same, on all rows, up to a drawn one or at it alone: equal values, or within both's rounding."""
+    """Two runs show the same, on all rows, up to a drawn one or at it alone: equal, or within both's rounding."""
     what = f"{runs[0]} and {runs[1]} should agree in {observe}"
     if within == "exact":
         left, right = (_rows(_raw(scene, run, observe), rows_through, at_row) for run in runs)

@@ -67,7 +67,8 @@ def causal_as_mask(posed: Attention) -> Attention:
     return posed.but(causal=False, mask=visible_keys(problem.but(bias=None, window=None), posed.conventions))
 
 
-def leave_out(posed: Attention, *, keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap"]) -> Attention:
+def leave_out(posed: Attention, *,
+              keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap"]) -> Attention:
     """Make the same call without this keyword."""
     return posed.but(**{keyword: False if keyword == "causal" else None})
 
