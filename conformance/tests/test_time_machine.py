@@ -7,6 +7,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from attnspec.ground.errors import RecordError
@@ -31,7 +32,7 @@ machine = _loaded()
 PAIRS = machine.read_pairs()
 
 
-def release(**verdicts: Verdict | tuple[Verdict, ...]) -> object:
+def release(**verdicts: Verdict | tuple[Verdict, ...]) -> Any:  # noqa: ANN401  (the module is loaded by its path)
     found = {clause: frozenset(each if isinstance(each, tuple) else (each,)) for clause, each in verdicts.items()}
     return machine.Release("1.0", 1, found)
 
