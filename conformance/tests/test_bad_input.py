@@ -155,7 +155,7 @@ SPEC = [
      "spec/causal.yaml:17: 'agre' is not a known relation. Did you mean 'agree'? Known: …"),
     ("a misspelled argument", "causal.yaml", "rows_through: cut", "row_through: cut",
      "spec/causal.yaml:17: 'row_through' is not a known argument of the relation 'agree'. Did you mean 'rows_through'? "
-     "Known: observe, rows_through, runs, within."),
+     "Known: at_row, observe, rows_through, runs, within."),
     ("an array that is none", "causal.yaml", "[key, value]", "[key, values]",
      "spec/causal.yaml:15: 'values' is not a known choice for 'arrays[1]' of the transform 'replace_after'. "
      "Did you mean 'value'? Known: key, query, value."),
@@ -250,6 +250,8 @@ MANIFEST = [
      "manifest.yaml:7: 'function' of a subject should be `adapter:name`, as in 'attention:attend', not 'attend'."),
     ("an adapter that is not there", "function: adapter:attend\n    dtypes", "function: adaptor:attend\n    dtypes",
      "manifest.yaml:7: 'adaptor' is not a known adapter in implementations/mine. Did you mean 'adapter'? Known: adapter."),
+    ("no requirement", "    dtypes:", "    faster_with: {where: numpy>>2, variables: {FAST: '1'}}\n    dtypes:",
+     "manifest.yaml:8: 'where' of what it is faster with should be a requirement, as in 'jaxlib>=0.6', not 'numpy>>2'."),
     ("a dtype", "dtypes: [float32, float64]", "dtypes: [float32, flot64]",
      "manifest.yaml:8: 'flot64' is not a known dtype. Did you mean 'float64'? Known: bfloat16, float16, float32, float64."),
     ("one dtype for a list", "dtypes: [float32, float64]", "dtypes: float32",
@@ -290,7 +292,7 @@ COMMANDS = [
     ("check numpy/atention", "attnspec: 'numpy/atention' is not a known subject. Did you mean 'numpy/attention'? Known: …"),
     ("check mine:attend --efort quick", "Error: No such option '--efort'. …"),
     ("check mine:attend --effort thorogh",
-     "Error: Invalid value for '--effort': 'thorogh' is not a known effort. Did you mean 'thorough'? Known: default, quick, thorough."),
+     "Error: Invalid value for '--effort': 'thorogh' is not a known effort. Did you mean 'thorough'? Known: default, glance, quick, thorough."),
     ("check mine:attend --dtype float23",
      "Error: Invalid value for '--dtype': 'float23' is not a known dtype. Did you mean 'float32'? Known: …"),
     ("check mine:attend --lift troch",

@@ -219,6 +219,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check", "--implementations", "nowhere", "numpy/msa"], "nowhere: there is no such folder of implementations"),
     (["check", "--spec", "nowhere", "a:b"], "nowhere: there is no such folder"),
     (["check", "--record", "x", "--no-record", "a:b"], "--record and --no-record contradict each other"),
+    (["check", "--record", "x.jsonl.gz", "a:b"], "is not compressed. Name it x.jsonl; `attnspec combine` writes"),
     (["check", "--record", "file/x", "a:b"], "the record file/x cannot be written"),
     (["check", "--html", "file/x", "a:b"], "the page file/x cannot be written"),
     (["audit", "--without", "numpi/*"], r"'numpi/\*' leaves out no subject that would be judged here"),

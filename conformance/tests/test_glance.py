@@ -20,6 +20,7 @@ from attnspec.ground.nouns import DType, Effort, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.law.load import load_spec
 from attnspec.probing.probe import probe
+from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
@@ -163,3 +164,31 @@ def test_a_law_of_chance_has_fewer_problems_and_its_rate_is_shared_among_these()
         counts = [len(fixed_recipes(check.domain, Limits(), effort, 0)) for effort in (Effort.GLANCE, Effort.QUICK)]
         if check.domain.kind in {"generic", "long", "gaussian", "score"}:
             assert 0 < counts[0] < counts[1], check.clause.id
+
+
+def test_at_a_further_dtype_one_case_is_enough() -> None:
+    plan = Plan(("sound/naive",), effort=Effort.GLANCE)
+    hearing = Hearing(own_subject("sound/naive"), plan, lambda _: None)
+    tried = {dtype: hearing.try_clause(checks()["attention.definition"], dtype).cases for dtype in DType}
+    assert tried == {DType.FLOAT32: CASES[Effort.GLANCE], DType.FLOAT64: 1, DType.FLOAT16: 1, DType.BFLOAT16: 1}
+
+
+def test_the_only_dtype_that_is_asked_for_is_no_further_one() -> None:
+    plan = Plan(("sound/naive",), effort=Effort.GLANCE, dtypes=(DType.FLOAT16,))
+    hearing = Hearing(own_subject("sound/naive"), plan, lambda _: None)
+    assert hearing.try_clause(checks()["attention.definition"], DType.FLOAT16).cases == CASES[Effort.GLANCE]
+
+
+def refusing(query: Array, key: Array, value: Array, **_: object) -> Array:  # noqa: ARG001  (a subject's signature)
+    raise ValueError(f"cannot do {query.shape}")
+
+
+def test_the_same_refusal_is_shrunk_under_one_clause_only() -> None:
+    subject = replace(own_subject("sound/naive"), function=refusing)
+    hearing = Hearing(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    first, second = (hearing.try_clause(checks()[clause], DType.FLOAT32)
+                     for clause in ("attention.definition", "attention.queries_are_independent"))
+    assert first.verdict is second.verdict is Verdict.ERRORED
+    assert first.cases > second.cases == 1
+    assert first.evidence is not None
+    assert "T1,S1" in first.evidence.recipe

@@ -27,6 +27,8 @@ KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
 EVERYTHING = domain(sometimes=sorted(KEYWORDS), grouped="maybe")
 GROUPED = Limits(grouped=True)
 SEEDS = range(5)
+LONGER = [each for each in Effort if each is not Effort.GLANCE]
+"""Efforts of more cases than a clause has shapes."""
 
 
 @functools.cache
@@ -50,13 +52,20 @@ def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.D
 # What they cover
 
 
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", LONGER)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_openings_have_every_shape_of_the_clause(seed: int, effort: Effort) -> None:
     assert {recipe.sizes for recipe in opened(seed=seed, effort=effort)} == set(menu(effort=effort).shapes)
 
 
-@pytest.mark.parametrize("effort", [each for each in Effort if each is not Effort.GLANCE])
+def test_at_a_glance_no_shape_comes_twice_and_every_shape_comes_for_some_seed() -> None:
+    """A glance has fewer cases than shapes; clauses have other seeds, so that together they see all."""
+    used = [[recipe.sizes for recipe in opened(seed=seed, effort=Effort.GLANCE)] for seed in SEEDS]
+    assert all(len(set(sizes)) == len(sizes) == CASES[Effort.GLANCE] for sizes in used)
+    assert set().union(*used) == set(menu(effort=Effort.GLANCE).shapes)
+
+
+@pytest.mark.parametrize("effort", LONGER)
 def test_openings_reach_past_every_block_end_and_every_kind_of_length(effort: Effort) -> None:
     sizes = [recipe.sizes for recipe in opened(effort=effort)]
     assert any(each.T > 128 for each in sizes)
@@ -160,7 +169,9 @@ def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tu
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     held, told = trial("attention.definition", "sound/naive")
     assert held.hold().tried == CASES[Effort.QUICK] == len(told)
-    dealt = menu(held.check.domain, Effort.QUICK)
+    declared = held.bench.subject.declaration
+    dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.QUICK)
+    assert dealt is not None
     begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, 8)]
     assert told[:8] == begun
     assert told[8].startswith("B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0")

@@ -76,3 +76,27 @@ def test_flags_may_stand_beside_those_that_are_asked_for(
 def test_what_asks_for_nothing_has_ordinary_surroundings(choosy: tuple[str, ...]) -> None:
     assert not process_of("choosy/any", choosy)
     assert not process_of("my.module:attend", choosy)
+
+
+def faster(folder: Path, where: str, own: str = "") -> dict[str, str]:
+    """What the process of a subject begins with, whose library is faster with SPEED set where this is installed."""
+    (folder / "quick").mkdir()
+    (folder / "quick" / "adapter.py").write_text(ADAPTER, encoding="utf-8")
+    (folder / "quick" / "manifest.yaml").write_text(
+        f"library: Quick\nfaster_with: {{where: '{where}', variables: {{SPEED: full}}}}\nsubjects:\n"
+        f"  - {{id: one, title: One, function: adapter:attend_anywhere{own}}}\n", encoding="utf-8")
+    assert load("quick/one", folders=(str(folder),)).id == "quick/one"  # here SPEED is not set: it is no demand
+    return dict(process_of("quick/one", (str(folder),)))
+
+
+def test_what_makes_a_library_faster_is_set_where_the_requirement_is_met(tmp_path: Path) -> None:
+    assert faster(tmp_path, "numpy>=1") == {"SPEED": "full"}
+
+
+@pytest.mark.parametrize("where", ["numpy<1", "no-such-distribution", "no-such-distribution>=2"])
+def test_what_makes_a_library_faster_is_left_out_where_the_requirement_is_not_met(tmp_path: Path, where: str) -> None:
+    assert faster(tmp_path, where) == {}
+
+
+def test_a_subject_may_do_without_what_makes_its_library_faster(tmp_path: Path) -> None:
+    assert faster(tmp_path, "numpy>=1", ", faster_with: {}") == {}

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import keras
+import numpy as np
 from keras import layers
 
 Array = Any
@@ -35,6 +36,14 @@ class Build:
     grouped: bool = False
     dropout: float = 0.0
     reach: int | None = None
+
+
+class Blank(keras.initializers.Initializer):
+    """Zeros from NumPy: JAX compiles Keras's own initializers anew for every shape."""
+
+    def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array:  # noqa: ARG002  (Keras's signature)
+        """The values; the variable has the dtype."""
+        return np.zeros(shape, np.float32)
 
 
 def mha(query: Array, key: Array, value: Array, *, params: Params, heads: int, mask: Array = None,
@@ -101,7 +110,8 @@ def build_of(query: Array, params: Params, heads: int, *, window: Window | None 
 @lru_cache(maxsize=256)
 def built(build: Build) -> Layer:
     """A layer of these sizes; what is in it is put there before each call."""
-    switches = {"dropout": build.dropout, "dtype": build.dtype}
+    switches = {"dropout": build.dropout, "dtype": build.dtype, "kernel_initializer": Blank(),
+                "bias_initializer": Blank()}
     if build.reach is not None:  # releases before 3.15 know no window
         switches["sliding_window"] = build.reach
     if build.grouped:

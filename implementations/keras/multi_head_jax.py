@@ -77,13 +77,14 @@ def _called(build: Build, mode: Mode, inputs: tuple[Array, ...], params: Params)
     """The layer's answer. It is built out here: variables made under jit could not be kept."""
     layer = built(build)
     state = [variable.value for variable in layer.non_trainable_variables]
-    return _stateless(values_of(layer, params), state, inputs, build=build, mode=mode)
+    return _stateless(params, state, inputs, build=build, mode=mode)
 
 
-def _call(values: list[Array], state: list[Array], inputs: tuple[Array, ...], *, build: Build, mode: Mode) -> Array:
+def _call(params: Params, state: list[Array], inputs: tuple[Array, ...], *, build: Build, mode: Mode) -> Array:
     query, value, key, mask = inputs
-    return built(build).stateless_call(
-        values, state, query, value, key, attention_mask=mask, use_causal_mask=mode.causal, training=mode.training,
+    layer = built(build)
+    return layer.stateless_call(
+        values_of(layer, params), state, query, value, key, attention_mask=mask, use_causal_mask=mode.causal, training=mode.training,
         return_attention_scores=mode.scores)[0]
 
 

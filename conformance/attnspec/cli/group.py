@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "attnspec.cli.explaining:explain",
     "power": "attnspec.cli.power:power",
     "campaign": "attnspec.cli.campaign:campaign",
+    "confirm": "attnspec.cli.confirming:confirm",
     "combine": "attnspec.cli.combining:combine_",
     "report": "attnspec.cli.reporting:report",
     "lint": "attnspec.cli.keeping:lint",

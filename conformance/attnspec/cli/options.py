@@ -14,6 +14,7 @@ import click
 from attnspec.cli.targets import expanded
 from attnspec.ground.errors import hint
 from attnspec.ground.nouns import DType, Effort
+from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Plan
 
 Given: TypeAlias = Any  # an option's value, converted by its type
@@ -101,5 +102,5 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
 
 
 def typed() -> tuple[str, ...]:
-    """The command as the user typed it, without the path of this machine."""
-    return ("attnspec", *sys.argv[1:])
+    """The command as the user typed it, without the folders of this machine."""
+    return ("attnspec", *map(portable_argument, sys.argv[1:]))

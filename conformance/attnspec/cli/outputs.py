@@ -36,6 +36,9 @@ class Outputs:
         """From the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
+        if record and record.endswith(".gz"):
+            raise UsageError("a record grows line by line and is not compressed. Name it "
+                             f"{record.removesuffix('.gz')}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
         return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json)
 

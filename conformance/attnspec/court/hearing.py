@@ -10,6 +10,7 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
+from attnspec.court.due import is_second_look
 from attnspec.court.pictures import pictures
 from attnspec.court.trial import Tally, Trial, Violated, seed_of
 from attnspec.faults.subject import is_own, own_subject
@@ -42,6 +43,7 @@ class Hearing:
         self._benches: dict[DType, SubjectBench] = {}
         self._examiner = Examiner(self._again)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
+        self._raised: set[str] = set()
 
     def bench(self, dtype: DType) -> SubjectBench:
         """The subject at one dtype; conventions are those found at the first."""
@@ -90,9 +92,11 @@ class Hearing:
     def _trial(self, check: Check, dtype: DType) -> Trial:
         known = listed(self.subject.declaration.deviations, check.clause.id, dtype)
         is_known = known is not None  # the listed failure is not shrunk anew in every run
+        asked = [each for each in self.subject.declaration.dtypes if each in (self.plan.dtypes or tuple(DType))]
+        is_brief = is_second_look(dtype, self.plan.effort, asked)
         return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
-                     cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known,
-                     before=self._failed.get(check.clause.id))
+                     cases=CASES_OF_THE_KNOWN if is_known else int(is_brief), shrinks=not is_known,
+                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
@@ -108,6 +112,7 @@ class Hearing:
             return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
                                  evidence=self._diagnosed(trial, _evidence(trial, tally.failure)))
         if isinstance(tally.failure, SubjectRaised):
+            self._raised.add(tally.failure.gist)
             return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
                                  evidence=self._diagnosed(trial, _raised(trial, tally.failure, tally.last)))
         if tally.cases:

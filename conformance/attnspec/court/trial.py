@@ -90,7 +90,8 @@ class Trial:
 
     `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
-    shrunk; at a glance, if it fails here too, it stands for the one that failed.
+    shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
+    under other clauses; at a glance that is not shrunk again.
     """
 
     check: Check
@@ -102,6 +103,7 @@ class Trial:
     shrinks: bool = True
     most: int = 0
     before: Recipe | None = None
+    raised: frozenset[str] = frozenset()
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -119,9 +121,7 @@ class Trial:
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings are one half of the cases, at a glance all. One that fails is shrunk; if none does, Hypothesis draws
-        the other half.
-        """
+        """Openings are half of the cases, at a glance all. One that fails is shrunk; else Hypothesis draws the rest."""
         menu = self._menu(self.effort)
         if menu is None:
             tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
@@ -131,8 +131,9 @@ class Trial:
         for choices in openings(menu, self.seed, dealt):
             try:
                 self._try(menu.recipe(*choices), tally)
-            except (Violated, SubjectRaised):
-                self._shrink(menu, choices, tally)
+            except (Violated, SubjectRaised) as failed:
+                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
+                    self._shrink(menu, choices, tally)
                 return
         if cases > dealt:
             phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)

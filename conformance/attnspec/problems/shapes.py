@@ -62,7 +62,8 @@ _OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
     "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), _PANEL[0], _PANEL[1], Sizes(2, 4, 4, 33, 129, 24, 48),
                 Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
-    "long": (Sizes(1, 7, 7, 2, 1024, 48, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 80, 128)),
+    # 1025: one key past the end of a chunk
+    "long": (Sizes(1, 7, 7, 2, 1025, 48, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 80, 128)),
     "panel": _PANEL,
     # 480 head slices; a width whose root is exact in every format, and one whose root is in none
     "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attnspec.ground.nouns import Verdict
+from attnspec.ground.places import portable
 
 STDERR_END = 2000  # characters kept at either end of what libraries printed
 _OURS = re.compile(
@@ -33,10 +34,11 @@ def last_words(folder: Path, worker: str) -> LastWords:
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
     stack = "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
     printed = _read(folder / f"{worker}.said") + _read(folder / f"{worker}.stderr")
-    return LastWords(verdict, _read(folder / f"{worker}.crumb"), stack, _ends(printed))
+    return LastWords(verdict, _read(folder / f"{worker}.crumb"), portable(stack), _ends(printed))
 
 
 def _ends(text: str) -> str:
+    text = portable(text)
     return text if len(text) <= 2 * STDERR_END else f"{text[:STDERR_END]}\n…\n{text[-STDERR_END:]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.ground.nouns import DType
+from attnspec.ground.places import portable
 from attnspec.problems.problem import Array
 from attnspec.subjects.lifts.lift import Lift
 from attnspec.subjects.stderr import kept_stderr
@@ -29,6 +31,11 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         self.summary = summary
         self.traceback = traceback
         self.stderr = stderr
+
+    @property
+    def gist(self) -> str:
+        """The summary without numbers: what it has in common with the same refusal of other shapes."""
+        return re.sub(r"\d+", "", self.summary)
 
 
 class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -152,7 +159,7 @@ def _await(returned: object) -> None:
 
 def _summary(raised: BaseException) -> str:
     """The exception's type and the first line of what it says (notes and details are in the traceback)."""
-    said = str(raised).strip().partition("\n")[0]
+    said = portable(str(raised)).strip().partition("\n")[0]
     return f"{type(raised).__name__}: {said}" if said else type(raised).__name__
 
 
@@ -161,7 +168,7 @@ def _own_frames(raised: BaseException) -> str:
     report = traceback.TracebackException.from_exception(raised)
     frames = [frame for frame in report.stack if Path(frame.filename).parent != _OUR_FRAMES]
     report.stack = traceback.StackSummary.from_list(frames[-_DEEPEST:])
-    return "".join(report.format(chain=False))
+    return portable("".join(report.format(chain=False)))
 
 
 def _read(returned: object, shapes: tuple[tuple[int, ...], ...], lift: Lift) -> list[Array]:

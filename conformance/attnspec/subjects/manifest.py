@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from attnspec.ground.declaration import Declaration, Deviation, Variant
@@ -31,8 +32,8 @@ from attnspec.subjects.declared import (
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "subjects")
-_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
+            "faster_with", "subjects")
+_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires", "faster_with",
             "cannot_run", *DECLARED)
 _VARIANT = ("function", "conventions", "precision", "weights", "note")
 _DEVIATION = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
@@ -97,7 +98,8 @@ def _is_installed(module: str) -> bool:
 class Registered:
     """A subject as its manifest describes it. The declaration knows no keywords: those are the function's signature.
 
-    process: environment variables that must stand in the process before its library is imported.
+    process: environment variables that must stand in the process before its library is imported.  faster_with: such as
+    make it faster and change nothing else, set where the process is ours.
     requires: modules it needs beside its library.  cannot_run: why it can be judged on no machine like this one.
     """
 
@@ -110,6 +112,7 @@ class Registered:
     note: str
     where: Place
     process: Mapping[str, str] = field(default_factory=dict)
+    faster_with: Mapping[str, str] = field(default_factory=dict)
     requires: str = ""
     cannot_run: str = ""
 
@@ -131,7 +134,7 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder.name)
     for subject in fields.each("subjects", "a subject"):
-        yield _subject(subject, library, folder)
+        yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields))
 
 
 def _library(fields: Fields, folder: str) -> Library:
@@ -154,7 +157,6 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
     declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
                           deviations=tuple(map(_deviation, fields.each("deviations", "a deviation", optional=True))))
-    process = fields.inner("process", "the process", optional=True)
     return Registered(
         id=f"{library.folder}/{fields.text('id')}",
         title=fields.text("title"),
@@ -164,10 +166,36 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         document=fields.text("document", ""),
         note=fields.text("note", ""),
         where=fields.place("id"),
-        process={name: process.text(name) for name in process.mapping},
+        process=_process(fields),
         requires=fields.text("requires", ""),
         cannot_run=cannot_run,
     )
+
+
+def _process(fields: Fields) -> Mapping[str, str]:
+    variables = fields.inner("process", "the process", optional=True)
+    return {name: variables.text(name) for name in variables.mapping}
+
+
+def _faster(subject: Fields, library: Fields) -> Mapping[str, str]:
+    """What the subject says or else the library; nothing where the requirement `where` is not met."""
+    fields = subject if "faster_with" in subject.mapping else library
+    inner = fields.inner("faster_with", "what it is faster with", optional=True)
+    inner.only(("variables", "where"))
+    variables = inner.inner("variables", "the variables", optional=True)
+    return {name: variables.text(name) for name in variables.mapping if _is_met(inner)}
+
+
+def _is_met(fields: Fields) -> bool:
+    """Whether `where`, as in `jaxlib>=0.6`, is installed."""
+    where = fields.text("where")
+    try:
+        needed = Requirement(where)
+    except InvalidRequirement:
+        message = f"should be a requirement, as in 'jaxlib>=0.6', not {where!r}."
+        raise fields.complain("where", message) from None
+    version = installed_version(needed.name)
+    return bool(version) and needed.specifier.contains(version, prereleases=True)
 
 
 def _versions(fields: Fields) -> str:

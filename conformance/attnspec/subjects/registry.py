@@ -25,7 +25,7 @@ def registered(folders: Iterable[Path | str] = (), *, library: str = "") -> Mapp
     Raises ManifestError, UsageError.
     """
     subjects: dict[str, Registered] = {}
-    for folder in _libraries(folders):
+    for folder in library_folders(folders):
         if library and folder.name != library:
             continue
         for subject in read_manifest(folder):
@@ -57,18 +57,18 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
 
 
 def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:
-    return next(path for path in _libraries(folders) if path.name == library.folder)
+    return next(path for path in library_folders(folders) if path.name == library.folder)
 
 
 def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
-    """The environment variables that must stand before a process begins that judges this target."""
+    """The environment variables that must stand, or had better, before a process begins that judges this target."""
     return _processes(folders).get(target, {})
 
 
 @cache
 def _processes(folders: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     """By subject: a run asks for each of its thousands of items."""
-    return {name: subject.process for name, subject in registered(folders).items() if subject.process}
+    return {name: {**subject.faster_with, **subject.process} for name, subject in registered(folders).items()}
 
 
 def _refuse_other_process(subject: Registered) -> None:
@@ -80,7 +80,7 @@ def _refuse_other_process(subject: Registered) -> None:
                               "`attnspec check` sees to it; elsewhere set it before Python starts.")
 
 
-def _libraries(folders: Iterable[Path | str]) -> Iterator[Path]:
+def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
     """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
     seen: dict[str, Path] = {}
     for parent in (home.folder("implementations"), *map(Path, folders)):

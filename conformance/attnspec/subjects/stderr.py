@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from attnspec.ground.places import portable
+
 _LONGEST = 10_000  # characters; a library in a loop must not fill a record
 
 
@@ -26,7 +28,7 @@ class Said:
     @property
     def text(self) -> str:
         """Everything said, in one piece."""
-        return "".join(self.parts)[:_LONGEST]
+        return portable("".join(self.parts)[:_LONGEST])
 
 
 def keep_in(path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.numerics.expectation import Expectation, visible_keys
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.posed import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.scene import Observed, Scene, Seen, working
 
 Observable = Literal["output", "weights", "returned_weights", "logits"]
@@ -166,12 +166,23 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
 
 
 def settled_rows(scene: Scene, run: str) -> Array:
-    """Rows (B,H,T,1) whose answer hangs on what they see alone: under the convention `uniform`, not the empty ones."""
+    """Rows (B,H,T,1) whose answer hangs on what they see alone: under the convention `uniform`, not the empty ones; where
+    one input is query, key and value, not those at a place that holds NaN or infinity.
+    """
     posed = scene.runs[run]
     answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
     is_fixed = bool(answers) and answers <= {"zeros", "nan"}
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
-    return _joined([(rows | is_fixed)[..., None] for rows in sees], posed, ("B", "H", "T", "1"))
+    has_one_input = scene.subject.declaration.limits.self_attention_only
+    own = [_finite_places(part)[:, None] if has_one_input else True for part in posed.parts]
+    settled = [((rows | is_fixed) & finite)[..., None] for rows, finite in zip(sees, own, strict=True)]
+    return _joined(settled, posed, ("B", "H", "T", "1"))
+
+
+def _finite_places(problem: AnyProblem) -> Array:
+    """(B,S): where no head's key or value holds NaN or infinity."""
+    finite = [np.isfinite(array).all(axis=-1) for array in (problem.key, problem.value)]
+    return np.logical_and(*(each if isinstance(problem, LayerProblem) else each.all(axis=1) for each in finite))
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:

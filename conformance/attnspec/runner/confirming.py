@@ -1,0 +1,54 @@
+"""Runs the scripts of findings, each in a process of its own: is it so, here and with these versions?"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+
+from attnspec.ground.places import portable
+from attnspec.subjects.findings import Finding
+
+LONGEST = 300  # seconds; a script compiles a kernel at most
+
+
+class Shown(Enum):
+    """What came of a script. A Python that raises exits with 1 as well, so a traceback is looked for."""
+
+    CONFIRMED = "confirmed"
+    NOT_SO = "not so here"
+    CANNOT_RUN = "cannot run here"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """A finding's script, run once. `said` is what it printed, or why it could not run."""
+
+    finding: Finding
+    shown: Shown
+    said: str
+
+
+def confirmations(findings: Iterable[Finding], workers: int = 1) -> Iterator[Confirmation]:
+    """Each script run once, in the order of the findings."""
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(_confirmed, findings)
+
+
+def _confirmed(finding: Finding) -> Confirmation:
+    command = [sys.executable, "-W", "ignore", str(finding.script)]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+    except subprocess.TimeoutExpired:
+        return Confirmation(finding, Shown.BROKEN, f"took more than {LONGEST} s")
+    last = portable(ended.stderr).strip().rpartition("\n")[2]
+    if "ModuleNotFoundError" in last:
+        return Confirmation(finding, Shown.CANNOT_RUN, last)
+    if ended.returncode not in (0, 1) or ended.stderr.lstrip().startswith("Traceback"):
+        return Confirmation(finding, Shown.BROKEN, last or f"ended with exit code {ended.returncode}")
+    shown = Shown.CONFIRMED if ended.returncode else Shown.NOT_SO
+    return Confirmation(finding, shown, portable(ended.stdout).strip())

@@ -1,0 +1,69 @@
+"""`attnspec confirm` runs the scripts of findings and says which are so, here and now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attnspec.cli import main
+
+SCRIPTS = {
+    "is_so": "import sys\nprint('the sum is', 3)\nsys.exit(1)\n",
+    "is_not": "print('the sum is', 2)\n",
+    "elsewhere": "import no_such_library_anywhere\n",
+    "breaks": "{}['weights']\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    library = tmp_path / "mine"
+    library.mkdir()
+    (library / "manifest.yaml").write_text("", encoding="utf-8")
+    return tmp_path
+
+
+def confirm(folder: Path, names: list[str], *options: str) -> int:
+    entries = []
+    for name in names:
+        (folder / "mine" / f"{name}.py").write_text(SCRIPTS[name], encoding="utf-8")
+        entries.append(f"  - {{id: {name}, says: S., subjects: ['*'], clauses: ['*'], script: {name}.py, "
+                       "documented: 'no'}\n")
+    (folder / "mine" / "findings.yaml").write_text("findings:\n" + "".join(entries), encoding="utf-8")
+    return main(["confirm", "mine", "--implementations", str(folder), *options])
+
+
+def test_a_script_that_exits_with_1_confirms_its_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert confirm(folder, ["is_so"]) == 0
+    assert capsys.readouterr().out == "confirmed  mine/is_so\n    the sum is 3\n1 confirmed\n"
+
+
+def test_quiet_keeps_what_confirmed_scripts_print_to_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert confirm(folder, ["is_so", "is_not"], "-q", "-n", "2") == 1
+    assert capsys.readouterr().out == ("confirmed  mine/is_so\nnot so here  mine/is_not\n    the sum is 2\n"
+                                       "1 confirmed, 1 not so here\n")
+
+
+def test_a_finding_that_is_not_so_makes_the_exit_code_1(folder: Path) -> None:
+    assert confirm(folder, ["is_so", "is_not"]) == 1
+
+
+def test_a_library_that_is_not_installed_is_no_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert confirm(folder, ["is_so", "elsewhere"]) == 0
+    shown = capsys.readouterr().out
+    assert "cannot run here  mine/elsewhere\n    ModuleNotFoundError: No module named 'no_such_library_anywhere'" in shown
+
+
+def test_a_script_that_breaks_is_not_taken_for_a_confirmation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python exits with 1 when it raises, too."""
+    assert confirm(folder, ["is_so", "breaks"]) == 2
+    assert "broken  mine/breaks\n    KeyError: 'weights'" in capsys.readouterr().out
+
+
+def test_nothing_that_could_run_is_no_answer(folder: Path) -> None:
+    assert confirm(folder, ["elsewhere"]) == 2
+
+
+def test_a_mistyped_library_is_named_with_the_nearest(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["confirm", "keras3"]) == 2
+    assert "'keras3' is not a known library. Did you mean 'keras'?" in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""A layer whose one input is query, key and value: what hides a place hides no query, so NaN there is its own affair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from attnspec.court.bench import SubjectBench
+from attnspec.court.compile import compile_spec
+from attnspec.court.trial import Trial, Violated, seed_of
+from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.errors import Place
+from attnspec.ground.nouns import DType, Effort, Kind
+from attnspec.law.load import load_spec
+from attnspec.problems.problem import Array
+from attnspec.subjects.manifest import Library
+from attnspec.subjects.subject import Subject
+
+CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left"}
+
+
+def cautious(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int, mask: Array) -> Array:
+    """What a place holds that no query may attend to is forgotten before it meets a weight."""
+    mask = np.broadcast_to(mask, (len(query), heads, query.shape[1], key.shape[1]))
+    seen = mask.any(axis=(1, 2))[..., None]
+    return careless(query, np.where(seen, key, 0), np.where(seen, value, 0), params=params, heads=heads, mask=mask)
+
+
+def careless(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int, mask: Array) -> Array:
+    """What is hidden gets the weight 0, and 0 times NaN is NaN."""
+    Q, K, V = (array @ params[f"w_{name}"] + params[f"b_{name}"]
+               for name, array in (("query", query), ("key", key), ("value", value)))
+    Q, K, V = (X.reshape(*X.shape[:2], heads, -1).swapaxes(1, 2) for X in (Q, K, V))
+    logits = np.where(mask, Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1]).astype(Q.dtype), -np.inf)
+    shifted = logits - np.where(np.isfinite(logits), logits, -1e30).max(-1, keepdims=True).astype(Q.dtype)
+    weights = np.where(mask, np.exp(shifted), 0).astype(Q.dtype)
+    total = weights.sum(-1, keepdims=True)
+    attended = (weights / np.where(total == 0, 1, total)) @ V
+    joined: Array = attended.swapaxes(1, 2).reshape(*query.shape[:2], -1)
+    return joined @ params["w_out"] + params["b_out"]
+
+
+@pytest.mark.parametrize("clause", ["masking.hidden_nan_is_irrelevant", "masking.hidden_infinity_is_irrelevant"])
+@pytest.mark.parametrize(("function", "holds"), [(cautious, True), (careless, False)])
+def test_it_may_forget_hidden_places_and_is_convicted_if_other_rows_show_them(
+    clause: str, function: object, *, holds: bool,
+) -> None:
+    declaration = Declaration(Kind.LAYER, frozenset({"mask"}), limits=Limits(self_attention_only=True),
+                              conventions=CONVENTIONS, claims=("masking",))
+    subject = Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"))  # type: ignore[arg-type]  # parametrised
+    check = compile_spec(load_spec())[clause]
+    trial = Trial(check, SubjectBench(subject, DType.FLOAT32), Effort.QUICK, seed_of(0, check.domain), lambda _: None)
+    with np.errstate(all="ignore"):
+        tally = trial.hold()
+    assert (tally.failure is None) == holds, tally.failure
+    assert isinstance(tally.failure, Violated) != holds
+    assert tally.cases

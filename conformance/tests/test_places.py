@@ -1,0 +1,51 @@
+"""What is recorded names no folder of the machine that it was recorded on."""
+
+from __future__ import annotations
+
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import pytest
+from attnspec import home
+from attnspec.cli.options import typed
+from attnspec.ground.places import portable, portable_argument
+from attnspec.subjects.call import SubjectRaised, _returned
+
+
+@pytest.mark.parametrize(("full", "shown"), [
+    (f"{sysconfig.get_path('purelib')}/torch/nn.py", "torch/nn.py"),
+    (f"{sysconfig.get_path('stdlib')}/inspect.py", "inspect.py"),
+    (f"{home.folder('implementations')}/numpy/naive.py", "implementations/numpy/naive.py"),
+    (f"{Path.cwd()}/kernel.py", "kernel.py"),
+    (f"{Path.home()}/work/kernel.py", "~/work/kernel.py"),
+    (f"{tempfile.gettempdir()}/torchinductor/x.py", "torchinductor/x.py"),
+    ("/usr/share/elsewhere.py", "/usr/share/elsewhere.py"),
+])
+def test_a_path_is_shown_from_the_folder_that_a_reader_knows(full: str, shown: str) -> None:
+    assert portable(f'File "{full}", line 3') == f'File "{shown}", line 3'
+
+
+@pytest.mark.parametrize(("argument", "shown"), [
+    ("audit", "audit"), ("/data/runs/a.jsonl.gz", "a.jsonl.gz"), ("--record=/data/a.jsonl", "--record=a.jsonl"),
+    (f"{Path.cwd()}/reports/a.jsonl", "reports/a.jsonl"), ("--seed=3", "--seed=3"), ("../a.jsonl", "../a.jsonl"),
+    ("/home/me/kernel.py:attend", "kernel.py:attend"),
+])
+def test_an_argument_of_the_command_keeps_no_folder(argument: str, shown: str) -> None:
+    assert portable_argument(argument) == shown
+
+
+def test_the_recorded_command_is_what_was_typed_without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/usr/bin/attnspec", "check", "kernel:attend", "--html", "/data/page.html"])
+    assert typed() == ("attnspec", "check", "kernel:attend", "--html", "page.html")
+
+
+def test_what_a_subject_raises_is_kept_without_folders() -> None:
+    def raising() -> None:
+        raise RuntimeError(f"no such file: {Path.cwd()}/weights.npz")
+
+    with pytest.raises(SubjectRaised) as caught:
+        _returned(raising, (), {})
+    assert caught.value.summary == "RuntimeError: no such file: weights.npz"
+    assert str(Path(__file__)) not in caught.value.traceback
+    assert 'File "conformance/tests/test_places.py"' in caught.value.traceback
