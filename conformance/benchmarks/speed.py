@@ -36,7 +36,8 @@ from typing import Any
 import click
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import compile_spec
-from attnspec.court.trial import Tally, Trial, Violated
+from attnspec.court.tally import Tally, Violated
+from attnspec.court.trial import Trial
 from attnspec.ground.nouns import DType, Effort
 from attnspec.law.load import load_spec
 from attnspec.problems.problem import Sizes

@@ -10,7 +10,8 @@ import pytest
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check, compile_spec
 from attnspec.court.fixed import fixed_recipes
-from attnspec.court.trial import Tally, Trial
+from attnspec.court.tally import Tally
+from attnspec.court.trial import Trial
 from attnspec.faults import drift, staged
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import SOUND

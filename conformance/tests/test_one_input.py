@@ -1,4 +1,4 @@
-"""A layer whose one input is query, key and value: what hides a place hides no query, so NaN there is its own affair."""
+"""A layer whose one input is query, key and value: what hides a key hides no query, so NaN there is its own affair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import compile_spec
-from attnspec.court.trial import Trial, Violated, seed_of
+from attnspec.court.tally import Violated
+from attnspec.court.trial import Trial, seed_of
 from attnspec.ground.declaration import Declaration, Limits
 from attnspec.ground.errors import Place
 from attnspec.ground.nouns import DType, Effort, Kind

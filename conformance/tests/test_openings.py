@@ -14,7 +14,8 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check, compile_spec
 from attnspec.court.fixed import FIXED_KINDS
 from attnspec.court.openings import TELLING, Choices, OneExample, openings
-from attnspec.court.trial import CASES, Tally, Trial, Violated, seed_of
+from attnspec.court.tally import Tally, Violated
+from attnspec.court.trial import CASES, Trial, seed_of
 from attnspec.faults.subject import own_subject
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType, Effort

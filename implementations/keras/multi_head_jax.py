@@ -84,8 +84,8 @@ def _call(params: Params, state: list[Array], inputs: tuple[Array, ...], *, buil
     query, value, key, mask = inputs
     layer = built(build)
     return layer.stateless_call(
-        values_of(layer, params), state, query, value, key, attention_mask=mask, use_causal_mask=mode.causal, training=mode.training,
-        return_attention_scores=mode.scores)[0]
+        values_of(layer, params), state, query, value, key, attention_mask=mask, use_causal_mask=mode.causal,
+        training=mode.training, return_attention_scores=mode.scores)[0]
 
 
 _stateless = hurried_jit(_call, "build", "mode")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from attnspec.cli.options import IMPLEMENTATIONS, Given
+from attnspec.cli.options import IMPLEMENTATIONS
 from attnspec.ground.errors import UsageError
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.runner.confirming import Confirmation, Shown, confirmations

@@ -15,8 +15,9 @@ from attnspec.court.alike import Aspect, Bar, aspect_of
 from attnspec.court.failing import Case, judged
 from attnspec.court.locate import locate
 from attnspec.court.panel import Panel, panel_of
+from attnspec.court.tally import Violated
 from attnspec.court.tape import Ending, Step, TapedBench
-from attnspec.court.trial import Trial, Violated
+from attnspec.court.trial import Trial
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
 from attnspec.ground.nouns import DType, Kind

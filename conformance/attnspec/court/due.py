@@ -1,8 +1,8 @@
-"""Which clauses are due at which dtype, and on how many cases: all of them, but at a glance.
+"""Which clauses are due at which dtype: all of them, but at a glance.
 
 What a library does with masks, heads and keywords it does at every dtype; what depends on the dtype is how it rounds,
 where it overflows, and whether the constant that hides a key is low enough. So a glance puts every clause at one dtype,
-float32 where it is offered, and at the others the definition and what tells its numbers, on one case each.
+float32 where it is offered, and at the others the definition and what tells its numbers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from attnspec.ground.nouns import DType, Effort
 from attnspec.law.clause import Clause
 
 _AT_EVERY_DTYPE = frozenset({
-    "attention.definition", "attention.dtype", "attention.finite", "attention.shape", "layers.definition",
-    "masking.constant_is_low_enough", "masking.definition", "masking.hidden_weight_is_zero", "purity.strided_inputs",
+    "attention.definition", "attention.dtype", "masking.constant_is_low_enough", "masking.definition",
     "numerics.far_below_zero", "numerics.huge_logits", "numerics.one_hot", "numerics.precision_grade",
-    "numerics.small_numbers", "numerics.typical_error", "scale.saturation"})
+    "numerics.small_numbers", "numerics.typical_error"})
 
 
 def first_of(dtypes: Sequence[DType]) -> DType:
@@ -26,9 +25,6 @@ def first_of(dtypes: Sequence[DType]) -> DType:
 
 def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType]) -> bool:
     """Whether a clause is put at this dtype to a subject that is judged at these."""
-    return clause.id in _AT_EVERY_DTYPE or not is_second_look(dtype, effort, dtypes)
-
-
-def is_second_look(dtype: DType, effort: Effort, dtypes: Sequence[DType]) -> bool:
-    """Whether a glance has put every clause at another dtype, so that one case of each is enough at this one."""
-    return effort is Effort.GLANCE and dtype in dtypes and dtype is not first_of(dtypes)
+    if effort is not Effort.GLANCE or dtype not in dtypes or dtype is first_of(dtypes):
+        return True
+    return clause.id in _AT_EVERY_DTYPE

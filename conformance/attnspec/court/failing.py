@@ -8,8 +8,9 @@ from functools import partial
 from attnspec.court.alike import Aspect, Bar, Ruler
 from attnspec.court.bench import SubjectBench
 from attnspec.court.suspect import Suspect, in_dock
+from attnspec.court.tally import Tally
 from attnspec.court.tape import Ending, Step, TapedBench, is_poisoned
-from attnspec.court.trial import Tally, Trial
+from attnspec.court.trial import Trial
 from attnspec.faults.fault import Fault
 from attnspec.problems.recipe import Recipe
 

@@ -10,9 +10,9 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
-from attnspec.court.due import is_second_look
 from attnspec.court.pictures import pictures
-from attnspec.court.trial import Tally, Trial, Violated, seed_of
+from attnspec.court.tally import Tally, Violated
+from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Level, Verdict
@@ -92,10 +92,8 @@ class Hearing:
     def _trial(self, check: Check, dtype: DType) -> Trial:
         known = listed(self.subject.declaration.deviations, check.clause.id, dtype)
         is_known = known is not None  # the listed failure is not shrunk anew in every run
-        asked = [each for each in self.subject.declaration.dtypes if each in (self.plan.dtypes or tuple(DType))]
-        is_brief = is_second_look(dtype, self.plan.effort, asked)
         return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
-                     cases=CASES_OF_THE_KNOWN if is_known else int(is_brief), shrinks=not is_known,
+                     cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
 
     def _broken_claims(self, check: Check) -> list[str]:

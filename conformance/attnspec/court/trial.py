@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
 from attnspec.court.openings import Choices, OneExample, openings, within
+from attnspec.court.tally import Tally, Violated
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
@@ -25,14 +26,17 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
-from attnspec.record.outcome import Measured, Reading
+from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import verdict
 from attnspec.vocabulary.posed import AnyProblem, NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 
-CASES: Mapping[Effort, int] = {Effort.GLANCE: 2, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
+CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
+
+SPARE = 2
+"""How many openings more a glance may try for each case, where nothing was claimed."""
 
 ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
@@ -46,42 +50,8 @@ LEAST_MARGIN = 2.0**-40
 """What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
 
 
-class Violated(Exception):  # noqa: N818  (a finding, no error)
-    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case."""
-
-    def __init__(self, measured: Measured, recipe: Recipe) -> None:
-        super().__init__(measured.sentence)
-        self.measured = measured
-        self.recipe = recipe
-
-
 class _Enough(BaseException):
     """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without."""
-
-    tried: int = 0
-    cases: int = 0
-    no_claims: int = 0
-    outside: dict[str, int] = field(default_factory=dict)
-    worst: Measured | None = None
-    last: Recipe | None = None
-    failure: Violated | SubjectRaised | None = None
-    readings: dict[Reading, None] = field(default_factory=dict)
-
-    def add(self, measured: Measured) -> None:
-        """Remember the closest call, and each reading once, in the order they came."""
-        self.readings.update(dict.fromkeys(measured.readings))
-        if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
-            self.worst = measured
-
-    @property
-    def failing(self) -> Recipe | None:
-        """The case that failed, as it was put; None if none did."""
-        return self.failure.recipe if isinstance(self.failure, Violated) else self.last
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +91,31 @@ class Trial:
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings are half of the cases, at a glance all. One that fails is shrunk; else Hypothesis draws the rest."""
+        """Openings are half of the cases, at a glance all. One that fails is shrunk; else Hypothesis draws the rest.
+
+        A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
+        """
         menu = self._menu(self.effort)
         if menu is None:
             tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
             return
         cases = self.cases or CASES[self.effort]
-        dealt = cases if self.is_glance else (cases + 1) // 2
-        for choices in openings(menu, self.seed, dealt):
+        if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
+            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
+            self._run(menu, tally, max_examples=cases // 2, phases=phases)
+
+    def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
+        """Whether all openings hold."""
+        for choices in openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2):
+            if self.is_glance and tally.cases >= cases:
+                return True
             try:
                 self._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
                 if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
                     self._shrink(menu, choices, tally)
-                return
-        if cases > dealt:
-            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
-            self._run(menu, tally, max_examples=cases // 2, phases=phases)
+                return False
+        return True
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""

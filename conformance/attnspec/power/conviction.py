@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.court.bench import Archive, SubjectBench
 from attnspec.court.compile import Check
-from attnspec.court.due import is_due, is_second_look
-from attnspec.court.trial import Tally, Trial, Violated, seed_of
+from attnspec.court.due import is_due
+from attnspec.court.tally import Tally, Violated
+from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.ground.nouns import DType, Effort, Level
 from attnspec.problems.recipe import Recipe
@@ -41,7 +42,7 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
         if not is_due(check.clause, dtype, effort, tuple(DType)):
             continue
         trial = Trial(check, dock.bench(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
-                      most=most, cases=int(is_second_look(dtype, effort, tuple(DType))))
+                      most=most)
         tally = trial.hold()
         problems, patience = problems + tally.tried, max(patience, tally.tried)
         if tally.failure is not None:

@@ -65,7 +65,7 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     """
     asker = Asker(subject, dtype)
     if brief and base is not None:
-        yield from _flips(base, asker.knowing(drops=masks.drops(asker)))
+        yield from _flips(base, asker.knowing(drops=masks.drops(asker)), brief=True)
         return
     if not whole:
         yield from (_step(question, asker) for question in QUESTIONS if question.when is When.EVERY_DTYPE)
@@ -80,10 +80,10 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     yield from (replace(step, is_chance=is_chance) for step in more)
 
 
-def _flips(base: Subject | None, asker: Asker) -> Iterator[Step]:
+def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[Step]:
     if base is not None:
-        pair = Pair(Asker(base, asker.dtype), asker)
-        yield from (Step(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in FLIPS)
+        pair, flips = Pair(Asker(base, asker.dtype), asker), [flip for flip in FLIPS if not (brief and flip.is_implied)]
+        yield from (Step(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in flips)
 
 
 def _step(question: Question, asker: Asker) -> Step:

@@ -28,12 +28,15 @@ AGREE, DIFFER = "agree", "differ"
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on."""
+    """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on.
+    is_implied: others ask the same and more; a glance leaves it out.
+    """
 
     name: str
     what: str
     pose: Callable[[Asker], AnyProblem]
     about: tuple[str, str] = ("", "")
+    is_implied: bool = False
 
     @property
     def asks(self) -> str:
@@ -75,12 +78,12 @@ _SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool
 _NO_ROW = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
 
 FLIPS: tuple[Flip, ...] = (
-    Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4)),
+    Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
     Flip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
     Flip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
-    Flip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5)),
-    Flip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2)),
-    Flip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True)),
+    Flip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
+    Flip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
+    Flip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
     Flip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
          ("causal_alignment", "")),
     Flip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
@@ -99,7 +102,7 @@ FLIPS: tuple[Flip, ...] = (
     Flip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
     Flip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
     Flip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
-    Flip("self", "one input for query, key and value", _self),
+    Flip("self", "one input for query, key and value", _self, is_implied=True),
     Flip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
     Flip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
     Flip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),

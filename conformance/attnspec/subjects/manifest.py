@@ -33,8 +33,8 @@ from attnspec.subjects.declared import (
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
             "faster_with", "subjects")
-_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires", "faster_with",
-            "cannot_run", *DECLARED)
+_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
+            "faster_with", "cannot_run", *DECLARED)
 _VARIANT = ("function", "conventions", "precision", "weights", "note")
 _DEVIATION = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d*)?")

@@ -166,8 +166,10 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
 
 
 def settled_rows(scene: Scene, run: str) -> Array:
-    """Rows (B,H,T,1) whose answer hangs on what they see alone: under the convention `uniform`, not the empty ones; where
-    one input is query, key and value, not those at a place that holds NaN or infinity.
+    """Rows (B,H,T,1) whose answer hangs on what they see alone.
+
+    Under the convention `uniform` not the empty ones; where one input is query, key and value, not those at a place
+    that holds NaN or infinity.
     """
     posed = scene.runs[run]
     answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
