@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import FAULT, SOUND, Plan
 from attnspec.record.probed import part_of_probe
+from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
 
@@ -35,8 +36,9 @@ def probings(plan: Plan) -> Iterator[Probing]:
     """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
     it supports; it has no variants.
     """
+    known = registered(plan.implementations)
     for target in dict.fromkeys(plan.targets):
-        declaration = _declaration(target, plan)
+        declaration = _declaration(target, known)
         for dtype in offered(declaration, plan):
             variants = declaration.variants if dtype is first(declaration, plan) else ()
             yield from (Probing(target, variant, dtype.value) for variant in ("", *variants))
@@ -53,10 +55,9 @@ def first(declaration: Declaration, plan: Plan) -> DType:
     return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
 
 
-def _declaration(target: str, plan: Plan) -> Declaration:
+def _declaration(target: str, known: Mapping[str, Registered]) -> Declaration:
     if target.startswith((FAULT, SOUND)):
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
 
         return own_subject(target).declaration
-    known = registered(plan.implementations).get(target)
-    return known.declaration if known else Declaration()
+    return known[target].declaration if target in known else Declaration()
