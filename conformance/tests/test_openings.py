@@ -61,7 +61,7 @@ def test_openings_have_every_shape_of_the_clause(seed: int, effort: Effort) -> N
 
 def test_at_a_glance_no_shape_comes_twice_and_every_shape_comes_for_some_seed() -> None:
     """A glance has fewer cases than shapes; clauses have other seeds, so that together they see all."""
-    used = [[recipe.sizes for recipe in opened(seed=seed, effort=Effort.GLANCE)] for seed in SEEDS]
+    used = [[recipe.sizes for recipe in opened(seed=seed, effort=Effort.GLANCE)] for seed in range(20)]
     assert all(len(set(sizes)) == len(sizes) == CASES[Effort.GLANCE] for sizes in used)
     assert set().union(*used) == set(menu(effort=Effort.GLANCE).shapes)
 

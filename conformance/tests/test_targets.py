@@ -136,7 +136,8 @@ MISTAKES = [
     ("my_attention:number", "'my_attention:number' is int and cannot be called; a function is expected: "
                             "attend(query, key, value, *, ...)."),
     ("my_attention:starred", "my_attention.py:35: starred takes **more, which hides what it can do. Name the keywords "
-                             "that it supports: mask, bias, causal, scale, return_weights, params, heads."),
+                             "that it supports: mask, bias, causal, scale, window, "
+                             "softcap, return_weights, params, heads."),
     ("my_attention:starred_too", "starred_too takes *more, which hides what it can do."),
     ("my_attention:typo", "my_attention.py:37: typo takes 'masc', which is not a known keyword. Did you mean 'mask'?"),
     ("my_attention:positional", "positional takes 'mask' by position only; "

@@ -183,8 +183,9 @@ def settled_rows(scene: Scene, run: str) -> Array:
 
 def _finite_places(problem: AnyProblem) -> Array:
     """(B,S): where no head's key or value holds NaN or infinity."""
-    finite = [np.isfinite(array).all(axis=-1) for array in (problem.key, problem.value)]
-    return np.logical_and(*(each if isinstance(problem, LayerProblem) else each.all(axis=1) for each in finite))
+    axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
+    key, value = (np.all(np.isfinite(array), axis=axes) for array in (problem.key, problem.value))
+    return np.asarray(key & value)
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
