@@ -23,8 +23,12 @@ def attend(query: Array, key: Array, value: Array, *, causal: bool = False, scal
     answer = layer(flat, use_causal_mask=causal, return_attention_scores=return_weights)
     leading = query.shape[:2]
     if return_weights:
-        return tuple(result.reshape(*leading, *result.shape[1:]) for result in answer)
-    return answer.reshape(*leading, *answer.shape[1:])
+        return tuple(_with_heads(result, leading) for result in answer)
+    return _with_heads(answer, leading)
+
+
+def _with_heads(result: Array, leading: tuple[int, int]) -> Array:
+    return keras.ops.reshape(result, (*leading, *result.shape[1:]))
 
 
 @lru_cache(maxsize=64)

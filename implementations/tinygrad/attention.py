@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from tinygrad import Tensor
+from tinygrad.helpers import Context
 
 Array = Any
 
@@ -23,7 +24,7 @@ def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: 
 def in_training(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
                 causal: bool = False) -> Array:
     """As `attend`, in tinygrad's training mode, where dropout, here 0, would act."""
-    with Tensor.train():
+    with Context(TRAINING=1):
         return attend(query, key, value, mask=mask, bias=bias, causal=causal)
 
 

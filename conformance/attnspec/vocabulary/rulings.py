@@ -35,11 +35,11 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     answer = _answer_for_hidden_rows(scene, problem)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "no row is fully hidden" if answer != UNDEFINED else "the convention is undefined")
-    output = observe(scene, run, "output").array[empty]
+    output = observe(scene, run, "output").array
     if answer == "uniform":
         return _mean_of_all_values(scene, problem, output, empty)
     wanted = np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer])
-    return equal(name, output, wanted, what=f"fully hidden rows should be {answer}")
+    return equal(name, output, wanted, empty[..., None], what=f"fully hidden rows should be {answer}")
 
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
@@ -57,8 +57,8 @@ def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Ar
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)
     all_shown = problem.but(query=zeroed, mask=shown, bias=bias, causal=False, window=None)
     expected = scene.bench.expect(all_shown, "", "output", None)
-    return measure("hidden_rows_follow_convention", output, expected.output[empty], expected.output_allowance[empty],
-                   np.ones(output.shape, bool), what="fully hidden rows should be the mean of all values")
+    return measure("hidden_rows_follow_convention", output, expected.output, expected.output_allowance,
+                   empty[..., None], what="fully hidden rows should be the mean of all values")
 
 
 def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
