@@ -12,22 +12,30 @@ SCRIPTS = {
     "is_not": "print('the sum is', 2)\n",
     "elsewhere": "import no_such_library_anywhere\n",
     "breaks": "{}['weights']\n",
+    "needs_backend": "import os, sys\nsys.exit(int(os.environ['BACKEND'] == 'mine'))\n",
 }
+MANIFEST = """
+library: Mine
+subjects:
+  - {id: away, title: Away, function: adapter:attend, requires: no_such_library_anywhere}
+  - {id: here, title: Here, function: adapter:attend, process: {BACKEND: mine}}
+"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     library = tmp_path / "mine"
     library.mkdir()
-    (library / "manifest.yaml").write_text("", encoding="utf-8")
+    (library / "adapter.py").write_text("attend = None\n", encoding="utf-8")
+    (library / "manifest.yaml").write_text(MANIFEST, encoding="utf-8")
     return tmp_path
 
 
-def confirm(folder: Path, names: list[str], *options: str) -> int:
+def confirm(folder: Path, names: list[str], *options: str, subjects: str = "'*'") -> int:
     entries = []
     for name in names:
         (folder / "mine" / f"{name}.py").write_text(SCRIPTS[name], encoding="utf-8")
-        entries.append(f"  - {{id: {name}, says: S., subjects: ['*'], clauses: ['*'], script: {name}.py, "
+        entries.append(f"  - {{id: {name}, says: S., subjects: [{subjects}], clauses: ['*'], script: {name}.py, "
                        "documented: 'no'}\n")
     (folder / "mine" / "findings.yaml").write_text("findings:\n" + "".join(entries), encoding="utf-8")
     return main(["confirm", "mine", "--implementations", str(folder), *options])
@@ -58,6 +66,15 @@ def test_a_script_that_breaks_is_not_taken_for_a_confirmation(folder: Path, caps
     """Python exits with 1 when it raises, too."""
     assert confirm(folder, ["is_so", "breaks"]) == 2
     assert "broken  mine/breaks\n    KeyError: 'weights'" in capsys.readouterr().out
+
+
+def test_a_script_runs_in_the_surroundings_of_a_subject_that_it_concerns(folder: Path) -> None:
+    assert confirm(folder, ["needs_backend"]) == 0
+
+
+def test_a_finding_of_subjects_that_are_not_here_is_not_tried(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert confirm(folder, ["is_so"], subjects="away") == 2
+    assert "cannot run here  mine/is_so\n    no_such_library_anywhere is not installed" in capsys.readouterr().out
 
 
 def test_nothing_that_could_run_is_no_answer(folder: Path) -> None:

@@ -12,7 +12,7 @@ from attnspec.ground.errors import UsageError
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.runner.confirming import Confirmation, Shown, confirmations
 from attnspec.subjects.findings import Finding, read_findings
-from attnspec.subjects.registry import library_folders
+from attnspec.subjects.registry import library_folders, registered
 
 _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "yellow", Shown.BROKEN: "red"}
 
@@ -29,7 +29,8 @@ def confirm(names: tuple[str, ...], workers: int, *, is_brief: bool, implementat
     one is broken or none could run.
     """
     seen: Counter[Shown] = Counter()
-    for each in confirmations(tuple(_findings(names, implementations)), workers):
+    findings = tuple(_findings(names, implementations))
+    for each in confirmations(findings, registered(implementations), workers):
         seen[each.shown] += 1
         _tell(each, is_brief=is_brief)
     click.echo(", ".join(f"{count} {shown.value}" for shown, count in seen.items()))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from attnspec.ground.places import portable
 from attnspec.subjects.findings import Finding
+from attnspec.subjects.manifest import Registered
 
 LONGEST = 300  # seconds; a script compiles a kernel at most
 
@@ -33,16 +36,26 @@ class Confirmation:
     said: str
 
 
-def confirmations(findings: Iterable[Finding], workers: int = 1) -> Iterator[Confirmation]:
-    """Each script run once, in the order of the findings."""
+def confirmations(findings: Iterable[Finding], known: Mapping[str, Registered],
+                  workers: int = 1) -> Iterator[Confirmation]:
+    """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns."""
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(_confirmed, findings)
+        yield from pool.map(partial(_confirmed, known=known), findings)
 
 
-def _confirmed(finding: Finding) -> Confirmation:
+def _confirmed(finding: Finding, known: Mapping[str, Registered]) -> Confirmation:
+    concerned = [subject for name, subject in known.items() if finding.concerns(name)]
+    present = [subject for subject in concerned if not subject.missing]
+    if concerned and not present:
+        return Confirmation(finding, Shown.CANNOT_RUN, concerned[0].missing)
+    return _run(finding, dict(present[0].process) if present else {})
+
+
+def _run(finding: Finding, process: Mapping[str, str]) -> Confirmation:
     command = [sys.executable, "-W", "ignore", str(finding.script)]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False,
+                               env={**os.environ, **process})
     except subprocess.TimeoutExpired:
         return Confirmation(finding, Shown.BROKEN, f"took more than {LONGEST} s")
     last = portable(ended.stderr).strip().rpartition("\n")[2]
