@@ -17,14 +17,14 @@ from attnspec.problems.problem import Array
 BLOCK = 16
 
 
-def _with_mask(change: Callable[[Array, Work], Array]) -> Callable[[Work], Array]:
+def with_mask(change: Callable[[Array, Work], Array]) -> Callable[[Work], Array]:
     """A `masked` stage that changes the mask where there is one."""
     return lambda work: sound.masked(work) if work.mask is None else change(work.mask, work)
 
 
 def _dropped_if(condition: Callable[[Work], bool]) -> Callable[[Work], Array]:
     """A `masked` stage that forgets the mask on one path."""
-    return _with_mask(lambda mask, work: np.ones_like(mask) if condition(work) else mask)
+    return with_mask(lambda mask, work: np.ones_like(mask) if condition(work) else mask)
 
 
 def _from(array: Array, axis: int, position: int = 0) -> Array:
@@ -113,75 +113,75 @@ def _ungrouped_mask(call: Call) -> Work:
     return sound.take(call.but(mask=None) if is_grouped else call)
 
 
-HEAD_MAJOR = _with_mask(_head_major)
+HEAD_MAJOR = with_mask(_head_major)
 
 FAULTS = (
     Fault("mask_ignored", Stage.MASK, "The argument is accepted and never used.", "any mask that hides a key",
           staged(masked=lambda work: np.ones(work.shape, bool)), link="https://github.com/jax-ml/jax/issues/23349"),
     Fault("mask_inverted", Stage.MASK, "True is read as hidden, as key_padding_mask has it.",
-          "any mask that hides a key", staged(masked=_with_mask(lambda mask, _: ~mask)),
+          "any mask that hides a key", staged(masked=with_mask(lambda mask, _: ~mask)),
           link="https://github.com/tensorflow/text/pull/894"),
     Fault("mask_transposed", Stage.MASK, "Rows and columns of the mask are exchanged.", "a mask that is no symmetry",
-          staged(masked=_with_mask(_transposed))),
+          staged(masked=with_mask(_transposed))),
     Fault("mask_of_first_batch", Stage.MASK, "One mask is built, from the first sequence, for the whole batch.",
-          "B > 1 with masks that differ", staged(masked=_with_mask(lambda mask, _: _from(mask, 0))),
+          "B > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 0))),
           link="https://github.com/pytorch/pytorch/pull/184180"),
     Fault("mask_of_first_head", Stage.MASK, "The head axis of the mask is squeezed away by taking head 0.",
-          "H > 1 with masks that differ", staged(masked=_with_mask(lambda mask, _: _from(mask, 1))),
+          "H > 1 with masks that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 1))),
           link="https://github.com/keras-team/keras/pull/20488"),
     Fault("mask_of_first_row", Stage.MASK, "The mask is taken for key padding: its first row serves all queries.",
-          "T > 1 with rows that differ", staged(masked=_with_mask(lambda mask, _: _from(mask, 2))),
+          "T > 1 with rows that differ", staged(masked=with_mask(lambda mask, _: _from(mask, 2))),
           link="https://github.com/rasbt/LLMs-from-scratch/pull/697"),
     Fault("mask_of_first_key", Stage.MASK, "The mask's last stride is ignored: one column is read for all keys.",
-          "a mask whose columns differ", staged(masked=_with_mask(lambda mask, _: _from(mask, 3))),
+          "a mask whose columns differ", staged(masked=with_mask(lambda mask, _: _from(mask, 3))),
           link="https://github.com/pytorch/pytorch/pull/128816"),
     Fault("mask_head_major", Stage.MASK, "Query, key and value are folded to (H·B), the mask to (B·H).",
           "B > 1 and H > 1 with masks that differ", staged(masked=HEAD_MAJOR),
           link="https://github.com/sooftware/attentions/issues/4"),
     Fault("mask_head_stride_forgotten", Stage.MASK, "The offset into the mask assumes (B,1,T,S) where it is (B,H,T,S).",
-          "B > 1 or H > 1 with masks that differ", staged(masked=_with_mask(_one_per_batch)),
+          "B > 1 or H > 1 with masks that differ", staged(masked=with_mask(_one_per_batch)),
           link="https://github.com/pytorch/pytorch/pull/184180"),
     Fault("mask_shared_in_group", Stage.MASK, "Heads of a group are thought to share their mask.",
-          "H > 1 with masks that differ", staged(masked=_with_mask(_shared_in_group)),
+          "H > 1 with masks that differ", staged(masked=with_mask(_shared_in_group)),
           link="https://github.com/pytorch/pytorch/issues/172225"),
     Fault("mask_any_head", Stage.MASK, "Per-head masks are merged by `any` where each head has its own.",
           "H > 1 with masks that differ",
-          staged(masked=_with_mask(lambda mask, _: np.broadcast_to(mask.any(1, keepdims=True), mask.shape)))),
+          staged(masked=with_mask(lambda mask, _: np.broadcast_to(mask.any(1, keepdims=True), mask.shape)))),
     Fault("mask_any_batch", Stage.MASK, "A block is kept if any sequence of the batch sees it, and not masked again.",
           "B > 1 with masks that differ",
-          staged(masked=_with_mask(lambda mask, _: np.broadcast_to(mask.any(0, keepdims=True), mask.shape)))),
+          staged(masked=with_mask(lambda mask, _: np.broadcast_to(mask.any(0, keepdims=True), mask.shape)))),
     Fault("mask_all_rows", Stage.MASK, "A key is kept only if all queries see it.", "T > 1 with rows that differ",
-          staged(masked=_with_mask(lambda mask, _: np.broadcast_to(mask.all(2, keepdims=True), mask.shape)))),
+          staged(masked=with_mask(lambda mask, _: np.broadcast_to(mask.all(2, keepdims=True), mask.shape)))),
     Fault("mask_all_true_shortcut", Stage.MASK, "The mask is skipped if its last row hides nothing.",
           "a mask whose last row hides nothing and an earlier one does",
-          staged(masked=_with_mask(_all_true_shortcut))),
+          staged(masked=with_mask(_all_true_shortcut))),
     Fault("mask_first_batch_decides", Stage.MASK, "The mask is skipped if the first sequence has no padding.",
           "B > 1, the first sequence unmasked, a later one not",
-          staged(masked=_with_mask(_nothing_hidden_if_row_0_sees_all)),
+          staged(masked=with_mask(_nothing_hidden_if_row_0_sees_all)),
           link="https://github.com/huggingface/transformers/issues/36150"),
     Fault("mask_shifted", Stage.MASK, "The mask is indexed one column off.", "a mask that hides some keys of a row",
-          staged(masked=_with_mask(lambda mask, _: np.roll(mask, 1, axis=-1))),
+          staged(masked=with_mask(lambda mask, _: np.roll(mask, 1, axis=-1))),
           link="https://github.com/huggingface/transformers/pull/48280"),
     Fault("mask_one_more", Stage.MASK, "`<=` for `<` against the length.", "a row whose last key is hidden",
-          staged(masked=_with_mask(_one_more)), link="https://github.com/huggingface/transformers/pull/26792"),
+          staged(masked=with_mask(_one_more)), link="https://github.com/huggingface/transformers/pull/26792"),
     Fault("mask_one_less", Stage.MASK, "The length is counted from 0.", "a mask, rows with two visible keys",
-          staged(masked=_with_mask(_one_less))),
+          staged(masked=with_mask(_one_less))),
     Fault("mask_as_lengths", Stage.MASK, "The mask is reduced to lengths, as if padding were always on the right.",
-          "a mask with a gap or with padding on the left", staged(masked=_with_mask(_lengths)),
+          "a mask with a gap or with padding on the left", staged(masked=with_mask(_lengths)),
           link="https://github.com/OpenNMT/OpenNMT-py/pull/2589"),
     Fault("mask_padded_left", Stage.MASK, "Lengths are kept, but the padding is assumed on the left.",
-          "a mask with padding on the right", staged(masked=_with_mask(_trailing)),
+          "a mask with padding on the right", staged(masked=with_mask(_trailing)),
           link="https://github.com/lablup/mlxcel/issues/75"),
     Fault("mask_hides_queries", Stage.MASK, "The key mask is applied to the queries.", "any mask that hides a key",
-          staged(masked=_with_mask(_hides_queries)), link="https://github.com/vllm-project/vllm-omni/issues/5865"),
+          staged(masked=with_mask(_hides_queries)), link="https://github.com/vllm-project/vllm-omni/issues/5865"),
     Fault("mask_last_key_open", Stage.MASK, "The loop over the mask ends one column early.",
           "a row whose last key is hidden",
-          staged(masked=_with_mask(lambda mask, work: mask | (np.arange(work.shape[3]) == work.shape[3] - 1)))),
+          staged(masked=with_mask(lambda mask, work: mask | (np.arange(work.shape[3]) == work.shape[3] - 1)))),
     Fault("mask_dropped_in_last_block", Stage.MASK, "The tail block takes another code path without the mask.",
-          "S > 16 with hidden keys in the last block of 16", staged(masked=_with_mask(_open_in_last_block)),
+          "S > 16 with hidden keys in the last block of 16", staged(masked=with_mask(_open_in_last_block)),
           link="https://github.com/tracel-ai/cubecl/pull/1027"),
     Fault("mask_column_in_a_byte", Stage.MASK, "The column's index is held in too few bits and wraps.",
-          "S > 128", staged(masked=_with_mask(_byte_column)), link="https://github.com/ml-explore/mlx/issues/3360"),
+          "S > 128", staged(masked=with_mask(_byte_column)), link="https://github.com/ml-explore/mlx/issues/3360"),
     Fault("mask_dropped_with_causal", Stage.MASK, "The causal kernel takes no mask, so it is dropped.",
           "a mask together with causal", staged(masked=_dropped_if(lambda work: work.causal)),
           link="https://github.com/pytorch/pytorch/pull/178588"),

@@ -5,21 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.masks import with_mask
 from attnspec.faults.staged import Answer, Call, Stages, Work, around, attention, staged
 from attnspec.problems.problem import Array
 
 BLOCK = 16
-
-
-def _masked(change: Callable[[Array, Work], Array]) -> Callable[[Work], Array]:
-    """A `masked` stage that changes the mask where there is one."""
-    return lambda work: sound.masked(work) if work.mask is None else change(work.mask, work)
 
 
 def _row_stride_padded(mask: Array, work: Work) -> Array:
@@ -119,10 +113,10 @@ def _with_sink(hidden: Array, work: Work) -> Array:
 
 FAULTS = (
     Fault("mask_row_stride_padded", Stage.MASK, "The kernel reads mask rows padded to a block, the buffer has none.",
-          "a mask, T > 1, S no multiple of 16", staged(masked=_masked(_row_stride_padded)),
+          "a mask, T > 1, S no multiple of 16", staged(masked=with_mask(_row_stride_padded)),
           link="https://github.com/Luce-Org/lucebox/pull/128"),
     Fault("mask_whole_blocks", Stage.MASK, "A sliced block mask forgets the mask within its blocks.",
-          "a mask that hides some keys of 16", staged(masked=_masked(_whole_blocks)),
+          "a mask that hides some keys of 16", staged(masked=with_mask(_whole_blocks)),
           link="https://github.com/pytorch/pytorch/issues/163314"),
     Fault("keys_beyond_queries_lost", Stage.TAILS, "One length serves for queries and keys.", "S > T",
           staged(masked=_beyond_queries), link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
