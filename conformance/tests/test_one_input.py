@@ -24,7 +24,7 @@ CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left"}
 def cautious(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int, mask: Array) -> Array:
     """What a place holds that no query may attend to is forgotten before it meets a weight."""
     mask = np.broadcast_to(mask, (len(query), heads, query.shape[1], key.shape[1]))
-    seen = mask.any(axis=(1, 2))[..., None]
+    seen = np.expand_dims(mask.any(axis=(1, 2)), -1)
     return careless(query, np.where(seen, key, 0), np.where(seen, value, 0), params=params, heads=heads, mask=mask)
 
 

@@ -90,7 +90,7 @@ def attention(problem: Problem, cap: Callable[[Array, np.floating], Array], *, s
     io = problem.query.dtype if stored else wide
     query, key, value = (array.astype(wide) for array in (problem.query, problem.key, problem.value))
     logits = ((query @ key.swapaxes(-1, -2)).astype(io).astype(wide) * wide.type(problem.sizes.D ** -0.5)).astype(io)
-    logits = cap(logits, np.asarray(problem.softcap).astype(io)[()]).astype(io)
+    logits = cap(logits, np.asarray(problem.softcap).astype(io)[()]).astype(io)  # type: ignore[arg-type]  # a scalar
     if problem.bias is not None:
         logits = (logits + problem.bias.astype(io)).astype(io)
     logits = logits.astype(wide)

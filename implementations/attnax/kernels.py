@@ -38,7 +38,8 @@ def _in_blocks(kernel: Callable[..., Array]) -> Callable[..., Array]:
         mods = kernels.score_mods.compose_score_mods(*_mods(causal, window))
         return kernel(query, key, value, mask=mask, score_mod=mods)
 
-    return hurried_jit(attend, "causal", "window")
+    compiled: Callable[..., Array] = hurried_jit(attend, "causal", "window")
+    return compiled
 
 
 def _mods(causal: bool, window: Window) -> tuple[kernels.ScoreMod | None, ...]:
@@ -50,7 +51,8 @@ BLOCK = 64  # several to a problem of the longer sizes; the default of 512 would
 
 
 def _jitted(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    return hurried_jit(_with(kernel), "causal", "window")
+    compiled: Callable[..., Array] = hurried_jit(_with(kernel), "causal", "window")
+    return compiled
 
 
 standard = _jitted(kernels.standard_attention)

@@ -38,7 +38,7 @@ class Build:
     reach: int | None = None
 
 
-class Blank(keras.initializers.Initializer):
+class Blank(keras.initializers.Initializer):  # type: ignore[misc]  # Keras is not seen by mypy
     """Zeros from NumPy: JAX compiles Keras's own initializers anew for every shape."""
 
     def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array:  # noqa: ARG002  (Keras's signature)

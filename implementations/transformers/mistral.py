@@ -58,7 +58,7 @@ def _angles(length: int, width: int, dtype: Any) -> tuple[Tensor, Tensor]:  # no
     return torch.ones((1, length, width), dtype=dtype), torch.zeros((1, length, width), dtype=dtype)
 
 
-class Unturned(torch.nn.Module):
+class Unturned(torch.nn.Module):  # type: ignore[misc]  # torch is not seen by mypy
     """In the place of a module's rotary embedding, as early releases call it: cosines 1 and sines 0 by position."""
 
     def forward(self, values: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ seen = ops.convert_to_numpy(layers.Attention()([X, X], return_attention_scores=T
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Along the last axis."""
     exponentials = np.exp(logits)
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return np.asarray(exponentials / exponentials.sum(axis=-1, keepdims=True))
 
 
 unscaled, scaled = softmax(X[0] @ X[0].T), softmax(X[0] @ X[0].T / 2)

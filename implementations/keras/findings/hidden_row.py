@@ -20,7 +20,7 @@ row = {name: ops.convert_to_numpy(answer)[0, 1] for name, answer in answers.item
 for name, answer in row.items():
     print(f"MultiHeadAttention on {keras.backend.backend()}, {name}: {answer}")
 
-BTHD = [X[:, :, None]] * 2 + [np.float32([1, 3])[None, :, None, None]]  # the mean of the values is 2
+BTHD = [X[:, :, None]] * 2 + [np.array([1, 3], np.float32)[None, :, None, None]]  # the mean of the values is 2
 BTHD[2] = np.broadcast_to(BTHD[2], (1, 2, 1, 4))
 added = np.where(visible, np.float32(0), np.float32(-np.inf))[None]
 for name, given in (("mask", {"mask": visible[None]}), ("bias of -inf", {"bias": added})):

@@ -5,10 +5,10 @@ import sys
 import numpy as np
 
 
-def softmax(logits):
+def softmax(logits: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
 
 
 nan, mean = (softmax(np.full((1, 2), hidden)) for hidden in (-np.inf, -1e10))

@@ -18,7 +18,7 @@ def output(operator: str, domain: str, mask: np.ndarray, arrays: dict[str, np.nd
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, fed)[0]
+    return np.asarray(session.run(None, fed)[0])
 
 
 visible = np.array([[[[True, False], [True, False]]]])  # the second key is hidden

@@ -17,7 +17,7 @@ made = {"GPT2Attention": lambda **how: GPT2Attention(GPT2Config(n_embd=8, n_head
 moved = {}
 for name, make in made.items():
     for implementation in ("eager", "sdpa"):
-        module = make(attn_implementation=implementation).eval()
+        module = make(attn_implementation=implementation).eval()  # type: ignore[no-untyped-call]  # lambdas
         more = {} if name == "GPT2Attention" else {"position_embeddings": angles}
         with torch.no_grad():
             one, other = (module(states, attention_mask=None, **more)[0] for states in (X, later))
