@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.ground.declaration import Declaration
+from attnspec.faults.declared import declaration_of
 from attnspec.ground.errand import Conclusion, Loss
 from attnspec.ground.errors import AttnspecError
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
@@ -24,6 +24,7 @@ from attnspec.power.against import Comparison, compared, read_before
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.power import SUITE, SubjectPut, part_of_seed
+from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
@@ -106,15 +107,11 @@ class PowerDocket:
     def _takes(self, target: str, dtype: DType) -> bool:
         if target.startswith(FAULT) and self._equivalent(target, dtype):
             return True  # it is put nowhere, and listed with the reason
-        return dtype in self._declaration(target).dtypes
+        return dtype in declaration_of(target, self._known).dtypes
 
-    def _declaration(self, target: str) -> Declaration:
-        from attnspec.faults.subject import is_own, own_subject  # noqa: PLC0415  (weight: NumPy)
-
-        if is_own(target):
-            return own_subject(target).declaration
-        known = registered(self.plan.implementations).get(target)
-        return known.declaration if known else Declaration()
+    @cached_property
+    def _known(self) -> Mapping[str, Registered]:
+        return registered(self.plan.implementations)
 
     def surroundings(self, errand: Putting) -> Mapping[str, str]:
         """What the subject's manifest says."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from attnspec.faults.declared import declaration_of
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.nouns import DType
-from attnspec.ground.plan import FAULT, SOUND, Plan
+from attnspec.ground.plan import Plan
 from attnspec.record.probed import part_of_probe
-from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
 
@@ -38,7 +38,7 @@ def probings(plan: Plan) -> Iterator[Probing]:
     """
     known = registered(plan.implementations)
     for target in dict.fromkeys(plan.targets):
-        declaration = _declaration(target, known)
+        declaration = declaration_of(target, known)
         for dtype in offered(declaration, plan):
             variants = declaration.variants if dtype is first(declaration, plan) else ()
             yield from (Probing(target, variant, dtype.value) for variant in ("", *variants))
@@ -53,11 +53,3 @@ def first(declaration: Declaration, plan: Plan) -> DType:
     """The one of them at which everything is asked: float32, or the first that there is."""
     dtypes = offered(declaration, plan)
     return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
-
-
-def _declaration(target: str, known: Mapping[str, Registered]) -> Declaration:
-    if target.startswith((FAULT, SOUND)):
-        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
-
-        return own_subject(target).declaration
-    return known[target].declaration if target in known else Declaration()
