@@ -73,10 +73,24 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
+class Explanation:
+    """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.
+
+    cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
+    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.
+    """
+
+    cause: str
+    advice: str
+    declare: str
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
-    like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
+    explained: the wider arithmetic that allows it; then no fault is looked for.  like: the faults that explain it,
+    likeliest first.  located: where read-outs find the fault, if none explains it.
     """
 
     sentence: str
@@ -88,11 +102,16 @@ class Evidence:
     stderr: str = ""
     like: tuple[Likeness, ...] = ()
     located: str = ""
+    explained: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one item. `readings`: what its instruments measured, in every case."""
+    """The verdict on one item.
+
+    readings: what its instruments measured, in every case.  refused: what the subject refuses ("grouped heads"), where
+    that is why the clause is INAPPLICABLE; the reason then holds its words.
+    """
 
     subject: str
     clause: str
@@ -108,6 +127,7 @@ class Outcome:
     instrument: str = ""
     repeat: str = ""
     readings: tuple[Reading, ...] = ()
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +145,10 @@ class KnownFinding:
 
 @dataclass(frozen=True, slots=True)
 class SubjectCard:
-    """What a report says of a subject beside its verdicts."""
+    """What a report says of a subject beside its verdicts.
+
+    defaults: parameters of its function that are none of attnspec's, left at their defaults ("block": "64").
+    """
 
     id: str
     title: str
@@ -143,3 +166,4 @@ class SubjectCard:
     issues: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
