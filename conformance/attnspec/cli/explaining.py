@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from attnspec.cli.options import JSON, SPEC
-from attnspec.ground.errors import UsageError, hint
+from attnspec.ground.errors import UsageError, either, near_misses
 from attnspec.home import folder
 from attnspec.law.clause import Citation, Clause, Spec
 from attnspec.law.load import load_spec
@@ -96,5 +96,6 @@ def _tell_fault(name: str, law: Spec) -> None:
 
 
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
-    return hint(name, [*(clause.id for clause in law.clauses), *faults]).partition(" Known:")[0] + (
-        " See `attnspec list clauses` and `attnspec list faults`.")
+    near = near_misses(name, [*(clause.id for clause in law.clauses), *faults])
+    return (f" Did you mean {either(near)}?" if near else "") + (
+        " `attnspec list clauses` and `attnspec list faults` name them all.")

@@ -11,9 +11,10 @@ import click
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, VERBOSE, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets, remaining
+from attnspec.cli.verdicts import Detail
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
@@ -26,6 +27,7 @@ from attnspec.runner.trials import TRIALS
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @selection
 @running
+@VERBOSE
 @BASELINE
 @UPDATE
 @JUNIT
@@ -43,6 +45,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @click.option("--without", multiple=True, metavar="ID", help="Not this subject; * stands for any text.")
 @selection
 @running
+@VERBOSE
 @BASELINE
 @UPDATE
 @JUNIT
@@ -72,7 +75,8 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
-    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
+    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)

@@ -39,7 +39,7 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest
         if not isinstance(value, str) or not value:  # converted already, or a default that means none
             return value
         if value not in self._members:
-            self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members)}", param, ctx)
+            self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members, self.name)}", param, ctx)
         return self._members[value]
 
 
@@ -58,13 +58,15 @@ SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help
 LIFT = click.option("--lift", default="", type=OneOf("lift", LIFTS), help="Hand over tensors, not NumPy arrays.")
 DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
                         metavar="SECONDS", help="How long one item may take.")
+VERBOSE = click.option("-v", "--verbose", is_flag=True,
+                       help="Tell every failure and every reason, not only what matters most.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How hard to look."),
     click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Only the clauses of this profile."),
-    click.option("--clause", "clauses", multiple=True, metavar="ID", help="Only this clause."),
+    click.option("--clause", "clauses", multiple=True, metavar="ID", help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
     click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),

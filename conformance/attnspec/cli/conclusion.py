@@ -1,0 +1,118 @@
+"""What a run comes to: the line that the console begins and ends with, and a line a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from attnspec.cli.causes import Explained, explanations
+from attnspec.cli.digest import Digest
+from attnspec.cli.unjudged import lacks
+from attnspec.cli.wording import counted, few, plural
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.ground.nouns import Effort, Verdict
+from attnspec.runner.tally import idle
+
+_COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+_NAMES = 60  # characters of a list of subjects
+
+
+def verdict(digest: Digest) -> str:
+    """What the run comes to, and why, without the exit code and in colour."""
+    return click.style(_verdict(digest), fg=_COLOURS[_code(digest)], bold=True)
+
+
+def conclusion(digest: Digest) -> str:
+    """The same with the exit code: the last line."""
+    return click.style(f"{_verdict(digest)} (exit code {_code(digest)})", fg=_COLOURS[_code(digest)], bold=True)
+
+
+def standing(digest: Digest) -> str:
+    """How one subject of several fared, after its name."""
+    [subject] = digest.subjects
+    if digest.failures:
+        return click.style(f"does not conform{_why(digest)}", fg="red")
+    if digest.contradictions:
+        return click.style(_against(digest, subject), fg="red")
+    if idle(digest.outcomes):
+        return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
+    if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
+        return f"{click.style('was judged in part', fg='yellow')} ({counted(digest.counts[subject])})"
+    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({counted(digest.counts[subject])})"
+
+
+def remedy(digest: Digest) -> Iterator[str]:
+    """What to do about the likeliest cause, where that is known: to mend it, or to declare it."""
+    cause = next((each.cause for each in explanations(digest.failures)), None)
+    if cause and cause.advice:
+        yield f"  {cause.advice}"
+    if cause and cause.declare:
+        yield f"  {cause.declare}"
+
+
+def _code(digest: Digest) -> int:
+    footer = digest.footer
+    return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
+
+
+def _verdict(digest: Digest) -> str:
+    if digest.footer is None or digest.footer.interrupted:
+        return "Interrupted: what is missing was not run."
+    if _code(digest) == VIOLATED:
+        return f"Does not conform{_blame(digest)}"
+    if _code(digest) == CONFORMS:
+        return f"Conforms{_refused(digest)}."
+    if not idle(digest.outcomes):
+        return "Not everything was run."
+    why = _nothing(digest) if len(digest.subjects) == 1 else ""
+    return f"Nothing was executed: {why}" if why else "Nothing was executed, so this run says nothing."
+
+
+def _blame(digest: Digest) -> str:
+    """Of one subject the likely cause; of several, which they are."""
+    guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
+    parts = [_against(digest, few([probe.subject for probe, _ in digest.contradictions], _NAMES))]
+    if len(digest.subjects) == 1 and guilty:
+        return f"{_why(digest)}."
+    if guilty:
+        parts.insert(0, f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})")
+    return f": {'; '.join(filter(None, parts))}."
+
+
+def _why(digest: Digest) -> str:
+    """`. Likely: each query sees one later key (`causal_off_by_one`), 19 of 19 failures`, after "does not conform"."""
+    failures, groups = digest.failures, explanations(digest.failures)
+    if cause := groups[0].cause:
+        of_all = f"{len(groups[0].failures)} of {plural(len(failures), 'failure')}"
+        return f"{_arithmetic(groups)}{_refused(digest)}. Likely: {cause}, {of_all}"
+    is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
+    unexplained = ", which no known fault explains" if is_diagnosed else ""
+    return f"{_refused(digest)}: {plural(len(failures), 'failure')}{unexplained}"
+
+
+def _arithmetic(groups: Sequence[Explained]) -> str:
+    """What it does not conform to, where a wider arithmetic would allow all of it."""
+    first, *others = groups
+    if others or not (first.cause and first.cause.declare):
+        return ""
+    dtypes = dict.fromkeys(failure.dtype.value for failure in first.failures)
+    return f" to {' and '.join(dtypes)} arithmetic"
+
+
+def _refused(digest: Digest) -> str:
+    """What the subject itself refuses: `; refuses grouped heads, cross lengths`."""
+    what = dict.fromkeys(outcome.refused for outcome in digest.outcomes if outcome.refused)
+    return f"; refuses {', '.join(what)}" if what and len(digest.subjects) == 1 else ""
+
+
+def _against(digest: Digest, whom: str) -> str:
+    number = len(digest.contradictions)
+    return f"{plural(number, 'answer')} of {whom} not as the manifest claims" if number else ""
+
+
+def _nothing(digest: Digest) -> str:
+    """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
+    reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
+    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else lacks(digest.outcomes)
+    return reason if not reason or reason.endswith((".", "?")) else f"{reason}."
