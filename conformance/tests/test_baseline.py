@@ -74,8 +74,8 @@ def test_what_a_manifest_lists_stays_as_it_is_there() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("known:\n- {subject: m, clause: c, dtype: float31, verdict: violated}",
-     "'float31' is not a known dtype. Did you mean 'float32'?"),
+    ("known:\n- {subject: m, clause: c, dtype: float23, verdict: violated}",
+     "'float23' is not a known dtype. Did you mean 'float32'?"),
     ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
     ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
 ])

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Likeness, Measured, Outcome, Picture, Reading, SubjectCard
+from attnspec.record.outcome import Evidence, Explanation, Likeness, Measured, Outcome, Picture, Reading, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, duration, figure, gauge, moment
 from attnspec.report.formula import mathml
@@ -206,6 +206,14 @@ def test_a_violation_says_which_faults_it_is_like_and_what_the_verdict_rests_on(
     assert "rests on equality" in words(page)
 
 
+def test_a_wider_arithmetic_is_told_before_what_was_seen() -> None:
+    explained = Explanation("every step is rounded to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
+    findings = words(section(render([run(violated(evidence=replace(EVIDENCE, explained=explained)))]), "findings"))
+    assert ("cause every step is rounded to float16 Accumulate in float32, or declare it: pasteattend.x = 1 "
+            f"{EVIDENCE.sentence}") in findings
+    assert "cause" not in words(section(render([run(violated())]), "findings"))
+
+
 def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
     evidence = replace(EVIDENCE, located="the weights of hidden keys are not zero")
     findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
@@ -259,7 +267,8 @@ def test_hostile_text_stays_text() -> None:
                   because=[{"title": HOSTILE, "quote": HOSTILE, "at": HOSTILE, "url": "javascript:alert(3)"}])
     likeness = Likeness(HOSTILE, HOSTILE, HOSTILE, "javascript:alert(5)", 1, 2)
     evidence = Evidence(HOSTILE, HOSTILE, HOSTILE, replace(MEASURED, sentence=HOSTILE),
-                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE, (likeness,) * 2, HOSTILE)
+                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE, (likeness,) * 2, HOSTILE,
+                        Explanation(HOSTILE, HOSTILE, HOSTILE))
     readings = (Reading(HOSTILE, HOSTILE, 0.0, HOSTILE),)
     items = [violated(f"{prefix}{HOSTILE}", f"core.{HOSTILE}", evidence=evidence, reason=HOSTILE, repeat=HOSTILE,
                       instrument=HOSTILE, readings=readings) for prefix in ("lib/", "fault/")]

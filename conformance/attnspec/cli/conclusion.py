@@ -34,7 +34,7 @@ def standing(digest: Digest) -> str:
     if digest.failures:
         return click.style(f"does not conform{_why(digest)}", fg="red")
     if digest.contradictions:
-        return click.style(_against(digest, subject), fg="red")
+        return click.style(_against(digest), fg="red")
     if idle(digest.outcomes):
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
@@ -70,25 +70,38 @@ def _verdict(digest: Digest) -> str:
 
 
 def _blame(digest: Digest) -> str:
-    """Of one subject the likely cause; of several, which they are."""
+    """Of one subject the likely cause; of several, which they are, and the cause if it is one."""
     guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
-    parts = [_against(digest, few([probe.subject for probe, _ in digest.contradictions], _NAMES))]
     if len(digest.subjects) == 1 and guilty:
         return f"{_why(digest)}."
-    if guilty:
-        parts.insert(0, f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})")
-    return f": {'; '.join(filter(None, parts))}."
+    parts = [f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})"] if guilty else []
+    if against := digest.contradictions:
+        whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
+        parts.append(f"{_against(digest)} ({whom})")
+    likely = _likely(digest.of(guilty[0])) if len(guilty) == 1 else ""
+    return f": {'; '.join(parts)}.{f' {likely}.' if likely else ''}"
 
 
 def _why(digest: Digest) -> str:
-    """`. Likely: each query sees one later key (`causal_off_by_one`), 19 of 19 failures`, after "does not conform"."""
-    failures, groups = digest.failures, explanations(digest.failures)
-    if cause := groups[0].cause:
-        of_all = f"{len(groups[0].failures)} of {plural(len(failures), 'failure')}"
-        return f"{_arithmetic(groups)}{_refused(digest)}. Likely: {cause}, {of_all}"
+    """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
+    if likely := _likely(digest):
+        return f"{_arithmetic(explanations(digest.failures))}{_refused(digest)}. {likely}"
     is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
-    unexplained = ", which no known fault explains" if is_diagnosed else ""
-    return f"{_refused(digest)}: {plural(len(failures), 'failure')}{unexplained}"
+    number, unexplained = len(digest.failures), _unexplained(digest)
+    whose = "which" if unexplained == number else f"{unexplained} of which"
+    return f"{_refused(digest)}: {plural(number, 'failure')}{f', {whose} no known fault explains' if is_diagnosed else ''}"
+
+
+def _likely(digest: Digest) -> str:
+    """The commonest cause, unless more failures are like nothing that is known."""
+    first = explanations(digest.failures)[0]
+    if first.cause is None or len(first.failures) < _unexplained(digest):
+        return ""
+    return f"Likely: {first.cause}, {len(first.failures)} of {plural(len(digest.failures), 'failure')}"
+
+
+def _unexplained(digest: Digest) -> int:
+    return sum(len(each.failures) for each in explanations(digest.failures) if each.cause is None)
 
 
 def _arithmetic(groups: Sequence[Explained]) -> str:
@@ -106,9 +119,8 @@ def _refused(digest: Digest) -> str:
     return f"; refuses {', '.join(what)}" if what and len(digest.subjects) == 1 else ""
 
 
-def _against(digest: Digest, whom: str) -> str:
-    number = len(digest.contradictions)
-    return f"{plural(number, 'answer')} of {whom} not as the manifest claims" if number else ""
+def _against(digest: Digest) -> str:
+    return f"{plural(len(digest.contradictions), 'answer')} not as the manifest claims"
 
 
 def _nothing(digest: Digest) -> str:

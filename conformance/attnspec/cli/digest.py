@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnspec.ground.nouns import FAILURES, Verdict, gates
+from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.probed import Found, SubjectProbed
@@ -15,6 +15,7 @@ ALARMING = FAILURES | {Verdict.UNEXPECTED}
 UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
 ADVICE = "not as recommended"
 """How failures are counted that do not gate."""
+_DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
 
 def verdict_words(verdict: Verdict) -> str:
@@ -72,13 +73,20 @@ class Digest:
 
     @property
     def failures(self) -> list[Outcome]:
-        """What gates."""
-        return [outcome for outcome in self.outcomes if outcome.verdict in ALARMING and self.gates(outcome)]
+        """What gates, in the order of the law."""
+        return [outcome for outcome in self._alarming if self.gates(outcome)]
 
     @property
     def advice(self) -> list[Outcome]:
         """The failures that do not gate: recommendations that are not followed."""
-        return [outcome for outcome in self.outcomes if outcome.verdict in ALARMING and not self.gates(outcome)]
+        return [outcome for outcome in self._alarming if not self.gates(outcome)]
+
+    @property
+    def _alarming(self) -> list[Outcome]:
+        """In the order of the law, float32 first: workers end in any."""
+        places = {clause["id"]: place for place, clause in enumerate(self.header.clauses if self.header else ())}
+        return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
+                      key=lambda each: (places.get(each.clause, 0), _DTYPES.index(each.dtype)))
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from attnspec.cli import completing
 from attnspec.cli.options import JSON, SPEC
 from attnspec.ground.errors import UsageError, either, near_misses
 from attnspec.home import folder
@@ -20,7 +21,7 @@ WIDTH = 100
 
 
 @click.command()
-@click.argument("name", metavar="CLAUSE")
+@click.argument("name", metavar="CLAUSE", shell_complete=completing.clauses_and_faults)
 @SPEC
 @JSON
 def explain(name: str, spec: str, *, as_json: bool) -> None:

@@ -8,10 +8,11 @@ from types import MappingProxyType
 
 import click
 
+from attnspec.cli import completing
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, VERBOSE, Given, plan_from, running, selection, typed
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, TARGETS, VERBOSE, Given, plan_from, running, selection, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets, remaining
 from attnspec.cli.verdicts import Detail
@@ -24,7 +25,7 @@ from attnspec.runner.trials import TRIALS
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@TARGETS
 @selection
 @running
 @VERBOSE
@@ -40,9 +41,10 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
 
 @click.command()
-@click.option("--library", "libraries", multiple=True, metavar="NAME",
+@click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completing.libraries,
               help="Only this library: the first part of its subjects' ids.")
-@click.option("--without", multiple=True, metavar="ID", help="Not this subject; * stands for any text.")
+@click.option("--without", multiple=True, metavar="ID", shell_complete=completing.targets,
+              help="Not this subject; * stands for any text.")
 @selection
 @running
 @VERBOSE

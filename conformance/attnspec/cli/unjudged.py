@@ -11,7 +11,8 @@ from attnspec.ground.nouns import Verdict
 from attnspec.record.outcome import Outcome
 
 REASONS = 12   # reasons for not running that are listed
-_ROOM = 60     # characters of a list of keywords, and of one of further reasons
+OTHERS = 2     # reasons beside missing keywords that are told in a line
+_ROOM = 60     # characters of a list
 _WORDS = {Verdict.NO_CLAIM: ("makes no claim", "make no claim"), Verdict.INAPPLICABLE: ("does not apply", "do not apply")}
 
 
@@ -41,8 +42,8 @@ def lacks(outcomes: Sequence[Outcome]) -> str:
     ranked = [phrase for phrase, _ in Counter(phrase for each in outcomes for phrase in _phrases(each)).most_common()]
     keywords = [phrase.removeprefix(_TAKES) for phrase in ranked if phrase.startswith(_TAKES_NO)]
     others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
-    told = [_TAKES + few(keywords, _ROOM)] if keywords else []
-    return ", ".join([*told, *([few(others, _ROOM)] if others else [])])
+    told = [*([_TAKES + few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
+    return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
 
 
 _TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is no layer"

@@ -47,7 +47,7 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _likeness(evidence.like)), ("where", evidence.located),
-            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)), ("printed", _shortened(evidence.stderr, 3, 2))]
+            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)), ("printed", _shortened(evidence.stderr, 2, 2))]
 
 
 def _likeness(like: Sequence[Likeness]) -> str:

@@ -76,11 +76,11 @@ def _has(file: Path, name: str) -> str:
 
 def _candidates(name: str) -> Iterator[tuple[str, Path | None]]:
     """How a file or a module would be written in a target, and the file behind it."""
-    yield name, _file_of_module(name)
+    yield name, file_of_module(name)
     yield from ((path, Path(path)) for path in (name, f"{name}.py") if path.endswith(".py"))
 
 
-def _file_of_module(name: str) -> Path | None:
+def file_of_module(name: str) -> Path | None:
     """The file that an import of the module would run; its packages are not imported either."""
     path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     spec, parts = None, name.split(".")
