@@ -14,7 +14,16 @@ from attnspec.cli.group import attnspec
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
-from attnspec.record.outcome import Evidence, Explanation, KnownFinding, Measured, Outcome, Picture, Reading, SubjectCard
+from attnspec.record.outcome import (
+    Evidence,
+    Explanation,
+    KnownFinding,
+    Measured,
+    Outcome,
+    Picture,
+    Reading,
+    SubjectCard,
+)
 from attnspec.record.packed import packed
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.record.read import RunRecord, read_records

@@ -113,7 +113,8 @@ def test_words_that_a_colon_broke_are_put_together() -> None:
     assert rejoined(["check", "a.py", ":"]) == ["check", "a.py:"]
 
 
-@pytest.mark.parametrize("words", [["check", "nu"], ["check", "fault/c"], ["check", "a:b", "--clause", "c"]], ids=" ".join)
+@pytest.mark.parametrize("words", [
+    ["check", "nu"], ["check", "fault/c"], ["check", "a:b", "--clause", "c"]], ids=" ".join)
 def test_completing_imports_nothing_heavy(words: list[str]) -> None:
     code = ("import sys\nfrom attnspec.cli import main\ntry: main([])\nexcept SystemExit: pass\n"
             f"print('heavy', *(set(sys.modules) & set({HEAVY})))")

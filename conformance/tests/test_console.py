@@ -36,8 +36,8 @@ def failed(clause: str = "causal.no_lookahead", evidence: Evidence | None = None
     return Outcome(subject, clause, dtype, level, verdict, evidence.sentence, evidence=evidence, repeat=again)
 
 
-def undecided(clause: str, reason: str, verdict: Verdict = Verdict.INAPPLICABLE, **more: str) -> Outcome:
-    return Outcome("mine:attend", clause, DType.FLOAT32, Level.MUST, verdict, reason, **more)
+def undecided(clause: str, reason: str, verdict: Verdict = Verdict.INAPPLICABLE, refused: str = "") -> Outcome:
+    return Outcome("mine:attend", clause, DType.FLOAT32, Level.MUST, verdict, reason, refused=refused)
 
 
 def held(clause: str = "attention.shape", subject: str = "mine:attend") -> Outcome:
@@ -84,7 +84,8 @@ def test_the_verdict_is_green_or_red_or_yellow() -> None:
 
 
 def test_the_cause_is_what_explains_most_failures() -> None:
-    lines = told(failed("a.a", like("scale_none")), failed("a.b", like("mask_shifted", "causal_off_by_one")), failed("a.c"))
+    other, both = like("scale_none"), like("mask_shifted", "causal_off_by_one")
+    lines = told(failed("a.a", other), failed("a.b", both), failed("a.c"))
     assert lines[0] == f"Does not conform. Likely: {OFF_BY_ONE}, 2 of 3 failures."
 
 
@@ -101,7 +102,8 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
                          "1 of 1 failure.", "  Accumulate in float32, or declare it:", "  attend.x = 1"]
     [cause] = [line for line in lines if line.startswith("  cause: ")]
     assert lines[lines.index(cause) - 1] == "causal.no_lookahead (spec/theme.yaml:1) is violated"
-    assert lines[lines.index(cause) + 1:][:2] == ["  do: Accumulate in float32, or declare it:", "  paste: attend.x = 1"]
+    assert lines[lines.index(cause) + 1:][:2] == [
+        "  do: Accumulate in float32, or declare it:", "  paste: attend.x = 1"]
 
 
 def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform_to() -> None:
@@ -111,9 +113,9 @@ def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform
 
 
 def test_where_no_fault_explains_it_the_place_is_told() -> None:
-    placed = replace(like(), located="a query sees keys that the mask hides (mask)")
-    assert told(failed(evidence=placed))[0] == ("Does not conform. Likely: a query sees keys that the mask hides (mask), "
-                                                "1 of 1 failure.")
+    place = "a query sees keys that the mask hides (mask)"
+    lines = told(failed(evidence=replace(like(), located=place)))
+    assert lines[0] == f"Does not conform. Likely: {place}, 1 of 1 failure."
 
 
 @pytest.mark.parametrize("located", [NOTHING, "the diagnosis itself failed: ValueError: no", ""])
@@ -185,7 +187,7 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
     assert "3 clauses do not apply: it refuses grouped heads; it refuses cross lengths (-v lists them)" in lines
-    assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely: each ")
+    assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely: ")
 
 
 def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:
@@ -262,7 +264,8 @@ def test_verbose_tells_everything() -> None:
 
 
 def test_carets_under_code_are_left_out_of_a_traceback() -> None:
-    raised = Evidence("E: no", "", "B1", traceback="Traceback:\n  File 'a.py', line 1\n    x = y[0]\n        ~^^^\nE: no")
+    traceback = "Traceback:\n  File 'a.py', line 1\n    x = y[0]\n        ~^^^\nE: no"
+    raised = Evidence("E: no", "", "B1", traceback=traceback)
     lines = told(failed(evidence=raised, verdict=Verdict.ERRORED))
     assert not any("^" in line for line in lines)
     assert "            x = y[0]" in lines

@@ -209,7 +209,7 @@ def test_a_violation_says_which_faults_it_is_like_and_what_the_verdict_rests_on(
 def test_a_wider_arithmetic_is_told_before_what_was_seen() -> None:
     explained = Explanation("every step is rounded to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
     findings = words(section(render([run(violated(evidence=replace(EVIDENCE, explained=explained)))]), "findings"))
-    assert ("cause every step is rounded to float16 Accumulate in float32, or declare it: pasteattend.x = 1 "
+    assert ("cause every step is rounded to float16 Accumulate in float32, or declare it:pasteattend.x = 1 "
             f"{EVIDENCE.sentence}") in findings
     assert "cause" not in words(section(render([run(violated())]), "findings"))
 

@@ -176,7 +176,7 @@ def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, messag
 
 
 def test_a_file_is_told_apart_without_running_it(here: Path) -> None:
-    (here / "my_jit.py").write_text("import jax\n\ndef _attend(q, k, v): ...\n\nattend = jax.jit(_attend)\nx = len([])\n")
+    (here / "my_jit.py").write_text("import jax\ndef _attend(q, k, v): ...\nattend = jax.jit(_attend)\nx = len([])\n")
     assert public_functions(here / "my_jit.py") == ["attend"]
     assert file_of_module("my_package") == here / "my_package" / "__init__.py"
     assert [public_functions(here / name) for name in ("my_syntax.py", "none.py")] == [[], []]

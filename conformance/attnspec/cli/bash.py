@@ -1,4 +1,4 @@
-"""Completion in bash. click's own loses what follows a colon, and bash breaks words at colons: path/to/file.py:function.
+"""Completion in bash, which breaks words at colons, as in path/to/file.py:function; click's own does not mend that.
 
 The words are put together again before they are completed, and what bash already has of one is left out of the answer.
 """

@@ -55,7 +55,8 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
 
 def _commonest(every: Sequence[tuple[Cause, ...]]) -> Cause | None:
-    often, first = Counter(cause for causes in every for cause in causes), Counter(causes[0] for causes in every if causes)
+    often = Counter(cause for causes in every for cause in causes)
+    first = Counter(causes[0] for causes in every if causes)
     return max(often, key=lambda cause: (often[cause], first[cause], bool(cause.advice)), default=None)
 
 

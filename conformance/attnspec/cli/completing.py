@@ -60,7 +60,7 @@ def _ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
 
 def _own(ctx: click.Context, incomplete: str) -> Iterator[str]:
-    """attnspec's own wrong and right implementations: all of them once one is being typed, as they are many."""
+    """Attnspec's own wrong and right implementations: all of them once one is being typed, as they are many."""
     if incomplete.startswith(FAULT):
         yield from (FAULT + name for name in _faults(ctx, ""))
     yield from (f"{FAULT}*", f"{SOUND}*")

@@ -88,8 +88,9 @@ def _why(digest: Digest) -> str:
         return f"{_arithmetic(explanations(digest.failures))}{_refused(digest)}. {likely}"
     is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
     number, unexplained = len(digest.failures), _unexplained(digest)
-    whose = "which" if unexplained == number else f"{unexplained} of which"
-    return f"{_refused(digest)}: {plural(number, 'failure')}{f', {whose} no known fault explains' if is_diagnosed else ''}"
+    which = "which" if unexplained == number else f"{unexplained} of which"
+    remark = f", {which} no known fault explains" if is_diagnosed else ""
+    return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
 
 
 def _likely(digest: Digest) -> str:

@@ -12,7 +12,19 @@ from attnspec.cli import completing
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, TARGETS, VERBOSE, Given, plan_from, running, selection, typed
+from attnspec.cli.options import (
+    DEADLINE,
+    IMPLEMENTATIONS,
+    LIFT,
+    SPEC,
+    TARGETS,
+    VERBOSE,
+    Given,
+    plan_from,
+    running,
+    selection,
+    typed,
+)
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets, remaining
 from attnspec.cli.verdicts import Detail
@@ -78,7 +90,8 @@ def replay(line: str, **options: Given) -> int:
 def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
-    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}, detail=detail)
+    told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
+    outputs = Outputs.of(**told, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)

@@ -146,7 +146,7 @@ class Court:
 
 
 def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
-    """The ids of clauses that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
+    """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
             themes = [f"{theme}.*" for theme in dict.fromkeys(name.partition(".")[0] for name in ids)]

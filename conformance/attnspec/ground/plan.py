@@ -17,7 +17,8 @@ class Plan:
     """Which subjects, which clauses, which dtypes, how hard.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
-    clauses: ids and patterns of ids (`causal.*`); empty means all (of the profiles, if any are named).  dtypes: empty means all that a subject supports.
+    clauses: ids and patterns of ids (`causal.*`); empty means all (of the profiles, if any are named).
+    dtypes: empty means all that a subject supports.
     implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
     baseline: a file of failures that are known and stop nobody; empty means none.
     more: what a docket beyond the court's trials needs to know, by name.

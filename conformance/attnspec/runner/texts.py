@@ -33,7 +33,8 @@ def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] 
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
     note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_explanation(outcome.evidence), ("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
+    rows = [*_explanation(outcome.evidence), ("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note),
+            ("again", outcome.repeat)]
     return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
 
 
@@ -47,7 +48,8 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _likeness(evidence.like)), ("where", evidence.located),
-            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)), ("printed", _shortened(evidence.stderr, 2, 2))]
+            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)),
+            ("printed", _shortened(evidence.stderr, 2, 2))]
 
 
 def _likeness(like: Sequence[Likeness]) -> str:

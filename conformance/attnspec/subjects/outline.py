@@ -9,7 +9,6 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from attnspec.ground.errors import TargetError, hint, near_misses
-from attnspec.law.yaml_lines import shown
 
 SHOWN = 8
 """So many functions of a file are named in a message."""
