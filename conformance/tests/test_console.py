@@ -202,6 +202,14 @@ def test_what_does_not_apply_is_one_line() -> None:
     assert "6 clauses do not apply: it takes no bias, no window; it is no layer (-v lists them)" in lines
 
 
+def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
+    left_out = [replace(undecided(clause, "the subject does not take float16"), dtype=DType.FLOAT16)
+                for clause in ("a.b", "a.c")]
+    lines = told(held("a.b"), undecided("a.c", "mine:attend takes no bias"), *left_out, code=0)
+    assert "Not judged at float16: the subject does not take float16" in lines
+    assert "1 clause does not apply: it takes no bias (-v lists them)" in lines
+
+
 def test_a_clause_that_applies_at_another_dtype_is_not_counted_as_left_out() -> None:
     wide = replace(undecided("a.b", "mine:attend takes no bias"), dtype=DType.FLOAT16)
     assert "1 clause does not apply: " in "\n".join(told(held("a.b"), wide, undecided("a.c", "so it is"), code=0))

@@ -18,6 +18,11 @@ ADVICE = "not as recommended"
 _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
 
+def in_float32_first(outcome: Outcome) -> int:
+    """A key to sort by: float32, which most people look at first, then the others."""
+    return _DTYPES.index(outcome.dtype)
+
+
 def verdict_words(verdict: Verdict) -> str:
     """`timed out`."""
     return verdict.value.replace("_", " ")
@@ -86,7 +91,7 @@ class Digest:
         """In the order of the law, float32 first: workers end in any."""
         places = {clause["id"]: place for place, clause in enumerate(self.header.clauses if self.header else ())}
         return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
-                      key=lambda each: (places.get(each.clause, 0), _DTYPES.index(each.dtype)))
+                      key=lambda each: (places.get(each.clause, 0), in_float32_first(each)))
 
     @property
     def subjects(self) -> tuple[str, ...]:

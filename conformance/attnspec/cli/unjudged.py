@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from attnspec.cli.digest import UNDECIDED, Digest, verdict_words
+from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
 from attnspec.cli.wording import few, plural
 from attnspec.ground.nouns import Verdict
 from attnspec.record.outcome import Outcome
@@ -18,12 +18,14 @@ _WORDS = {Verdict.NO_CLAIM: ("makes no claim", "make no claim"),
 
 
 def in_short(digest: Digest) -> Iterator[str]:
-    """A line for the clauses that made no claim, and one for those that do not apply."""
+    """A line for the dtypes that were left out, for the clauses that made no claim, and for those that do not apply."""
+    yield from _left_out(digest)
     for verdict, words in _WORDS.items():
         undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
-        if undecided:
-            number, noun = _number(undecided, digest)
-            yield f"{plural(number, noun)} {words[number > 1]}{_because(undecided, digest)}"
+        if len(digest.subjects) > 1 and undecided:
+            yield f"{plural(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
+        elif clauses := _nowhere_decided(undecided, digest):
+            yield f"{plural(len(clauses), 'clause')} {words[len(clauses) > 1]}: {lacks(clauses)} (-v lists them)"
 
 
 def not_run(digest: Digest) -> Iterator[str]:
@@ -64,18 +66,20 @@ def _phrases(outcome: Outcome) -> list[str]:
     return [_NO_LAYER] if set(keywords) & _OF_LAYERS else keywords
 
 
-def _number(undecided: Sequence[Outcome], digest: Digest) -> tuple[int, str]:
-    """Of one subject the clauses that are undecided at every dtype; of several the items."""
-    if len(digest.subjects) > 1:
-        return len(undecided), "item"
+def _left_out(digest: Digest) -> Iterator[str]:
+    """The dtypes at which nothing at all applied to a subject."""
+    outcomes = digest.outcomes if len(digest.subjects) == 1 else []
+    judged = {outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
+    reasons = {outcome.dtype.value: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
+    if reasons and judged:
+        yield f"Not judged at {', '.join(reasons)}: {next(iter(reasons.values()))}"
+
+
+def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:
+    """An outcome for each clause that was decided at no dtype."""
     decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
-    clauses = {outcome.clause for outcome in undecided}
-    return len(clauses - decided or clauses), "clause"
-
-
-def _because(undecided: Sequence[Outcome], digest: Digest) -> str:
-    is_one = len(digest.subjects) == 1
-    return f": {lacks(undecided)} (-v lists them)" if is_one else " (-v lists the reasons)"
+    by_clause = {outcome.clause: outcome for outcome in sorted(undecided, key=in_float32_first, reverse=True)}
+    return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 
 
 def _listed(outcomes: Sequence[Outcome], at_most: int) -> Iterator[str]:
