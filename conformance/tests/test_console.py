@@ -106,6 +106,17 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
         "  do: Accumulate in float32, or declare it:", "  paste: attend.x = 1"]
 
 
+def test_what_to_do_about_a_few_of_many_is_not_told_at_the_top() -> None:
+    rounded = replace(like(), explained=Explanation("it rounds", "Round less.", "attend.x = 1"))
+    assert "  Round less." not in told(failed("a.a", rounded), failed("a.b", like()), failed("a.c", like()))
+
+
+def test_a_clause_with_a_cause_a_dtype_is_one_finding() -> None:
+    lines = told(failed(dtype=DType.FLOAT32), failed(dtype=DType.FLOAT16, evidence=like("scale_none")))
+    assert "  by: mine:attend, float32 (also float16)" in lines
+    assert not any(line.startswith("also violated") for line in lines)
+
+
 def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform_to() -> None:
     rounded = replace(like(), explained=Explanation("it rounds", "Round less.", "attend.x = 1"))
     lines = told(failed("a.a", rounded), failed("a.b", rounded), failed("a.c"))

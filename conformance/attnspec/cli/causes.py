@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import textwrap
 from collections import Counter
@@ -91,5 +92,5 @@ def plainly(like: Likeness) -> str:
     if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:  # "`>` for `>=`: each query sees …"
         story = rest
     first, _, _ = story.partition(" ")
-    is_word = first == "A" or (first[1:].islower() and first[:1].isupper())
+    is_word = first == "A" or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first))  # True
     return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _LONGEST, placeholder=" …")

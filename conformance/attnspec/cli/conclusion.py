@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import click
 
@@ -43,12 +43,9 @@ def standing(digest: Digest) -> str:
 
 
 def remedy(digest: Digest) -> Iterator[str]:
-    """What to do about the likeliest cause, where that is known: to mend it, or to declare it."""
-    cause = next((each.cause for each in explanations(digest.failures)), None)
-    if cause and cause.advice:
-        yield f"  {cause.advice}"
-    if cause and cause.declare:
-        yield f"  {cause.declare}"
+    """What to do about the likely cause, where that is known: to mend it, or to declare it."""
+    if (likely := _likely(digest)) and likely.cause:
+        yield from (f"  {line}" for line in (likely.cause.advice, likely.cause.declare) if line)
 
 
 def _code(digest: Digest) -> int:
@@ -78,14 +75,14 @@ def _blame(digest: Digest) -> str:
     if against := digest.contradictions:
         whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
         parts.append(f"{_against(digest)} ({whom})")
-    likely = _likely(digest.of(guilty[0])) if len(guilty) == 1 else ""
+    likely = _cause(digest.of(guilty[0])) if len(guilty) == 1 else ""
     return f": {'; '.join(parts)}.{f' {likely}.' if likely else ''}"
 
 
 def _why(digest: Digest) -> str:
     """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
-    if likely := _likely(digest):
-        return f"{_arithmetic(explanations(digest.failures))}{_refused(digest)}. {likely}"
+    if cause := _cause(digest):
+        return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
     number, unexplained = len(digest.failures), _unexplained(digest)
     which = "which" if unexplained == number else f"{unexplained} of which"
@@ -93,25 +90,29 @@ def _why(digest: Digest) -> str:
     return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
 
 
-def _likely(digest: Digest) -> str:
-    """The commonest cause, unless more failures are like nothing that is known."""
-    first = explanations(digest.failures)[0]
-    if first.cause is None or len(first.failures) < _unexplained(digest):
-        return ""
-    return f"Likely: {first.cause}, {len(first.failures)} of {plural(len(digest.failures), 'failure')}"
+def _cause(digest: Digest) -> str:
+    likely = _likely(digest)
+    of_all = plural(len(digest.failures), "failure")
+    return f"Likely: {likely.cause}, {len(likely.failures)} of {of_all}" if likely else ""
+
+
+def _likely(digest: Digest) -> Explained | None:
+    """The failures with the commonest cause; None where more failures are like nothing that is known."""
+    first = next(iter(explanations(digest.failures)), None)
+    is_told = first and first.cause and len(first.failures) >= _unexplained(digest)
+    return first if is_told else None
 
 
 def _unexplained(digest: Digest) -> int:
     return sum(len(each.failures) for each in explanations(digest.failures) if each.cause is None)
 
 
-def _arithmetic(groups: Sequence[Explained]) -> str:
+def _arithmetic(digest: Digest) -> str:
     """What it does not conform to, where a wider arithmetic would allow all of it."""
-    first, *others = groups
-    if others or not (first.cause and first.cause.declare):
+    likely = _likely(digest)
+    if not (likely and likely.cause and likely.cause.declare) or len(likely.failures) < len(digest.failures):
         return ""
-    dtypes = dict.fromkeys(failure.dtype.value for failure in first.failures)
-    return f" to {' and '.join(dtypes)} arithmetic"
+    return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in likely.failures))} arithmetic"
 
 
 def _refused(digest: Digest) -> str:

@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 
 import click
 
-from attnspec.cli.causes import explanations
+from attnspec.cli.causes import Explained, explanations
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.ground.nouns import Level
@@ -35,18 +35,19 @@ class Finding:
 
 def ranked(digest: Digest) -> tuple[Finding, ...]:
     """What gates: one of every cause before a second of any; clauses of its theme first, and smaller cases."""
-    piles = [_by_clause(group.failures, str(group.cause)) for subject in digest.subjects
-             for group in explanations(digest.of(subject).failures)]
-    turns = chain.from_iterable(zip_longest(*piles))
-    found = {_key(finding.shown): finding for finding in reversed([turn for turn in turns if turn is not None])}
-    return tuple(reversed(found.values()))
+    piles = [_in_order(group) for subject in digest.subjects for group in explanations(digest.of(subject).failures)]
+    return _by_clause([turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None])
 
 
-def _by_clause(failures: Sequence[Outcome], cause: str = "") -> list[Finding]:
+def _in_order(group: Explained) -> list[Outcome]:
+    return sorted(group.failures, key=lambda each: (_theme(each) not in str(group.cause), _size(each)))
+
+
+def _by_clause(failures: Sequence[Outcome]) -> tuple[Finding, ...]:
     piles: dict[tuple[object, ...], list[Outcome]] = {}
-    for failure in sorted(failures, key=lambda each: (_theme(each) not in cause, _size(each))):
+    for failure in failures:
         piles.setdefault(_key(failure), []).append(failure)
-    return [Finding(first, tuple(others)) for first, *others in piles.values()]
+    return tuple(Finding(first, tuple(others)) for first, *others in piles.values())
 
 
 def _key(outcome: Outcome) -> tuple[object, ...]:
@@ -100,6 +101,5 @@ def _name(digest: Digest, outcome: Outcome) -> str:
 
 def everything(digest: Digest) -> Iterator[str]:
     """Every failure in full, what gates first."""
-    advice = [finding for subject in digest.subjects for finding in _by_clause(digest.of(subject).advice)]
-    for finding in (*ranked(digest), *advice):
+    for finding in (*ranked(digest), *_by_clause(digest.advice)):
         yield from told(digest, finding)
