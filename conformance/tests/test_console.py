@@ -229,11 +229,10 @@ def test_a_clause_that_applies_at_another_dtype_is_not_counted_as_left_out() -> 
 # --- findings
 
 def test_at_most_three_failures_are_told_in_full() -> None:
-    faults = ("causal_off_by_one", "scale_none", "mask_shifted", "bias_ignored")
-    short = [failed(f"a.{fault}", Evidence("differ", "", "B1", like=like(fault).like)) for fault in faults]
+    short = [failed(f"a.{number}", Evidence("they differ", "", "")) for number in range(4)]
     lines = told(*short)
     assert sum(" is violated" in line for line in lines) == 3
-    assert "also violated: a.bias_ignored (-v shows them)" in lines
+    assert "also violated: a.3 (-v shows them)" in lines
 
 
 def test_causes_are_told_one_each_before_any_twice() -> None:
