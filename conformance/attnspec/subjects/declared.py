@@ -7,7 +7,7 @@ from dataclasses import fields as fields_of
 from typing import Any
 
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.declaration import LENGTHS, Declaration, Limits
 from attnspec.ground.nouns import DType, Kind
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.fields import Fields
@@ -43,6 +43,8 @@ def read_limits(fields: Fields) -> Limits:
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
+    if name in {"lengths", "causal_lengths"}:
+        return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
     if name in {"min_head_width", "min_scores", "min_window"}:

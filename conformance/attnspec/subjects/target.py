@@ -20,6 +20,7 @@ from attnspec.ground.errors import Place, TargetError, hint
 from attnspec.law.yaml_lines import shown
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.lifts.subnormals import with_flushing
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.precise import check_precision
 from attnspec.subjects.signature import keywords_of, kind_of, place_of
@@ -40,8 +41,9 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
     check_precision(declaration, _place_or_none(function), TargetError)
     declaration = replace(declaration, lift=lift or declaration.lift, keywords=_offered(declaration))
     library = Library(name=module_name, distribution=_distribution(module_name, is_file=is_file))
-    return Subject(target, _title(function, name), function, declaration, place_of(function), library,
-                   lift_named(declaration.lift))
+    hands_over = lift_named(declaration.lift)
+    return Subject(target, _title(function, name), function, with_flushing(declaration, hands_over),
+                   place_of(function), library, hands_over)
 
 
 def foreign(target: str) -> Callable[..., object]:
