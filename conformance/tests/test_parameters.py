@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +18,6 @@ from attnspec.ground.errors import TargetError
 from attnspec.ground.keywords import KEYWORDS, OTHER_NAMES, keyword_for, listed, slip_of
 from attnspec.ground.nouns import Kind
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.gate import gate
 from attnspec.subjects.registry import load
 from attnspec.subjects.signature import Signature, signature_of
 from attnspec.subjects.smoke import smoke
@@ -79,13 +81,25 @@ def test_check_judges_a_function_that_has_parameters_of_its_own() -> None:
     assert "<b>left at their defaults:</b> block=64, dropout_p=0.0" in Path("page.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.usefixtures("kernel")
-def test_gate_judges_a_function_that_has_parameters_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path.cwd()))
-    function = __import__("kernel").tiled
-    assert gate(function, clauses=["attention.shape"], dtypes=["float32"])
-    assert card_of("kernel:tiled").defaults == LEFT_ALONE
-    monkeypatch.delitem(__import__("sys").modules, "kernel")
+GATE = """
+import kernel
+from attnspec import gate
+
+options = dict(clauses=["attention.shape"], dtypes=["float32"], effort="quick")
+test_good = gate(kernel.tiled, **options)
+test_bad = gate(kernel.paged, **options)
+"""
+
+
+def test_gate_goes_by_the_same_rule(kernel: Path) -> None:
+    (kernel.parent / "test_mine.py").write_text(GATE, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "attnspec.pytest_plugin"], check=False,
+        cwd=kernel.parent, env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True)
+    assert "PASSED test_mine.py::test_good[kernel:tiled-attention.shape-float32]" in done.stdout
+    assert "FAILED test_mine.py::test_bad[kernel:paged-attention.shape-float32]" in done.stdout
+    assert "kernel.py:12: paged needs 'lengths' and 'page'" in done.stdout
+    assert "def attend(query, key, value, *, causal=False, mask=None): return paged(" in done.stdout
 
 
 def test_a_registered_adapter_is_read_by_the_same_rule(tmp_path: Path) -> None:
