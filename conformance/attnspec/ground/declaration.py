@@ -123,10 +123,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is declared of a subject. `precision` maps a dtype to the name or table of its precision class."""
+    """What is declared of a subject. `precision` maps a dtype to the name or table of its precision class.
+
+    keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
+    """
 
     kind: Kind = Kind.ATTENTION
     keywords: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = tuple(DType)
     left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
     output_dtype: str = "input"  # "input", or the name of the dtype that is always returned

@@ -24,7 +24,7 @@ def read_declaration(fields: Fields) -> Declaration:
     """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
     return Declaration(
         kind=fields.choice("kind", Kind, Kind.ATTENTION),
-        dtypes=fields.choices("dtypes", DType, tuple(DType), kind="dtype"),
+        dtypes=_dtypes(fields),
         output_dtype=fields.one_of("output_dtype", ("input", *_values(DType)), "input", kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
         conventions=read_conventions(fields),
@@ -32,6 +32,13 @@ def read_declaration(fields: Fields) -> Declaration:
         claims=_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
     )
+
+
+def _dtypes(fields: Fields) -> tuple[DType, ...]:
+    dtypes = fields.choices("dtypes", DType, tuple(DType), kind="dtype")
+    if not dtypes:
+        raise fields.complain("dtypes", "is empty; leave it out if it takes them all.")
+    return dtypes
 
 
 def read_limits(fields: Fields) -> Limits:
