@@ -113,7 +113,8 @@ class Court:
             self._let_go()
             subject = summon(target, self.plan)
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
-            self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb)
+            self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
+                                             lambda: self.checks)
         return self._hearings[target]
 
     def _let_go(self) -> None:

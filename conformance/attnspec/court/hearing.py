@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
+from attnspec.court.arithmetic import Arithmetic
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
 from attnspec.court.pictures import pictures
+from attnspec.court.tensors import missing_lift
 from attnspec.court.tally import Tally, Violated
 from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.subject import is_own, own_subject
@@ -42,14 +44,16 @@ def summon(target: str, plan: Plan) -> Subject:
 
 
 class Hearing:
-    """The clauses against one subject."""
+    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it explains a failure."""
 
-    def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None]) -> None:
+    def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
+                 checks: Callable[[], Mapping[str, Check]] = dict) -> None:
         self.subject = subject
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._benches: dict[DType, SubjectBench] = {}
         self._examiner = Examiner(self._again)
+        self._arithmetic = Arithmetic(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
 
@@ -139,7 +143,11 @@ class Hearing:
         if trial.is_glance or (evidence.measured and evidence.measured.relation == CONVENTION):
             return evidence
         try:
-            diagnosis = self._examiner.diagnose(trial, Recipe.parse(evidence.recipe))
+            recipe = Recipe.parse(evidence.recipe)
+            explained = self._arithmetic.explain(trial, recipe) if evidence.measured else missing_lift(self.subject)
+            if explained:
+                return replace(evidence, explained=explained)
+            diagnosis = self._examiner.diagnose(trial, recipe)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located)

@@ -77,12 +77,14 @@ class Explanation:
     """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.
 
     cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
-    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.
+    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
+    class in it, for the outcome's dtype; empty if it declares something else.
     """
 
     cause: str
     advice: str
     declare: str
+    words: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,8 +124,9 @@ def _refusal(subject: Subject, problem: Problem, *, shapes: bool = True) -> str:
     except UnusableAnswer:
         return ""
     except SubjectRaised as raised:
-        told = raised.summary if ": " in raised.summary else f"{raised.summary}: {raised.statement}"
-        is_told = any(_speaks(told, problem)) if shapes else bool(_OF_DTYPES.search(told))
+        is_mute = ": " not in raised.summary  # a bare `assert` says what its code says
+        told = f"{raised.summary}: {raised.statement}" if is_mute else raised.summary
+        is_told = any(_speaks(told, problem, is_code=is_mute)) if shapes else bool(_OF_DTYPES.search(told))
         return told if is_told and raised.classes & ON_PURPOSE else ""
     return ""
 
@@ -133,11 +134,13 @@ def _refusal(subject: Subject, problem: Problem, *, shapes: bool = True) -> str:
 _OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
 _OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|causal|quer(y|ies)|\bkeys?\b|values?\b|"
                         r"\b[qkv]\b", re.IGNORECASE)
+_OF_AXES = re.compile(r"\b[A-Z]\b")
 
 
-def _speaks(told: str, problem: Problem) -> Iterator[bool]:
-    """Whether a message names what it is about: a parameter, an axis, or a length that the problem has."""
+def _speaks(told: str, problem: Problem, *, is_code: bool) -> Iterator[bool]:
+    """Whether a message names what it is about: a parameter, an axis (in code by its letter), or one of the lengths."""
     message = told.partition(": ")[2]
+    yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
     lengths = {str(getattr(problem.sizes, name)) for name in ("H", "Hkv", "T", "S", "D", "Dv")}
     yield bool(_OF_SHAPES.search(message))
     yield bool(lengths & set(re.findall(r"\d+", message)))

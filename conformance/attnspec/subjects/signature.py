@@ -85,11 +85,18 @@ def _parameters(function: Callable[..., object], name: str, target: str) -> list
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(inspect.signature(_telling(function)).parameters.values())
     except (TypeError, ValueError):
         raise _error(function, f"{name} tells no signature, so what it can take is unknown. "
                                f"Wrap it in a function that names its keywords: {_FORM}. "
                                f"Or have that written: attnspec init {target}") from None
+
+
+def _telling(function: Callable[..., object]) -> Callable[..., object]:
+    """What tells the parameters: of a module of PyTorch, whose call hides them, its `forward`."""
+    forward = getattr(function, "forward", None)
+    is_hidden = {parameter.kind for parameter in inspect.signature(function).parameters.values()} <= set(_STARS)
+    return forward if callable(forward) and is_hidden else function
 
 
 def _by_position(parameter: Parameter) -> str:

@@ -40,11 +40,17 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
     function = _callable(_member(module, name, target), target)
     declaration = declaration_of(function, name, target=_importable(module, name))
     check_precision(declaration, _place_or_none(function), TargetError)
-    declaration = replace(declaration, lift=lift or declaration.lift, keywords=_offered(declaration))
+    declaration = replace(declaration, lift=lift or declaration.lift or _own_lift(function),
+                          keywords=_offered(declaration))
     library = Library(name=module_name, distribution=_distribution(module_name, is_file=is_file))
     hands_over = lift_named(declaration.lift)
     return Subject(target, _title(function, name), function, with_flushing(declaration, hands_over),
                    place_of(function), library, hands_over)
+
+
+def _own_lift(function: Callable[..., object]) -> str:
+    """A module of PyTorch takes tensors, whether it says so or not."""
+    return "torch" if any(base.__module__ == "torch.nn.modules.module" for base in type(function).__mro__) else ""
 
 
 def foreign(target: str) -> Callable[..., object]:
