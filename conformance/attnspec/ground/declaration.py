@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnspec.ground.conventions import UNDEFINED
 from attnspec.ground.errors import Place
 from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import DType, Kind
+
+INPUT = "input"
+"""The output has the dtype of the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +110,17 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is declared of a subject. `precision` maps a dtype to the name or table of its precision class."""
+    """What is declared of a subject.
+
+    precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
+    that is always returned, or `undefined`, which promises neither and is judged as `input`.
+    """
 
     kind: Kind = Kind.ATTENTION
     keywords: frozenset[str] = frozenset()
     dtypes: tuple[DType, ...] = tuple(DType)
     left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
-    output_dtype: str = "input"  # "input", or the name of the dtype that is always returned
+    output_dtype: str = INPUT
     limits: Limits = field(default_factory=Limits)
     conventions: Mapping[str, str] = field(default_factory=dict)
     precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
@@ -120,3 +128,7 @@ class Declaration:
     lift: str = ""  # "", "torch" or "jax"
     variants: Mapping[str, Variant] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+
+    def returned(self, dtype: DType) -> DType:
+        """The dtype that the output should have where the inputs have this one."""
+        return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)
