@@ -72,7 +72,7 @@ SPEC = [
     ("an id without a dot", "causal.yaml", "id: causal.no_lookahead", "id: NoLookahead",
      "spec/causal.yaml:3: 'id' of a clause should look like causal.no_lookahead (lower case, a dot), not 'NoLookahead'."),
     ("an id twice", "scale.yaml", "id: scale.inverse_root_width", "id: causal.no_lookahead",
-     "spec/scale.yaml:3: there are two clauses 'causal.no_lookahead'; the first is at spec/causal.yaml:3."),
+     "spec/scale.yaml:3: there are two clauses 'causal.no_lookahead'; the first is at spec/causal.yaml:3. Rename this one."),
     ("no full stop", "scale.yaml", "halves each logit.", "halves each logit",
      "spec/scale.yaml:6: 'says' of the clause 'scale.inverse_root_width' should end with a full stop."),
     ("two sentences", "scale.yaml", "halves each logit.", "halves each logit. Always.",
