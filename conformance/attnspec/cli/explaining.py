@@ -94,7 +94,8 @@ def _tell_fault(name: str, law: Spec) -> None:
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy, and only for faults)
 
     if name not in CATALOGUE:
-        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}")
+        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}"
+                         " A clause of your own is found with --spec-add FILE.")
     fault = CATALOGUE[name]
     click.echo(f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n")
     for text in (fault.story, f"it bites: {fault.reach}", fault.link):

@@ -1,7 +1,7 @@
 """Clauses of one's own, in the files that `--spec-add` names: the grammar of the law's files, read beside them.
 
 Such a file has no theme: a clause's theme is what its id begins with. It may bring sources and problems of its own,
-which all added files may use. Its `must` clauses need not name a fault that violates them: the catalogue cannot know all.
+which all added files may use. Its `must` clauses need not name a fault: the catalogue has none for every promise.
 """
 
 from __future__ import annotations
