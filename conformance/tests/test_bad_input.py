@@ -203,7 +203,7 @@ SPEC = [
 FILES = [
     ("no such folder", shutil.rmtree, "spec: there is no such folder; a spec is a folder of YAML files."),
     ("a file instead of a folder", lambda spec: spec.rename(spec.parent / "moved") and spec.write_text(""),
-     "spec: is no folder; a spec is a folder of YAML files."),
+     "spec: is no folder; a spec is a folder of YAML files. Clauses of your own are added by --spec-add."),
     ("no clauses", lambda spec: [path.rename(path.with_suffix(".txt")) for path in spec.glob("[cs]*al*.yaml")],
      "spec: holds no clauses: there is no file of a theme, as causal.yaml."),
     ("no problems", lambda spec: (spec / "problems.yaml").unlink(), "spec/problems.yaml: there is no such file."),

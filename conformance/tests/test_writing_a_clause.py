@@ -26,7 +26,7 @@ def attend(query, key, value, *, causal=False):
     return weights / weights.sum(axis=-1, keepdims=True) @ value
 
 def sees_its_batch(query, key, value, *, causal=False):
-    """Entries of a larger batch are summed in another order: right within rounding, and not the same to the last bit."""
+    """Entries of a larger batch are summed in another order: right within rounding, not the same to the last bit."""
     return attend(query, key, value, causal=causal) if len(query) == 1 else attend(
         query[..., ::-1], key[..., ::-1], value, causal=causal)
 

@@ -68,7 +68,8 @@ def _files(folder: Path) -> dict[str, bytes]:
     """Every YAML file of the folder, by name, in the order of names; the three common ones must be there."""
     if not folder.is_dir():
         reason = "is no folder" if folder.exists() else "there is no such folder"
-        raise SpecError(f"{reason}; a spec is a folder of YAML files.", where=Place(shown(folder)))
+        way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
+        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=Place(shown(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
         raise SpecError("holds no clauses: there is no file of a theme, as causal.yaml.", where=Place(shown(folder)))
