@@ -19,18 +19,26 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
+
+CONVENTION = "convention_is"
+"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate."""
 
 
 def summon(target: str, plan: Plan) -> Subject:
-    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`."""
+    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
+
+    A function of one's own has no manifest that says what it takes: what it refuses is found out first.
+    """
     if is_own(target):
         return own_subject(target)
-    return load(target, lift=plan.lift, folders=plan.implementations)
+    subject = load(target, lift=plan.lift, folders=plan.implementations)
+    return with_refusals(subject) if ":" in target else subject
 
 
 class Hearing:
@@ -128,7 +136,7 @@ class Hearing:
         if not trial.shrinks or not evidence.recipe:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        if trial.is_glance:
+        if trial.is_glance or (evidence.measured and evidence.measured.relation == CONVENTION):
             return evidence
         try:
             diagnosis = self._examiner.diagnose(trial, Recipe.parse(evidence.recipe))

@@ -107,11 +107,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one item.
-
-    readings: what its instruments measured, in every case.  refused: what the subject refuses ("grouped heads"), where
-    that is why the clause is INAPPLICABLE; the reason then holds its words.
-    """
+    """The verdict on one item. `readings`: what its instruments measured, in every case."""
 
     subject: str
     clause: str
@@ -127,7 +123,6 @@ class Outcome:
     instrument: str = ""
     repeat: str = ""
     readings: tuple[Reading, ...] = ()
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +143,7 @@ class SubjectCard:
     """What a report says of a subject beside its verdicts.
 
     defaults: parameters of its function that are none of attnspec's, left at their defaults ("block": "64").
+    refused: what it refuses ("grouped heads") and so has not promised, with its words.
     """
 
     id: str
@@ -167,3 +163,4 @@ class SubjectCard:
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)

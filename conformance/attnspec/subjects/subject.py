@@ -24,7 +24,10 @@ __all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped."""
+    """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped.
+
+    refused: what it was found to refuse, by `refusals.py`, with its words.
+    """
 
     id: str
     title: str
@@ -37,6 +40,7 @@ class Subject:
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
@@ -99,6 +103,8 @@ class Subject:
             yield f"{self.id} is no layer"
         elif limits.self_attention_only and sizes.T != sizes.S:
             yield f"{self.id} takes as many queries as keys only; here {sizes}"
+        elif not limits.takes_lengths(sizes.T, sizes.S, causal=problem.causal):
+            yield f"{self.id} does not take so many queries and keys{' under the causal flag' * problem.causal}"
         elif limits.ties_value_width and sizes.Dv != sizes.D:
             yield f"{self.id} takes values as wide as keys only; here {sizes}"
         elif limits.grouped is False and sizes.Hkv != sizes.H:
@@ -122,7 +128,7 @@ class Subject:
                     if getattr(limits, name) != getattr(type(limits)(), name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
-            findings=self.findings)
+            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused)
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)
