@@ -72,7 +72,7 @@ SPEC = [
     ("an id without a dot", "causal.yaml", "id: causal.no_lookahead", "id: NoLookahead",
      "spec/causal.yaml:3: 'id' of a clause should look like causal.no_lookahead (lower case, a dot), not 'NoLookahead'."),
     ("an id twice", "scale.yaml", "id: scale.inverse_root_width", "id: causal.no_lookahead",
-     "spec/scale.yaml:3: there are two clauses 'causal.no_lookahead'; the first is at spec/causal.yaml:3."),
+     "spec/scale.yaml:3: there are two clauses 'causal.no_lookahead'; the first is at spec/causal.yaml:3. Rename this one."),
     ("no full stop", "scale.yaml", "halves each logit.", "halves each logit",
      "spec/scale.yaml:6: 'says' of the clause 'scale.inverse_root_width' should end with a full stop."),
     ("two sentences", "scale.yaml", "halves each logit.", "halves each logit. Always.",
@@ -203,7 +203,7 @@ SPEC = [
 FILES = [
     ("no such folder", shutil.rmtree, "spec: there is no such folder; a spec is a folder of YAML files."),
     ("a file instead of a folder", lambda spec: spec.rename(spec.parent / "moved") and spec.write_text(""),
-     "spec: is no folder; a spec is a folder of YAML files."),
+     "spec: is no folder; a spec is a folder of YAML files. Clauses of your own are added by --spec-add."),
     ("no clauses", lambda spec: [path.rename(path.with_suffix(".txt")) for path in spec.glob("[cs]*al*.yaml")],
      "spec: holds no clauses: there is no file of a theme, as causal.yaml."),
     ("no problems", lambda spec: (spec / "problems.yaml").unlink(), "spec/problems.yaml: there is no such file."),

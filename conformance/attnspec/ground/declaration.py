@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from attnspec.ground.conventions import UNDEFINED
 from attnspec.ground.errors import Place
 from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import DType, Kind
 
+INPUT = "input"
+"""The output has the dtype of the inputs."""
 
 LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
     "any": lambda T, S: True,  # noqa: ARG005  (the same parameters for all)
@@ -123,9 +126,11 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is declared of a subject. `precision` maps a dtype to the name or table of its precision class.
+    """What is declared of a subject.
 
     keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
+    precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
+    that is always returned, or `undefined`, which promises neither and is judged as `input`.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -133,7 +138,7 @@ class Declaration:
     defaults: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = tuple(DType)
     left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
-    output_dtype: str = "input"  # "input", or the name of the dtype that is always returned
+    output_dtype: str = INPUT
     limits: Limits = field(default_factory=Limits)
     conventions: Mapping[str, str] = field(default_factory=dict)
     precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
@@ -141,3 +146,7 @@ class Declaration:
     lift: str = ""  # "", "torch" or "jax"
     variants: Mapping[str, Variant] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+
+    def returned(self, dtype: DType) -> DType:
+        """The dtype that the output should have where the inputs have this one."""
+        return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields as fields_of
 from typing import Any
 
-from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.declaration import LENGTHS, Declaration, Limits
+from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
+from attnspec.ground.declaration import INPUT, LENGTHS, Declaration, Limits
 from attnspec.ground.nouns import DType, Kind
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.fields import Fields
@@ -25,7 +25,7 @@ def read_declaration(fields: Fields) -> Declaration:
     return Declaration(
         kind=fields.choice("kind", Kind, Kind.ATTENTION),
         dtypes=_dtypes(fields),
-        output_dtype=fields.one_of("output_dtype", ("input", *_values(DType)), "input", kind="output dtype"),
+        output_dtype=fields.one_of("output_dtype", (INPUT, *_values(DType), UNDEFINED), INPUT, kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
         conventions=read_conventions(fields),
         precision=read_precision(fields),

@@ -104,8 +104,7 @@ def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
 
 def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """The output has the dtype of the inputs, or the one that the subject declares to return."""
-    declared = scene.subject.declaration.output_dtype
-    wanted = numpy_dtype(scene.dtype) if declared == "input" else np.dtype(declared)
+    wanted = numpy_dtype(scene.subject.declaration.returned(scene.dtype))
     found = {answer.output.dtype for answer in scene.answers(scene.runs[run])}
     names = " and ".join(sorted(dtype.name for dtype in found))
     sentence = f"the output's dtype is {names}; it should be {wanted.name}"
