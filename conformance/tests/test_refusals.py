@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from attnspec.court.court import Court
 from attnspec.court.hearing import summon
 from attnspec.ground.nouns import DType, Effort, Verdict
 from attnspec.ground.plan import Plan
+from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome
 
 HEAD = """
@@ -138,7 +138,7 @@ def test_a_convention_that_is_undefined_is_like_no_fault(tmp_path: Path) -> None
     assert outcome.evidence.like == ()
 
 
-def attend(query: Any, key: Any, value: Any, *, causal: bool = False) -> Any:
+def attend(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
     if query.shape[1] != key.shape[1]:
         raise ValueError("query and key need the same number of heads")
     logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
@@ -152,6 +152,6 @@ def test_registered_subjects_are_held_to_their_manifests() -> None:
 
 
 @pytest.mark.parametrize("function", [attend])
-def test_a_function_of_this_module_is_asked_as_well(function: Callable[..., Any]) -> None:
+def test_a_function_of_this_module_is_asked_as_well(function: Callable[..., object]) -> None:
     subject = summon(f"{function.__module__}:{function.__name__}", Plan(()))
     assert list(subject.refused) == ["grouped heads (Hkv < H)"]

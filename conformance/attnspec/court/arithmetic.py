@@ -66,7 +66,8 @@ def _of_half(dtype: str) -> tuple[Wider, ...]:
     whole = {"grade": "G4"}
     return (
         Wider(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
-        Wider(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp", {"exp_ulps": FEXP_U20}),
+        Wider(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
+              {"exp_ulps": FEXP_U20}),
         Wider(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
               {**whole, "logsumexp_roundings": 1}),
         Wider(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
@@ -115,7 +116,7 @@ def _flushing(wider: Wider) -> Wider:
 
 @dataclass(slots=True)
 class Arithmetic:
-    """What explains one subject's violations. checks: the clauses that a class is tried on, besides the violated one."""
+    """What explains one subject's violations. checks: the clauses a class is tried on, besides the violated one."""
 
     checks: Callable[[], Mapping[str, Check]]
     seed: int

@@ -12,8 +12,8 @@ from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
 from attnspec.court.pictures import pictures
-from attnspec.court.tensors import missing_lift
 from attnspec.court.tally import Tally, Violated
+from attnspec.court.tensors import missing_lift
 from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.keywords import KEYWORDS
@@ -44,7 +44,7 @@ def summon(target: str, plan: Plan) -> Subject:
 
 
 class Hearing:
-    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it explains a failure."""
+    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it may explain one."""
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
                  checks: Callable[[], Mapping[str, Check]] = dict) -> None:

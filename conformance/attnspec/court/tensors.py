@@ -10,7 +10,7 @@ from attnspec.subjects.subject import Subject
 
 
 def missing_lift(subject: Subject) -> Explanation | None:
-    """What to say where a function of one's own raises, gets arrays, and stands in a module that imports a framework."""
+    """What to say where a function of one's own raises on arrays, and its module imports a framework."""
     if ":" not in subject.id or subject.declaration.lift:
         return None
     name = subject.id.rpartition(":")[2]

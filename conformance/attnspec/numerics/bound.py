@@ -43,7 +43,7 @@ class WeightError:
     normaliser: Array
 
     def divided(self, r: Roundings) -> Array:
-        """(B,H,T,1): the relative error of what the row is divided by: its sum's accumulation, and a stored logarithm's."""
+        """(B,H,T,1): the relative error of what a row is divided by: of its sum, and of a stored logarithm."""
         summed = self.chain * r.row_sum / (1 - self.chain * r.row_sum)
         return np.asarray(summed + self.normaliser * (1 + summed))
 

@@ -108,8 +108,8 @@ def graded(grade: str, dtype: DType) -> Precision:
     since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
     return Precision(
         grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
-        scale=since[3], logsumexp=since[4], logit_roundings=1 if rung >= 3 else 0, prescale_roundings=1 if rung >= 2 else 2,
-        scale_roundings=1 if rung == 3 else 2, systematic="output")
+        scale=since[3], logsumexp=since[4], logit_roundings=1 if rung >= 3 else 0,
+        prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 
 def assumed(dtype: DType) -> Precision:

@@ -16,9 +16,10 @@ ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits, weights
-    and logsumexp (all roundings of that kind together; 0: no log-sum-exp is stored); argument and exp (of the exponential); cap_argument, tanh and cap (of
-    a softcap: the quotient x / c, its tanh, the product with c), tanh_by_exp: whether the tanh's is relative to 1.
+    """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits,
+    weights and logsumexp (all roundings of that kind together; 0: no log-sum-exp is stored); argument and exp (of the
+    exponential); cap_argument, tanh and cap (of a softcap: the quotient x / c, its tanh, the product with c),
+    tanh_by_exp: whether the tanh's is relative to 1.
     Absolute, where something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output, lost_cap.
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.

@@ -95,8 +95,9 @@ def _problem(sizes: Sizes, dtype: DType, *, causal: bool = False) -> Problem:
     """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)."""
     B, H, Hkv, T, S, D, Dv = (getattr(sizes, name) for name in ("B", "H", "Hkv", "T", "S", "D", "Dv"))
     shapes = ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv))
-    arrays = (np.arange(np.prod(shape)).reshape(shape) % 3 - 1 for shape in shapes)
-    return Problem(dtype, *(array.astype(numpy_dtype(dtype)) for array in arrays), causal=causal)
+    query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(numpy_dtype(dtype))
+                         for shape in shapes)
+    return Problem(dtype, query, key, value, causal=causal)
 
 
 def _takes(subject: Subject, problem: Problem) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.errors import Place, UsageError
 from attnspec.ground.nouns import Kind
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.call import Answer, Call, SubjectRaised, UnusableAnswer, perform
 from attnspec.subjects.lifts.lift import Lift, NoLift
@@ -97,19 +97,26 @@ class Subject:
             yield f"{self.id} takes {reason}; here {problem.window}"
         if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
+        if not limits.takes_lengths(sizes.T, sizes.S, causal=problem.causal):
+            yield f"{self.id} does not take so many queries and keys{' under the causal flag' * problem.causal}"
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
-        elif limits.self_attention_only and sizes.T != sizes.S:
-            yield f"{self.id} takes as many queries as keys only; here {sizes}"
-        elif not limits.takes_lengths(sizes.T, sizes.S, causal=problem.causal):
-            yield f"{self.id} does not take so many queries and keys{' under the causal flag' * problem.causal}"
-        elif limits.ties_value_width and sizes.Dv != sizes.D:
-            yield f"{self.id} takes values as wide as keys only; here {sizes}"
-        elif limits.grouped is False and sizes.Hkv != sizes.H:
-            yield f"{self.id} takes as many key/value heads as query heads; here {sizes}"
+        else:
+            yield self._untaken(sizes)
         yield self.lacks(problem.keywords)
+
+    def _untaken(self, sizes: Sizes) -> str:
+        """Which axes of an attention problem the subject does not take together; empty if it takes them."""
+        limits = self.declaration.limits
+        if limits.self_attention_only and sizes.T != sizes.S:
+            return f"{self.id} takes as many queries as keys only; here {sizes}"
+        if limits.ties_value_width and sizes.Dv != sizes.D:
+            return f"{self.id} takes values as wide as keys only; here {sizes}"
+        if limits.grouped is False and sizes.Hkv != sizes.H:
+            return f"{self.id} takes as many key/value heads as query heads; here {sizes}"
+        return ""
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
