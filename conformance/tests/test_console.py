@@ -36,8 +36,8 @@ def failed(clause: str = "causal.no_lookahead", evidence: Evidence | None = None
     return Outcome(subject, clause, dtype, level, verdict, evidence.sentence, evidence=evidence, repeat=again)
 
 
-def undecided(clause: str, reason: str, verdict: Verdict = Verdict.INAPPLICABLE, refused: str = "") -> Outcome:
-    return Outcome("mine:attend", clause, DType.FLOAT32, Level.MUST, verdict, reason, refused=refused)
+def undecided(clause: str, reason: str, verdict: Verdict = Verdict.INAPPLICABLE) -> Outcome:
+    return Outcome("mine:attend", clause, DType.FLOAT32, Level.MUST, verdict, reason)
 
 
 def held(clause: str = "attention.shape", subject: str = "mine:attend") -> Outcome:
@@ -96,19 +96,42 @@ def test_of_equal_causes_the_one_that_is_likeliest_more_often_is_told() -> None:
 
 
 def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
-    rounded = Explanation("every step is rounded to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
+    declare = 'attend.precision = {"float32": {"grade": "G4"}}'
+    rounded = Explanation("every step is rounded to float16", "Accumulate in float32", declare)
     lines = told(failed(evidence=replace(like(), explained=rounded)))
     assert lines[:3] == ["Does not conform to float32 arithmetic. Likely: every step is rounded to float16, "
-                         "1 of 1 failure.", "  Accumulate in float32, or declare it:", "  attend.x = 1"]
+                         "1 of 1 failure.", "  Accumulate in float32, or declare it:", f"  {declare}"]
     [cause] = [line for line in lines if line.startswith("  cause: ")]
     assert lines[lines.index(cause) - 1] == "causal.no_lookahead (spec/theme.yaml:1) is violated"
     assert lines[lines.index(cause) + 1:][:2] == [
-        "  do: Accumulate in float32, or declare it:", "  paste: attend.x = 1"]
+        "  do: Accumulate in float32", f"  paste: {declare}"]
+
+
+def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste() -> None:
+    def rounded(dtype: DType, form: str) -> Outcome:
+        explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value)
+        return failed(dtype=dtype, evidence=replace(like(), explained=explained))
+
+    for form, line in (('f.precision = {"%s": {"flushes": True}}',
+                        "f.precision = {'float16': {'flushes': True}, 'bfloat16': {'flushes': True}}"),
+                       ('precision: {"%s": {"flushes": true}}',
+                        'precision: {"float16": {"flushes": true}, "bfloat16": {"flushes": true}}'),
+                       ('f.lift = "torch"%.0s', 'f.lift = "torch"')):
+        lines = told(*(rounded(dtype, form) for dtype in (DType.FLOAT16, DType.BFLOAT16)))
+        assert "Likely: every step is rounded to the inputs' dtype, 2 of 2 failures." in lines[0]
+        assert lines[2] == f"  {line}"
+        assert lines[0].startswith("Does not conform to float16 and bfloat16 arithmetic.") is ("precision" in form)
+
+
+def test_a_remedy_without_a_declaration_is_a_sentence() -> None:
+    told_to = Explanation("it rounds", "Round less", "")
+    assert told(failed(evidence=replace(like(), explained=told_to)))[1] == "  Round less."
 
 
 def test_what_to_do_about_a_few_of_many_is_not_told_at_the_top() -> None:
-    rounded = replace(like(), explained=Explanation("it rounds", "Round less.", "attend.x = 1"))
-    assert "  Round less." not in told(failed("a.a", rounded), failed("a.b", like()), failed("a.c", like()))
+    rounded = replace(like(), explained=Explanation("it rounds", "Round less", "f.precision = {}"))
+    lines = told(failed("a.a", rounded), failed("a.b", like()), failed("a.c", like()))
+    assert "  Round less, or declare it:" not in lines
 
 
 def test_a_clause_with_a_cause_a_dtype_is_one_finding() -> None:
@@ -118,7 +141,7 @@ def test_a_clause_with_a_cause_a_dtype_is_one_finding() -> None:
 
 
 def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform_to() -> None:
-    rounded = replace(like(), explained=Explanation("it rounds", "Round less.", "attend.x = 1"))
+    rounded = replace(like(), explained=Explanation("it rounds", "Round less", "f.precision = {}"))
     lines = told(failed("a.a", rounded), failed("a.b", rounded), failed("a.c"))
     assert lines[0] == "Does not conform. Likely: it rounds, 2 of 3 failures."
 
@@ -192,12 +215,14 @@ def test_a_recommendation_at_several_dtypes_is_one() -> None:
 
 
 def test_what_it_refuses_stands_in_the_verdict() -> None:
-    refusals = [undecided(f"a.{number}", "ValueError: no", refused=what)
-                for number, what in enumerate(("grouped heads", "cross lengths", "grouped heads"))]
+    card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
+                       refused={"grouped heads": "ValueError: no", "cross lengths": "TypeError: no"})
+    reason = "the function refuses what the clause's problems need (grouped heads: ValueError: no)"
+    refusals = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
-    assert "3 clauses do not apply: it refuses grouped heads; it refuses cross lengths (-v lists them)" in lines
+    assert "3 clauses do not apply: the function refuses what the clause's problems need (-v lists them)" in lines
     assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely: ")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import yaml
 
 from attnspec.ground.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Likeness, Outcome
@@ -15,6 +18,8 @@ from attnspec.record.outcome import Evidence, Likeness, Outcome
 UNLOCATED = ("no read-out shows it", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
+_ITS_DTYPE = "the inputs' dtype"
+_PRECISION = re.compile(r"(precision: |\S+\.precision = )(\{.*\})")
 _LONGEST = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
 ENDED = FAILURES - {Verdict.VIOLATED}
@@ -50,9 +55,28 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """
     found, left = [], [(failure, _causes(failure)) for failure in failures]
     while (best := _commonest([causes for _, causes in left])) is not None:
-        found.append(Explained(best, tuple(failure for failure, causes in left if best in causes)))
+        mine = tuple(failure for failure, causes in left if best in causes)
+        found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
     return (*found, Explained(None, tuple(failure for failure, _ in left))) if left else tuple(found)
+
+
+def _at_all_dtypes(cause: Cause, failures: Sequence[Outcome]) -> Cause:
+    """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
+    told = {failure.dtype.value: failure.evidence.explained for failure in failures
+            if failure.evidence and failure.evidence.explained}
+    says = cause.says.replace(_ITS_DTYPE, "".join(told)) if len(told) == 1 else cause.says
+    return replace(cause, says=says, declare=together([each.declare for each in told.values()]))
+
+
+def together(lines: Sequence[str]) -> str:
+    """One line for those that declare the precision at one dtype each: pasted one by one, each would undo the last."""
+    found = [_PRECISION.fullmatch(line) for line in dict.fromkeys(lines)]
+    parts = [(each[1], yaml.safe_load(each[2])) for each in found if each]
+    if len(parts) < 2 or len(parts) < len(found):
+        return "".join(lines[:1])
+    name, whole = parts[0][0], {key: value for _, part in parts for key, value in part.items()}
+    return f"{name}{whole if name.endswith('= ') else json.dumps(whole, ensure_ascii=False)}"
 
 
 def _commonest(every: Sequence[tuple[Cause, ...]]) -> Cause | None:
@@ -70,7 +94,8 @@ def _causes(failure: Outcome) -> tuple[Cause, ...]:
 
 def _evident(failure: Outcome, evidence: Evidence) -> Iterator[Cause]:
     if explained := evidence.explained:
-        yield Cause(explained.cause.rstrip("."), advice=explained.advice, declare=explained.declare)
+        says = re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, explained.cause.rstrip("."))
+        yield Cause(says, advice=explained.advice)
     elif evidence.like:
         yield from (Cause(plainly(each), each.fault) for each in evidence.like)
     elif evidence.located and not evidence.located.startswith(UNLOCATED):

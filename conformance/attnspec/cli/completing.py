@@ -77,8 +77,7 @@ def _faults(ctx: click.Context, _: str) -> Iterable[str]:
 
 
 def _law(ctx: click.Context) -> Spec:
-    spec = ctx.params.get("spec")
-    return load_spec(Path(spec) if spec else None)
+    return load_spec(ctx.params.get("spec") or "", ctx.params.get("spec_add") or ())
 
 
 def _libraries(ctx: click.Context, _: str) -> Iterable[str]:

@@ -44,8 +44,11 @@ def standing(digest: Digest) -> str:
 
 def remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
-    if (likely := _likely(digest)) and likely.cause:
-        yield from (f"  {line}" for line in (likely.cause.advice, likely.cause.declare) if line)
+    cause = likely.cause if (likely := _likely(digest)) else None
+    if cause and cause.advice:
+        yield f"  {cause.advice}{', or declare it:' if cause.declare else '.'}"
+    if cause and cause.declare:
+        yield f"  {cause.declare}"
 
 
 def _code(digest: Digest) -> int:
@@ -110,14 +113,15 @@ def _unexplained(digest: Digest) -> int:
 def _arithmetic(digest: Digest) -> str:
     """What it does not conform to, where a wider arithmetic would allow all of it."""
     likely = _likely(digest)
-    if not (likely and likely.cause and likely.cause.declare) or len(likely.failures) < len(digest.failures):
+    is_precision = likely and likely.cause and "precision" in likely.cause.declare
+    if not likely or not is_precision or len(likely.failures) < len(digest.failures):
         return ""
     return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in likely.failures))} arithmetic"
 
 
 def _refused(digest: Digest) -> str:
     """What the subject itself refuses: `; refuses grouped heads, cross lengths`."""
-    what = dict.fromkeys(outcome.refused for outcome in digest.outcomes if outcome.refused)
+    what = [name for known in digest.cards.values() for name in known.card.refused]
     return f"; refuses {', '.join(what)}" if what and len(digest.subjects) == 1 else ""
 
 

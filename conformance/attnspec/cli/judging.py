@@ -17,6 +17,7 @@ from attnspec.cli.options import (
     IMPLEMENTATIONS,
     LIFT,
     SPEC,
+    SPEC_ADD,
     TARGETS,
     VERBOSE,
     Given,
@@ -78,6 +79,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 @LIFT
 @IMPLEMENTATIONS
 @SPEC
+@SPEC_ADD
 @DEADLINE
 def replay(line: str, **options: Given) -> int:
     """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""

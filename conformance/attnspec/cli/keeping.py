@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from attnspec.cli.options import IMPLEMENTATIONS, SPEC
+from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.ground.errors import AttnspecError, ManifestError, Place, RecordError, hint
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS
 from attnspec.ground.profiles import PROFILES
@@ -26,18 +26,18 @@ T = TypeVar("T")
 @click.command()
 @IMPLEMENTATIONS
 @SPEC
-def lint(implementations: tuple[str, ...], spec: str) -> int:
+@SPEC_ADD
+def lint(implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...]) -> int:
     """Check the spec, every word in it, the manifests and the generated schemas."""
-    home = Path(spec) if spec else folder("spec")
-    problems = list(_problems(home, implementations, own=not spec))
+    problems = list(_problems(implementations, spec, spec_add))
     for problem in problems:
         click.echo(str(problem))
     click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
     return CANNOT_RUN if problems else CONFORMS
 
 
-def _problems(home: Path, implementations: Sequence[str], *, own: bool) -> Iterator[AttnspecError]:
-    law, found = _tried(lambda: load_spec(home))
+def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
+    law, found = _tried(lambda: load_spec(spec, spec_add))
     yield from found
     if law:
         yield from _tried(lambda: _compile(law))[1]
@@ -45,7 +45,7 @@ def _problems(home: Path, implementations: Sequence[str], *, own: bool) -> Itera
     yield from found
     if law and subjects:
         yield from (problem for subject in subjects for problem in _strangers(subject, law))
-    if own:
+    if not spec:
         yield from _tried(check_schemas)[1]
 
 

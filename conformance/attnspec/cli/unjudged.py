@@ -50,14 +50,15 @@ def lacks(outcomes: Sequence[Outcome]) -> str:
 
 
 _TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is no layer"
+_REFUSES = "the function refuses what the clause's problems need"
 _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
 
 def _phrases(outcome: Outcome) -> list[str]:
     """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
-    if outcome.refused:
-        return [f"it refuses {outcome.refused}"]
     reason = outcome.reason.partition("; here ")[0].partition(": ")[0]
+    if reason.startswith(_REFUSES):  # in the words of its exceptions, as the verdict's line says what it refuses
+        return [_REFUSES]
     if reason.startswith(f"{outcome.subject} "):
         reason = f"it {reason.removeprefix(f'{outcome.subject} ')}"
     if not reason.startswith(_TAKES_NO):

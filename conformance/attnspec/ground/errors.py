@@ -18,6 +18,7 @@ from attnspec.ground.nouns import OTHER_DTYPE_NAMES
 
 LISTINGS: Mapping[str, str] = {
     "clause": "attnspec list clauses", "fault": "attnspec list faults", "profile": "attnspec list profiles",
+    "problem": "attnspec list problems", "source of the bibliography": "attnspec list sources",
     "subject": "attnspec list", "relation": "attnspec list words", "transform": "attnspec list words"}
 """The command that lists all names of a kind."""
 

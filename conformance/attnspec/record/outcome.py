@@ -77,12 +77,14 @@ class Explanation:
     """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.
 
     cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
-    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.
+    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
+    class in it, for the outcome's dtype; empty if it declares something else.
     """
 
     cause: str
     advice: str
     declare: str
+    words: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one item.
-
-    readings: what its instruments measured, in every case.  refused: what the subject refuses ("grouped heads"), where
-    that is why the clause is INAPPLICABLE; the reason then holds its words.
-    """
+    """The verdict on one item. `readings`: what its instruments measured, in every case."""
 
     subject: str
     clause: str
@@ -127,7 +125,6 @@ class Outcome:
     instrument: str = ""
     repeat: str = ""
     readings: tuple[Reading, ...] = ()
-    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +145,7 @@ class SubjectCard:
     """What a report says of a subject beside its verdicts.
 
     defaults: parameters of its function that are none of attnspec's, left at their defaults ("block": "64").
+    refused: what it refuses ("grouped heads") and so has not promised, with its words.
     """
 
     id: str
@@ -167,3 +165,4 @@ class SubjectCard:
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)

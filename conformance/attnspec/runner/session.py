@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any
 
 from attnspec.ground.errand import Errand
+from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
@@ -90,7 +91,8 @@ class Session:
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
-            clauses=(), planned=Counter(item.target for item in items))
+            clauses=(), planned=Counter(item.target for item in items),
+            spec_added=tuple(map(portable_argument, spec.added)))
 
     def _footer(self, docket: Docket[Any], clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
         done = tuple(clerk.done.values())
