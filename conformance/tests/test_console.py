@@ -218,7 +218,7 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
                        refused={"grouped heads": "ValueError: no", "cross lengths": "TypeError: no"})
     reason = "the function refuses what the clause's problems need (grouped heads: ValueError: no)"
-    refusals = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
+    refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
