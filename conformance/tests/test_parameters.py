@@ -223,7 +223,7 @@ class Attention(torch.nn.Module):
         return query
 attend = Attention()
 """, encoding="utf-8")
-    subject = load_bare(f"{tmp_path}/mine.py:attend")
+    subject = load(f"{tmp_path}/mine.py:attend")
     assert subject.declaration.keywords == {"causal"}
     assert subject.declaration.defaults == {"block": "64"}
     assert subject.declaration.lift == "torch"
