@@ -97,7 +97,7 @@ MINE = """
 def attend(query, key, value):
     return value
 attend.lift = "jax"
-attend.precision = {"float16": {"grade": "G4", "reason": "a test"}, 
+attend.precision = {"float16": {"grade": "G4", "reason": "a test"},
                     "float64": {"flushes_subnormals": False, "reason": "a test"}}
 """
 

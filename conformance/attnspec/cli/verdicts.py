@@ -14,6 +14,7 @@ from attnspec.cli import findings, unjudged
 from attnspec.cli.conclusion import conclusion, remedy, standing, verdict
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import counted, named, plural
+from attnspec.ground.keywords import listed
 from attnspec.record.events import Event
 
 SHOWN = 3      # failures told in full
@@ -85,7 +86,7 @@ def _head(digest: Digest) -> Iterator[str]:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
     for subject, known in digest.cards.items():
-        left = ", ".join(f"{name}={value}" for name, value in known.card.defaults.items())
+        left = listed(known.card.defaults)
         yield from ([f"left at their defaults{_of(subject, digest)}: {left}"] if left else [])
 
 
