@@ -36,6 +36,10 @@ from attnspec.vocabulary.scene import OutsideLimits, Scene
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
 
+COMPILED = 5
+"""Variants that compile are put the first cases of a trial: so many, or one in so many where that is more. In these all
+keywords stand together once and each alone once, and shapes are dealt; what comes later is put to other variants."""
+
 SPARE = 2
 """How many openings more a glance may try for each case, where nothing was claimed."""
 
@@ -62,7 +66,7 @@ class Trial:
     `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
-    under other clauses; at a glance that is not shrunk again.
+    under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
     """
 
     check: Check
@@ -75,6 +79,7 @@ class Trial:
     most: int = 0
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
+    compiles: bool = True
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -103,20 +108,27 @@ class Trial:
         cases = self.cases or CASES[self.effort]
         if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
             phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
-            self._run(menu, tally, max_examples=cases // 2, phases=phases)
+            self._sparing._run(menu, tally, max_examples=cases // 2, phases=phases)
 
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
-        for choices in openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2):
+        dealt = openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2)
+        for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
+            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
             try:
-                self._try(menu.recipe(*choices), tally)
+                trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
                 if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
-                    self._shrink(menu, choices, tally)
+                    trial._shrink(menu, choices, tally)
                 return False
         return True
+
+    @property
+    def _sparing(self) -> Trial:
+        """The same trial for a case that is not put to variants that compile."""
+        return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
@@ -232,7 +244,7 @@ class Trial:
         drawn = self.check.drawn(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.bench.conventions)
         return Scene(self.bench.subject, self.bench.dtype, self.bench.conventions, runs, self.bench, drawn,
-                     self._rows(problem, recipe), cases=max(1, len(self._fixed)))
+                     self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
