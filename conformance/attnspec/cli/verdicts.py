@@ -10,6 +10,7 @@ from typing import TextIO
 import click
 
 from attnspec.cli.digest import ALARMING, Digest
+from attnspec.cli.known import but_for, held_against, is_otherwise, otherwise
 from attnspec.cli.wording import counted, named, plural, verdict_words
 from attnspec.ground.exits import CONFORMS, VIOLATED
 from attnspec.ground.nouns import Level, Verdict
@@ -53,6 +54,7 @@ def summary(digest: Digest, places: Sequence[str]) -> Iterator[str]:
     yield from _violations(digest)
     yield from _contradictions(digest)
     yield from _unjudged(digest.outcomes)
+    yield from held_against(digest)
     yield ""
     yield from places
     yield conclusion(digest)
@@ -126,6 +128,7 @@ def _faults(digest: Digest, gating: set[tuple[str, str]]) -> Iterator[str]:
     if gating:
         subjects = dict.fromkeys(subject for subject, _ in gating)
         yield f"{plural(len(gating), 'clause')} not met by {_few(list(subjects))}"
+    yield from otherwise(digest)
     if against := digest.contradictions:
         whom = _few(list(dict.fromkeys(probe.subject for probe, _ in against)))
         yield f"{plural(len(against), 'answer')} of {whom} not as the manifest claims"
@@ -136,10 +139,10 @@ def conclusion(digest: Digest) -> str:
     footer = digest.footer
     if footer is None or footer.interrupted:
         return "Interrupted: what is missing was not run. (exit code 2)"
-    gating = {(each.subject, each.clause) for each in digest.outcomes if digest.gates(each)}
+    gating = {(each.subject, each.clause) for each in digest.outcomes if digest.gates(each) and not is_otherwise(each)}
     if footer.exit_code == VIOLATED:
         return f"Does not conform: {' and '.join(_faults(digest, gating))}. (exit code 1)"
     if footer.exit_code == CONFORMS:
-        return "Conforms. (exit code 0)"
+        return f"Conforms{but_for(digest)}. (exit code 0)"
     what = "Nothing was executed" if idle(digest.outcomes) else "Not everything was run"
     return f"{what}, so this run says nothing. (exit code 2)" if idle(digest.outcomes) else f"{what}. (exit code 2)"
