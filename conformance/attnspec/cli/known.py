@@ -25,7 +25,7 @@ def held_against(digest: Digest) -> Iterator[str]:
         return
     changes = list(_lines(digest.outcomes))
     yield ""
-    yield f"Held against {baseline}: {_known(digest.outcomes)}{'' if changes else ', and nothing else fails'}."
+    yield f"Held against {baseline}: {_known(digest.outcomes)}{'' if changes else ', nothing new'}."
     yield from changes[:TOLD]
     if len(changes) > TOLD:
         yield f"  and {plural(len(changes) - TOLD, 'change')} more, in the record"
