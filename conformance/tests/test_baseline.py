@@ -62,8 +62,8 @@ def test_only_what_gates_is_written(tmp_path: Path) -> None:
         ("a.must", Level.MUST, Verdict.VIOLATED), ("a.should", Level.SHOULD, Verdict.VIOLATED),
         ("a.may", Level.MAY, Verdict.ERRORED), ("a.held", Level.MUST, Verdict.HELD),
         ("a.gone", Level.MUST, Verdict.UNEXPECTED))]
-    assert write_baseline(path, outcomes, strict=False) == 1
-    assert write_baseline(path, outcomes, strict=True) == 2
+    assert len(write_baseline(path, outcomes, strict=False)) == 1
+    assert len(write_baseline(path, outcomes, strict=True)) == 2
     assert [each.clause for each in read_baseline(path)["mine:f"]] == ["a.must", "a.should"]
 
 
@@ -73,11 +73,82 @@ def test_what_a_manifest_lists_stays_as_it_is_there() -> None:
     assert with_baseline(Declaration(deviations=(own,)), known).deviations == (own, known[1])
 
 
+RARE = """
+import numpy as np
+def attend(query, key, value):
+    if {when}:
+        {deed}
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)
+"""
+ENTRY = """\
+known:
+- subject: theirs.py:attend
+  clause: attention.shape
+  dtype: float32
+  verdict: {verdict}
+  case: {case}
+"""
+CASE = "B1,H1,Hkv1,T7,S2,D1,Dv1;mask=none;families=normal;seed=1"
+
+
+def shape_judged(folder: Path, *more: str, when: str, deed: str, verdict: str, case: str = CASE) -> tuple[int, str]:
+    """The exit code and the output of a gate on an attention that does a deed now and then, known to fail so."""
+    (folder / "theirs.py").write_text(RARE.format(when=when, deed=deed), encoding="utf-8")
+    (folder / "known.yaml").write_text(ENTRY.format(verdict=verdict, case=case), encoding="utf-8")
+    arguments = ["theirs.py:attend", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance",
+                 "--no-record", "-n", "1", "--baseline", "known.yaml", *more]
+    done = CliRunner().invoke(check, arguments, standalone_mode=False)
+    assert done.exception is None
+    code: Any = done.return_value
+    return code, done.output
+
+
+def test_a_known_failure_is_met_on_its_own_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seldom = {"when": "query.shape == (1, 1, 7, 1)", "deed": "raise ValueError('a length of 7')", "verdict": "errored"}
+    assert shape_judged(tmp_path, **seldom)[0] == 0  # a glance draws one case, and not this one
+    code, output = shape_judged(tmp_path, **seldom, case=CASE.replace("T7", "T6"))
+    assert code == 1
+    assert "mended: theirs.py:attend attention.shape (float32) holds now" in output
+
+
+def test_a_known_failure_may_move_to_another_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    moved = {"when": "query.shape[2] != 7", "deed": "raise ValueError(query.shape)", "verdict": "errored"}
+    assert shape_judged(tmp_path, **moved)[0] == 0
+
+
+def test_a_known_crash_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deadly = {"when": "query.shape[2] == 7", "deed": "import os; os.abort()"}
+    code, output = shape_judged(tmp_path, **deadly, verdict="crashed")
+    assert (code, "1 known failure as listed, nothing new" in output) == (0, True)
+    code, output = shape_judged(tmp_path, **deadly, verdict="errored")
+    assert code == 1
+    assert "changed: theirs.py:attend attention.shape (float32) is crashed now, and is listed as errored" in output
+
+
+def test_a_case_that_is_none_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = shape_judged(tmp_path, when="False", deed="pass", verdict="errored",
+                                case="T7;mask=none;families=normal;seed=1")
+    assert code == 2
+    assert "known.yaml:3: 'case': this is no recipe: it should begin with sizes like B2,H2" in output
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("known:\n- {subject: m, clause: c, dtype: float31, verdict: violated}",
      "'float31' is not a known dtype. Did you mean 'float32'?"),
     ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
     ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
+    ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "
+     "finding: torch/causal_scale_not_postive}",
+     "'torch/causal_scale_not_postive' is not a known finding. Did you mean 'torch/causal_scale_not_positive'?"),
+    ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "
+     "finding: torch/hidden_nan_leaks}",
+     "torch/hidden_nan_leaks does not speak of torch/sdpa scale.explicit float32: see implementations/torch/findings."),
 ])
 def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "known.yaml"

@@ -1,4 +1,4 @@
-"""The matrix: every judging environment is held against what is known to fail there, and turns red where that changes."""
+"""The matrix: a judging environment is held against what is known to fail there, and is red where that changes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_fault_put_into_an_adapter_turns_it_red(judge: Judge) -> None:
     assert code == 1
     assert "Held against known.yaml: 1 known failure as listed (1 kernel/scale_is_positive).\n" in output
     assert "  new: kernel/attention causal.no_lookahead (float32) is violated (agree)\n" in output
-    assert "  Is a change meant? Then --update-baseline writes the list anew, and its difference is to be reviewed." in output
+    assert "  Is a change meant? Then --update-baseline writes the list anew, and its difference is to be" in output
     assert output.endswith("Does not conform: 1 clause not met by kernel/attention. (exit code 1)\n")
 
 
@@ -125,8 +125,8 @@ def test_a_failure_that_changed_turns_it_red(judge: Judge) -> None:
     judge()
     code, output = judge("abs(scale)", "math.sqrt(scale)")
     assert code == 1
-    assert ("  changed: kernel/attention scale.explicit (float32) is errored (ValueError: math domain error) now, and is "
-            "listed as violated (agrees_with_definition)\n") in output
+    assert ("  changed: kernel/attention scale.explicit (float32) is errored (ValueError: math domain error) now, and "
+            "is listed as violated (agrees_with_definition)\n") in output
     assert output.endswith("Does not conform: 1 known failure not as listed (1 changed). (exit code 1)\n")
 
 
@@ -136,15 +136,14 @@ def test_what_stays_keeps_its_finding_and_what_was_not_judged_stays(judge: Judge
     again = path.read_text(encoding="utf-8")
     other = "- {subject: other.py:attend, clause: attention.shape, dtype: float32, verdict: violated, reason: so}\n"
     path.write_text(again + other, encoding="utf-8")
-    Path("libraries/kernel/findings.yaml").write_text(
-        FINDINGS + FINDINGS.partition("findings:\n")[2].replace("scale_is_positive", "something_else"), encoding="utf-8")
+    twin = FINDINGS.partition("findings:\n")[2].replace("scale_is_positive", "something_else")
+    Path("libraries/kernel/findings.yaml").write_text(FINDINGS + twin, encoding="utf-8")
     judge("", "", "--update-baseline")  # two findings speak of it now; the entry keeps its own
     assert {(each.subject, each.finding) for each in read_entries(path)} == {
         ("kernel/attention", "kernel/scale_is_positive"), ("other.py:attend", "")}
 
     path.unlink()
-    code, output = judge()  # whoever starts anew has to choose
-    assert code == 1
+    judge()  # whoever starts anew has to choose
     assert [each.finding for each in read_entries(path)] == [""]
 
 
