@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attnspec.cli import main
 from attnspec.cli.judging import check
 from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import UsageError
@@ -173,3 +174,32 @@ def test_a_clause_that_is_gone_from_the_law_is_told(tmp_path: Path, monkeypatch:
 def test_an_update_of_nothing_is_told() -> None:
     done = CliRunner().invoke(check, ["numpy/attention", "--update-baseline"], standalone_mode=False)
     assert str(done.exception) == "--update-baseline needs to know which: --baseline PATH."
+
+
+STRANGE = """\
+known:
+- {subject: numpy/attention, clause: causal.no_lookahed, dtype: float32, verdict: violated}
+- {subject: numpy/atention, clause: causal.no_lookahead, dtype: float32, verdict: violated}
+- {subject: jax/dot_product_attention, clause: causal.no_lookahead, dtype: bfloat16, verdict: violated}
+- {subject: mine:attend, clause: causal.no_lookahead, dtype: float32, verdict: violated, case: T7}
+- {subject: mine:attend, clause: causal.no_lookahead, dtype: float32, verdict: errored}
+"""
+
+
+def test_lint_tells_what_no_run_can_meet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "strange.yaml").write_text(STRANGE, encoding="utf-8")
+    assert main(["lint", "--baseline", str(tmp_path)]) == 2
+    told = capsys.readouterr().out
+    for line, text in ((2, "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'?"),
+                       (3, "'numpy/atention' is not a known subject. Did you mean 'numpy/attention'?"),
+                       (4, "jax/dot_product_attention does not take bfloat16, so it cannot fail there."),
+                       (5, "'case': this is no recipe"),
+                       (6, "mine:attend causal.no_lookahead float32 is listed twice.")):
+        assert f"strange.yaml:{line}: {text}" in told
+
+
+def test_lint_reads_a_baseline_as_a_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "known.yaml"
+    path.write_text("knwon: []", encoding="utf-8")
+    assert main(["lint", "--baseline", str(path)]) == 2
+    assert "known.yaml:1: 'knwon' is not a known key of a baseline." in capsys.readouterr().out

@@ -53,7 +53,8 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
                           "package.module:function or path/to/file.py:function.")
     _refuse_other_process(known[target])
     subject = load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
-    return replace(subject, findings=known_findings(_folder_of(known[target].library, folders), target))
+    library = known[target].library
+    return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version))
 
 
 def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, ...]:
