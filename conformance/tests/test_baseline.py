@@ -10,9 +10,9 @@ from attnspec.cli import main
 from attnspec.cli.judging import check
 from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.outcome import Outcome
-from attnspec.subjects.baseline import read_baseline, with_baseline, write_baseline
+from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.outcome import Change, Outcome
+from attnspec.subjects.baseline import read_baseline, read_entries, with_baseline, write_baseline
 from click.testing import CliRunner
 
 THEIRS = """
@@ -66,6 +66,33 @@ def test_only_what_gates_is_written(tmp_path: Path) -> None:
     assert len(write_baseline(path, outcomes, strict=False)) == 1
     assert len(write_baseline(path, outcomes, strict=True)) == 2
     assert [each.clause for each in read_baseline(path)["mine:f"]] == ["a.must", "a.should"]
+
+
+def test_a_run_that_was_held_against_it_can_be_taken_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+
+    def outcome(clause: str, verdict: Verdict, change: Change | None = None) -> Outcome:
+        return Outcome("mine:f", clause, DType.FLOAT32, Level.MUST, verdict, clause, change=change)
+
+    def changed(clause: str, novelty: Novelty, verdict: Verdict) -> Outcome:
+        return outcome(clause, Verdict.UNEXPECTED, Change(novelty, "", verdict))
+
+    write_baseline(path, [outcome(f"a.{name}", Verdict.VIOLATED) for name in ("same", "mended", "other")], strict=False)
+    write_baseline(path, [
+        outcome("a.same", Verdict.EXPECTED), changed("a.mended", Novelty.MENDED, Verdict.HELD),
+        changed("a.other", Novelty.CHANGED, Verdict.ERRORED), outcome("a.new", Verdict.VIOLATED),
+        changed("a.manifest", Novelty.CHANGED, Verdict.ERRORED), outcome("a.excused", Verdict.EXPECTED)], strict=False)
+    assert [(each.clause, each.verdict) for each in read_entries(path)] == [
+        ("a.new", "violated"), ("a.other", "errored"), ("a.same", "violated")]
+
+
+def test_a_record_can_be_made_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
+    words = ["check", "theirs.py:attend", "--clause", CLAUSE, "--dtype", "float32", "--effort", "quick", "-n", "1"]
+    assert main([*words, "--record", "run.jsonl"]) == 1
+    assert main(["report", "run.jsonl", "--baseline", "known.yaml"]) == 0
+    assert main([*words, "--no-record", "--baseline", "known.yaml"]) == 0
 
 
 def test_what_a_manifest_lists_stays_as_it_is_there() -> None:

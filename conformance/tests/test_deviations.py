@@ -62,12 +62,12 @@ def test_a_failure_is_as_listed_only_if_it_fails_in_that_way(outcome: Outcome, v
 ])
 def test_what_is_not_as_listed_says_whether_it_is_mended(outcome: Outcome, novelty: Novelty, fares: str) -> None:
     assert with_deviations(outcome, [replace(LISTED, how="differ")], "2.13").change == Change(
-        novelty, f"{fares}, and is listed as violated (differ) until 2.14")
+        novelty, f"{fares}, and is listed as violated (differ) until 2.14", outcome.verdict)
 
 
 def test_a_failure_that_outlives_its_version_has_changed() -> None:
     assert with_deviations(OUTCOME, [LISTED], "2.15").change == Change(
-        Novelty.CHANGED, "is listed as violated until 2.14, and 2.15 is installed")
+        Novelty.CHANGED, "is listed as violated until 2.14, and 2.15 is installed", Verdict.VIOLATED)
 
 
 def test_what_is_as_listed_has_not_changed_and_names_its_finding() -> None:

@@ -129,7 +129,7 @@ def test_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
 
 
 def test_what_is_new_says_so_first() -> None:
-    new = replace(outcome(Verdict.VIOLATED, reason="why"), change=Change(Novelty.NEW, "is violated"))
+    new = replace(outcome(Verdict.VIOLATED, reason="why"), change=Change(Novelty.NEW, "", Verdict.VIOLATED))
     assert one(tree(new), ".//failure").get("message") == "new: why"
 
 

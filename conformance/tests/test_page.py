@@ -327,8 +327,8 @@ def test_known_and_new_stand_apart_in_every_environment() -> None:
     finding = KnownFinding("lib/flag_ignored", "It ignores the flag.", ("core.*",), (), "", "no", "")
     known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype, finding=finding.id)
              for dtype in (DType.FLOAT32, DType.FLOAT16)]
-    changes = [violated(name="core.b", change=Change(Novelty.NEW, "is violated (agree)")),
-               outcome("lib/attend", "core.c", Verdict.UNEXPECTED, change=Change(Novelty.MENDED, "holds now")),
+    changes = [violated(name="core.b", change=Change(Novelty.NEW, "is violated (agree)", Verdict.VIOLATED)),
+               outcome("lib/attend", "core.c", Verdict.UNEXPECTED, change=Change(Novelty.MENDED, "now", Verdict.HELD)),
                outcome("lib/attend", "core.d", Verdict.EXPECTED)]
     red = run(*known, *changes, environment={"python": "3.11"}, baseline="lists/numpy2.yaml")
     red = replace(red, subjects=(card("lib/attend", library="Lib", findings=(finding,)),))
@@ -337,7 +337,7 @@ def test_known_and_new_stand_apart_in_every_environment() -> None:
     assert "ALib 2.4 3.11lists/numpy2.yaml3110" in told
     assert "Bnumpy 2.4 3.12lists/numpy126.yaml0000" in told
     assert "New in run A: 1 item lib/attend core.b f32 · must is violated (agree)" in told
-    assert "Mended in run A: 1 item lib/attend core.c f32 · must holds now" in told
+    assert "Mended in run A: 1 item lib/attend core.c f32 · must now" in told
     assert "3 known failures in run A lib/flag_ignored It ignores the flag. lib/attend core.a f32 f16" in told
     assert "no finding No finding explains these. lib/attend core.d f32" in told
     assert "Changed in" not in told

@@ -53,13 +53,13 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
     listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
     reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
     said = f"is listed as {deviation.failure}{until}"
-    change = Change(Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
-    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=change)
+    novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
+    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=Change(novelty, says, outcome.verdict))
 
 
 def as_new(outcome: Outcome) -> Outcome:
     """The outcome, a failure, marked as one that is listed nowhere."""
-    return replace(outcome, change=Change(Novelty.NEW, _fares(outcome)))
+    return replace(outcome, change=Change(Novelty.NEW, _fares(outcome), outcome.verdict))
 
 
 def _how(outcome: Outcome, deviation: Deviation) -> str:
@@ -70,12 +70,12 @@ def _how(outcome: Outcome, deviation: Deviation) -> str:
     return f"it is {outcome.verdict.value}{' otherwise' if outcome.verdict.value == deviation.verdict else ''} now"
 
 
-def _change(outcome: Outcome, said: str) -> Change:
+def _change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
     if outcome.verdict in _SILENT:
-        return Change(Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}")
+        return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
     if outcome.verdict not in FAILURES:
-        return Change(Novelty.MENDED, f"holds now, and {said}")
-    return Change(Novelty.CHANGED, f"{_fares(outcome)} now, and {said}")
+        return Novelty.MENDED, f"holds now, and {said}"
+    return Novelty.CHANGED, f"{_fares(outcome)} now, and {said}"
 
 
 def _fares(outcome: Outcome) -> str:

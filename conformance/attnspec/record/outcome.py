@@ -110,10 +110,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How an outcome differs from what is known of its subject. `says`: the rest of a sentence about the clause."""
+    """How an outcome differs from what is known of its subject. `says`: the rest of a sentence about the clause.
+
+    verdict: the one that it would have had, were nothing known.
+    """
 
     novelty: Novelty
     says: str
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)

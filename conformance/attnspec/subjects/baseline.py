@@ -16,7 +16,7 @@ import yaml
 
 from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import Place, UsageError
-from attnspec.ground.nouns import FAILURES, DType, gates
+from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
 from attnspec.law.fields import Fields
 from attnspec.law.yaml_lines import load_yaml
 from attnspec.record.outcome import Outcome
@@ -127,20 +127,27 @@ def write_baseline(
     """Write the failures that gate, in an order that keeps differences small; what the file lists then.
 
     An entry that stays keeps its finding, or its reason; a new one gets the finding that speaks of it, where only one
-    does. What was not judged stays as it is.
+    does. What was not judged stays as it is. The outcomes may themselves be held against this very file.
     """
     before = {entry.key: entry for entry in read_entries(path)} if path.is_file() else {}
     judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
     findings = _findings(folders)
-    known = [entry for key, entry in before.items() if key not in judged]
-    known += [_written(outcome, before.get(key), findings) for key, outcome in judged.items()
-              if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)]
+    known = [entry for key, entry in before.items() if key not in judged or judged[key].verdict is Verdict.EXPECTED]
+    known += [_written(failed, before.get(key), findings) for key, outcome in judged.items()
+              if (failed := _failed(outcome, is_listed=key in before, strict=strict))]
     known.sort(key=lambda entry: entry.key)
     listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
     path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump({"known": listed}, sort_keys=False, allow_unicode=True, width=110)
     path.write_text(f"{_HEAD}{text}", encoding="utf-8")
     return tuple(known)
+
+
+def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
+    """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
+    if outcome.verdict is Verdict.UNEXPECTED and outcome.change and is_listed:
+        outcome = replace(outcome, verdict=outcome.change.verdict)
+    return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
 
 
 def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
