@@ -101,6 +101,12 @@ def test_the_numpy_msa_promotes_as_its_note_does() -> None:
     assert subject.answer(problem_for(subject, DType.FLOAT32)).output.dtype == np.float64
 
 
+def test_the_numpy_msa_promises_no_dtype_and_is_held_to_that_of_its_inputs() -> None:
+    declaration = load("numpy/msa").declaration
+    assert declaration.output_dtype == "undefined"
+    assert declaration.returned(DType.FLOAT16) is DType.FLOAT16
+
+
 @pytest.mark.skipif("torch/mha" not in SUBJECTS, reason="PyTorch is not installed")
 def test_the_averaged_weights_are_the_mean_over_heads() -> None:
     subject = load("torch/mha")

@@ -257,6 +257,14 @@ def test_an_answer_against_the_manifest_is_marked() -> None:
     assert "nan ✗ declared: zeros" in audit_text([record])
 
 
+def test_parameters_that_are_left_alone_are_listed_with_the_notes() -> None:
+    known = card("lib/a", note="It is `slow`.")
+    record = run([replace(known, card=replace(known.card, defaults={"block": "64"}))], outcome("lib/a"),
+                 probes=[probe("lib/a", ("scale", "1"))])
+    assert "- `lib/a`: It is `slow`. Left at their defaults: block=64.\n" in audit_text([record])
+    assert "It is slow. Left at their defaults: block=64." in words(section(render([record]), "conventions"))
+
+
 def test_float64_is_asked_about_at_float64() -> None:
     probes = [probe("lib/a", ("precision", "G0")), probe("lib/a", ("precision", "float32"), dtype=DType.FLOAT64)]
     assert columns(run([card("lib/a")], outcome("lib/a"), probes=probes)) == {"float64": ["float32"]}

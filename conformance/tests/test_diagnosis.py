@@ -27,6 +27,7 @@ from attnspec.law.load import load_spec
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.runner.texts import violation
+from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 
 SPEC = load_spec()
@@ -143,6 +144,18 @@ def test_keywords_that_spoil_a_case_together_are_told() -> None:
 
     said = diagnosed(own(answer), among=A_FEW)
     assert said.located == "the answer is not finite here, and right once mask or causal is left out"
+
+
+def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
+    hearing = Hearing(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
+    evidence = hearing.try_clause(CHECKS["masking.hidden_nan_is_irrelevant"], DType.FLOAT32).evidence
+    assert evidence
+    assert evidence.located == "the answer is not finite here, and right once mask is left out"
+
+
+def test_no_read_out_is_asked_why_a_dtype_is_wrong() -> None:
+    wide = own(lambda call: np.asarray(attention(call)).astype(np.float64))
+    assert diagnosed(wide, clause="attention.dtype", among=()).located == ""
 
 
 def test_a_sound_subject_gets_no_diagnosis_in_its_evidence() -> None:

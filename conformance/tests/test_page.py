@@ -274,7 +274,8 @@ def test_hostile_text_stays_text() -> None:
     items = [violated(f"{prefix}{HOSTILE}", f"core.{HOSTILE}", evidence=evidence, reason=HOSTILE, repeat=HOSTILE,
                       instrument=HOSTILE, readings=readings) for prefix in ("lib/", "fault/")]
     record = run(*items, clauses=(evil,), environment={HOSTILE: HOSTILE}, command=(HOSTILE,), started=HOSTILE)
-    cards = [card(each.subject, claims=(HOSTILE,), limits={HOSTILE: HOSTILE}) for each in items]
+    mapping = {HOSTILE: HOSTILE}
+    cards = [card(each.subject, claims=(HOSTILE,), limits=mapping, defaults=mapping) for each in items]
     tags = parsed(render([replace(record, subjects=tuple(replace(each, broken=HOSTILE) for each in cards))]))
     assert tags.names.isdisjoint({"img", "iframe", "object"})
     assert tags.handlers == []
@@ -374,6 +375,14 @@ def test_a_declared_convention_that_the_probe_contradicts_stands_out() -> None:
     conventions = words(section(render([replace(record, subjects=(told,))]), "conventions"))
     assert "zeros✗ probed: nan" in conventions
     assert "not declared→ probed: tile" in conventions
+
+
+def test_parameters_that_are_left_alone_stand_beside_the_limits() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    told = card("lib/attend", defaults={"block": "64", "is_causal": "False"})
+    cell = section(render([replace(record, subjects=(told,))]), "conventions").partition("left at their defaults:")[2]
+    assert words(f"<b>{cell}").startswith("block=64, is_causal=False (attnspec&#39;s keyword is causal: ")
+    assert "left at" not in render([record])
 
 
 def test_a_broken_adapter_is_named_at_the_top() -> None:

@@ -17,6 +17,7 @@ from attnspec.problems.problem import Array
 from attnspec.record.probed import Found
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.manifest import Library
+from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 
 ALL = frozenset({"mask", "bias", "causal", "scale", "return_weights"})
@@ -122,6 +123,19 @@ def test_the_dtype_that_comes_back_is_told() -> None:
     assert (found(liar(attention), "dtype.output").answer, found(liar(wide), "dtype.output").answer) == (
         "input", "float64")
     assert found(liar(wide), "dtype.promotion").answer == "float64"
+    assert found(liar(wide), "dtype.output").is_contradiction
+
+
+def test_an_output_dtype_that_is_undefined_claims_nothing() -> None:
+    assert not found(liar(attention, output_dtype="undefined"), "dtype.output").claimed
+
+
+@pytest.mark.parametrize("target", ["numpy/attention", "numpy/msa", "numpy/paper"])
+@pytest.mark.parametrize("dtype", DType)
+def test_what_is_written_in_numpy_does_as_its_manifest_claims(target: str, dtype: DType) -> None:
+    answers = [answer for step in probe(load(target), dtype) if (answer := step.take())]
+    assert len(answers) > 30
+    assert [answer for answer in answers if answer.is_contradiction] == []
 
 
 def test_coarse_answers_contradict_the_declared_precision_and_exact_ones_do_not() -> None:

@@ -25,6 +25,11 @@ def attend(query, key, value, *, causal=False):
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ value
 
+def sees_its_batch(query, key, value, *, causal=False):
+    """Entries of a larger batch are summed in another order: right within rounding, not the same to the last bit."""
+    return attend(query, key, value, causal=causal) if len(query) == 1 else attend(
+        query[..., ::-1], key[..., ::-1], value, causal=causal)
+
 def first_entry_only(query, key, value, *, causal=False):
     """The triangle is written into the first batch entry."""
     parts = [attend(query[b:b + 1], key[b:b + 1], value[b:b + 1], causal=causal and b == 0) for b in range(len(query))]
@@ -36,28 +41,52 @@ def first_entry_only(query, key, value, *, causal=False):
 def extended(tmp_path: Path) -> Path:
     """The shipped spec with the page's example at the end of the file that the page names."""
     folder = Path(shutil.copytree(home.folder("spec"), tmp_path / "spec"))
-    example = re.search(r"<!-- example: (\S+) -->\n```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert example
-    with (folder / example[1]).open("a", encoding="utf-8") as file:
-        file.write("\n" + example[2])
-    (tmp_path / "subjects.py").write_text(SUBJECTS)
+    with (folder / "causal.yaml").open("a", encoding="utf-8") as file:
+        file.write("\n" + example("causal.yaml"))
     return folder
 
 
-def judged(spec: Path, function: str) -> Outcome:
-    plan = Plan(targets=(f"{spec.parent / 'subjects.py'}:{function}",), clauses=("causal.every_batch_entry",),
-                dtypes=(DType.FLOAT32,), effort=Effort.QUICK, spec=str(spec))
-    court = Court(plan)
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """The page's file of own clauses."""
+    (tmp_path / "mine.yaml").write_text(example("mine.yaml"), encoding="utf-8")
+    return tmp_path / "mine.yaml"
+
+
+def example(name: str) -> str:
+    """The example that the page gives for a file of this name."""
+    found = re.search(rf"<!-- example: {name} -->\n```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found
+    return found[1]
+
+
+def judged(clause: str, function: str, folder: Path, **law: object) -> Outcome:
+    (folder / "subjects.py").write_text(SUBJECTS)
+    court = Court(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
+                       effort=Effort.QUICK, **law))  # type: ignore[arg-type]  # where clauses come from
     [item] = court.items()
     return court.try_item(item)
 
 
 def test_a_clause_added_in_yaml_alone_is_held_by_a_sound_function(extended: Path) -> None:
-    assert judged(extended, "attend").verdict is Verdict.HELD
+    outcome = judged("causal.every_batch_entry", "attend", extended.parent, spec=str(extended))
+    assert outcome.verdict is Verdict.HELD
+
+
+def test_a_clause_of_ones_own_is_held_by_who_keeps_it(own: Path) -> None:
+    outcome = judged("mine.batch_invariant", "attend", own.parent, spec_add=(str(own),))
+    assert outcome.verdict is Verdict.HELD
+
+
+def test_a_clause_of_ones_own_is_violated_by_who_does_not_though_no_shipped_one_is(own: Path) -> None:
+    outcome = judged("mine.batch_invariant", "sees_its_batch", own.parent, spec_add=(str(own),))
+    assert outcome.verdict is Verdict.VIOLATED
+    shipped = judged("attention.batch_is_independent", "sees_its_batch", own.parent, spec_add=(str(own),))
+    assert shipped.verdict is Verdict.HELD
 
 
 def test_a_clause_added_in_yaml_alone_is_violated_by_a_faulty_function(extended: Path) -> None:
-    outcome = judged(extended, "first_entry_only")
+    outcome = judged("causal.every_batch_entry", "first_entry_only", extended.parent, spec=str(extended))
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence
     assert outcome.evidence.measured

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from attnspec.cli.options import JSON, SPEC
+from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.ground.errors import UsageError, hint
 from attnspec.home import folder
+from attnspec.law.added import added_files
 from attnspec.law.clause import Citation, Clause, Spec
 from attnspec.law.load import load_spec
+from attnspec.law.yaml_lines import shown
 from attnspec.runner.texts import embedded
 
 WIDTH = 100
@@ -22,21 +24,22 @@ WIDTH = 100
 @click.command()
 @click.argument("name", metavar="CLAUSE")
 @SPEC
+@SPEC_ADD
 @JSON
-def explain(name: str, spec: str, *, as_json: bool) -> None:
+def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
     """Explain a clause: its sentence, its sources, its formula, its YAML. Or tell the story of a fault."""
-    law = load_spec(Path(spec) if spec else None)
+    law = load_spec(spec, spec_add)
     clause = next((each for each in law.clauses if each.id == name), None)
     if clause is None:
         _tell_fault(name, law)
     elif as_json:
         click.echo(json.dumps(embedded(clause, law), ensure_ascii=False, indent=1))
     else:
-        for line in _explained(clause, law, Path(spec) if spec else folder("spec")):
+        for line in _explained(clause, law, file_of(clause, Path(spec) if spec else folder("spec"), spec_add)):
             click.echo(line)
 
 
-def _explained(clause: Clause, law: Spec, home: Path) -> Iterator[str]:
+def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield f"{clause.id}  ({clause.level.value}, profile {clause.profile})  {clause.where}"
     yield ""
     yield from _wrapped(clause.says)
@@ -54,7 +57,7 @@ def _explained(clause: Clause, law: Spec, home: Path) -> Iterator[str]:
         yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (explain tells their stories, too)")
     yield ""
     yield f"{clause.where}:"
-    yield textwrap.indent(yaml_of(clause, home), "  ")
+    yield textwrap.indent(yaml_of(clause, file), "  ")
 
 
 def _wrapped(text: str) -> list[str]:
@@ -71,9 +74,14 @@ def _source(citation: Citation, law: Spec) -> Iterator[str]:
             yield f"    {text}"
 
 
-def yaml_of(clause: Clause, home: Path) -> str:
-    """The clause as its file has it: from its own line to the next clause."""
-    lines = (home / f"{clause.theme}.yaml").read_text(encoding="utf-8").splitlines()
+def file_of(clause: Clause, home: Path, added: Iterable[str]) -> Path:
+    """The file that holds the clause: one of the law's folder, or an added one."""
+    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown(file) == clause.where.file)
+
+
+def yaml_of(clause: Clause, file: Path) -> str:
+    """The clause as its file has it: from its own line to the next clause, or to what follows the clauses."""
+    lines = file.read_text(encoding="utf-8-sig").splitlines()
     first = clause.where.line - 1
     indent = len(lines[first]) - len(lines[first].lstrip())
     following = next((number for number, line in enumerate(lines[first + 1:], start=first + 1)
@@ -86,7 +94,8 @@ def _tell_fault(name: str, law: Spec) -> None:
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy, and only for faults)
 
     if name not in CATALOGUE:
-        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}")
+        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}"
+                         " A clause of your own is found with --spec-add FILE.")
     fault = CATALOGUE[name]
     click.echo(f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n")
     for text in (fault.story, f"it bites: {fault.reach}", fault.link):

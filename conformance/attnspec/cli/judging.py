@@ -11,7 +11,18 @@ import click
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, SPEC, Given, plan_from, running, selection, typed
+from attnspec.cli.options import (
+    DEADLINE,
+    IMPLEMENTATIONS,
+    LIFT,
+    SPEC,
+    SPEC_ADD,
+    Given,
+    plan_from,
+    running,
+    selection,
+    typed,
+)
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets, remaining
 from attnspec.ground.nouns import DType
@@ -61,6 +72,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 @LIFT
 @IMPLEMENTATIONS
 @SPEC
+@SPEC_ADD
 @DEADLINE
 def replay(line: str, **options: Given) -> int:
     """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""

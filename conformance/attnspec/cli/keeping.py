@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import click
 
-from attnspec.cli.options import IMPLEMENTATIONS, SPEC
+from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.ground.errors import AttnspecError, ManifestError, Place, RecordError, UsageError, hint
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS
 from attnspec.ground.nouns import DType
@@ -31,20 +31,22 @@ T = TypeVar("T")
               help="A baseline to check, too, or a folder of them.")
 @IMPLEMENTATIONS
 @SPEC
-def lint(baselines: tuple[Path, ...], implementations: tuple[str, ...], spec: str) -> int:
+@SPEC_ADD
+def lint(
+    baselines: tuple[Path, ...], implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...],
+) -> int:
     """Check the spec, every word in it, the manifests, the generated schemas, and baselines."""
-    home = Path(spec) if spec else folder("spec")
-    problems = list(_problems(home, implementations, own=not spec))
+    problems = list(_problems(implementations, spec, spec_add))
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
-        problems = list(_of_baselines(baselines, load_spec(home), implementations))
+        problems = list(_of_baselines(baselines, load_spec(spec, spec_add), implementations))
     for problem in problems:
         click.echo(str(problem))
     click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
     return CANNOT_RUN if problems else CONFORMS
 
 
-def _problems(home: Path, implementations: Sequence[str], *, own: bool) -> Iterator[AttnspecError]:
-    law, found = _tried(lambda: load_spec(home))
+def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
+    law, found = _tried(lambda: load_spec(spec, spec_add))
     yield from found
     if law:
         yield from _tried(lambda: _compile(law))[1]
@@ -52,7 +54,7 @@ def _problems(home: Path, implementations: Sequence[str], *, own: bool) -> Itera
     yield from found
     if law and subjects:
         yield from (problem for subject in subjects for problem in _strangers(subject, law))
-    if own:
+    if not spec:
         yield from _tried(check_schemas)[1]
 
 

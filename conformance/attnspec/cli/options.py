@@ -55,6 +55,8 @@ def available_cpus() -> int:
 IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
                                help="A further folder of implementations.")
 SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Another law than the one shipped.")
+SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.Path(),
+                        help="Clauses of your own beside the others: a YAML file, or a folder of them.")
 LIFT = click.option("--lift", default="", type=OneOf("lift", LIFTS), help="Hand over tensors, not NumPy arrays.")
 DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
                         metavar="SECONDS", help="How long one item may take.")
@@ -68,7 +70,7 @@ _SELECTION = (
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
     click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),
-    LIFT, IMPLEMENTATIONS, SPEC, DEADLINE,
+    LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
 _RUNNING = (
     click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",

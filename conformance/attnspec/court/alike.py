@@ -19,7 +19,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.units import is_half
-from attnspec.problems.problem import Array, LayerProblem, numpy_dtype
+from attnspec.problems.problem import Array, LayerProblem
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.posed import AnyProblem
 from attnspec.vocabulary.scene import working
@@ -201,8 +201,7 @@ class Bar:
         classes = self.precision, fault_precision(problem.dtype)
         own = self._expected(problem, classes[0])
         other = own if classes[1] == classes[0] else self._expected(problem, classes[1])
-        declared = self.subject.declaration.output_dtype
-        name = numpy_dtype(problem.dtype).name if declared == "input" else declared
+        name = self.subject.declaration.returned(problem.dtype).value
         return Ruler(problem.dtype, tuple(self._gauges(problem, own, other)), self.aspect, name)
 
     def _expected(self, problem: AnyProblem, precision: Precision) -> Expectation:

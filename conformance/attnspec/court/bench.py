@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TypeVar
@@ -84,6 +84,17 @@ class SubjectBench:
         self._given = conventions
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
+
+    def under(self, precision: Precision) -> SubjectBench:
+        """The same subject, its answers remembered, held to another class of arithmetic."""
+        other = SubjectBench(self.subject, self.dtype, self.conventions)
+        other.precision, other._answers = precision, self._answers
+        return other
+
+    @property
+    def remembered(self) -> Iterable[Answer]:
+        """The subject's answers that are remembered."""
+        return self._answers.values()
 
     @property
     def archive(self) -> Archive:

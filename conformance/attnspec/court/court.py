@@ -37,7 +37,7 @@ class Court:
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan
         self.breadcrumb = breadcrumb
-        self.spec: Spec = load_spec(Path(plan.spec) if plan.spec else None)
+        self.spec: Spec = load_spec(plan.spec, plan.spec_add)
         self._hearings: dict[str, Hearing] = {}
         self._manifests: dict[str, Mapping[str, Registered]] = {}
 
@@ -64,8 +64,11 @@ class Court:
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
 
-        Raises UsageError, and ManifestError for a known deviation that no verdict can meet.
+        Raises UsageError, ManifestError for a known deviation that no verdict can meet, and SpecError for a word that
+        means nothing in clauses that are not the shipped ones (those are known to compile).
         """
+        if self.plan.spec or self.plan.spec_add:
+            _ = self.checks
         self._check_deviations()
         return tuple(self._items())
 
@@ -113,7 +116,8 @@ class Court:
             self._let_go()
             subject = summon(target, self.plan)
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
-            self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb)
+            self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
+                                             lambda: self.checks)
         return self._hearings[target]
 
     def _let_go(self) -> None:

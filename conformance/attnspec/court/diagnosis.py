@@ -88,7 +88,9 @@ class Examiner:
         like = self._named_before(case) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
         problems = [step.problem for step in case.tape]
-        return Diagnosis(like) if like else Diagnosis(located=locate(case.bar, trial.bench.dtype, problems))
+        if like or case.bar.aspect is Aspect.DTYPE:  # read-outs are of numbers, and cannot show a dtype
+            return Diagnosis(like)
+        return Diagnosis(located=locate(case.bar, trial.bench.dtype, problems))
 
     def _named_before(self, case: Case) -> tuple[Likeness, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""

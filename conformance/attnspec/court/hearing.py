@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
+from attnspec.court.arithmetic import Arithmetic
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
 from attnspec.court.pictures import pictures
 from attnspec.court.tally import Tally, Violated
+from attnspec.court.tensors import missing_lift
 from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.declaration import Deviation
@@ -21,29 +23,39 @@ from attnspec.ground.plan import Plan
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
+
+CONVENTION = "convention_is"
+"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
 
 
 def summon(target: str, plan: Plan) -> Subject:
-    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`."""
+    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
+
+    A function of one's own has no manifest that says what it takes: what it refuses is found out first.
+    """
     if is_own(target):
         return own_subject(target)
-    return load(target, lift=plan.lift, folders=plan.implementations)
+    subject = load(target, lift=plan.lift, folders=plan.implementations)
+    return with_refusals(subject) if ":" in target else subject
 
 
 class Hearing:
-    """The clauses against one subject."""
+    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it may explain one."""
 
-    def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None]) -> None:
+    def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
+                 checks: Callable[[], Mapping[str, Check]] = dict) -> None:
         self.subject = subject
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._benches: dict[DType, SubjectBench] = {}
         self._examiner = Examiner(self._again)
+        self._arithmetic = Arithmetic(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
 
@@ -140,10 +152,14 @@ class Hearing:
         if not trial.shrinks or not evidence.recipe:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        if trial.is_glance:
+        if trial.is_glance or (evidence.measured and evidence.measured.relation == CONVENTION):
             return evidence
         try:
-            diagnosis = self._examiner.diagnose(trial, Recipe.parse(evidence.recipe))
+            recipe = Recipe.parse(evidence.recipe)
+            explained = self._arithmetic.explain(trial, recipe) if evidence.measured else missing_lift(self.subject)
+            if explained:
+                return replace(evidence, explained=explained)
+            diagnosis = self._examiner.diagnose(trial, recipe)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located)

@@ -22,6 +22,7 @@ from attnspec.problems.layers import make_layer, model_width
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.subjects.lower import misfit
 from attnspec.subjects.probe import YES
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.posed import AnyProblem, Posed
@@ -186,6 +187,8 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     is_layer = subject.declaration.kind is Kind.LAYER
     for call in (*LAYER_CALLS, *CALLS) if is_layer else CALLS:
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
+            continue
+        if is_layer and misfit(call.recipe.sizes, subject.declaration.limits):
             continue
         problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):

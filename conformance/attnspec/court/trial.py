@@ -27,7 +27,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
-from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import verdict
 from attnspec.vocabulary.posed import AnyProblem, NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
@@ -97,7 +97,7 @@ class Trial:
         """
         menu = self._menu(self.effort)
         if menu is None:
-            tally.outside["no shape of the clause's problems lies within the subject's declared limits"] = 1
+            tally.outside[_no_shape(self.bench.subject)] = 1
             return
         cases = self.cases or CASES[self.effort]
         if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
@@ -249,7 +249,10 @@ class Trial:
         return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
 
     def _lawful(self, recipe: Recipe) -> Recipe:
-        """Mask or bias and the causal flag are not put together to a subject that refuses it or promises nothing."""
+        """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
+        promises nothing.
+        """
+        recipe = self._of_causal_lengths(recipe)
         together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
         if not together or self.bench.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
             return recipe
@@ -257,6 +260,20 @@ class Trial:
             if not spare & self.check.domain.always:
                 return replace(recipe, features=recipe.features - spare)
         raise OutsideLimits("it makes no promise of mask or bias together with the causal flag")
+
+    def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
+        """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
+        is_spare = "causal" in recipe.features - self.check.domain.always
+        if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
+            return replace(recipe, features=recipe.features - {"causal"})
+        return recipe
+
+
+def _no_shape(subject: Subject) -> str:
+    """Why no problem of a clause can be put to the subject: its declared limits, or what it refuses, in its words."""
+    told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
+    return (f"the function refuses what the clause's problems need ({told})" if told else
+            "no shape of the clause's problems lies within the subject's declared limits")
 
 
 def seed_of(seed: int, domain: Domain) -> int:

@@ -132,6 +132,22 @@ def _reversed(call: Call) -> Answer:
     return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
 
 
+def _sorted(call: Call) -> Answer:
+    """The keys of each head are taken in the order of their contents; a permutation of them all, as any other."""
+    H, visible = call.query.shape[1], _visible(call)
+    key, value = (stage.group(array, H) for array in (call.key, call.value))
+    order = np.argsort(key.astype(np.float64).sum(axis=-1), axis=-1, kind="stable")  # (B,H,S); NaN comes last
+    of_keys, of_scores = order[..., None], order[:, :, None, :]
+    bias = None if call.bias is None else np.take_along_axis(np.broadcast_to(call.bias, visible.shape), of_scores, -1)
+    answer = stage.attention(call.but(
+        key=np.take_along_axis(key, of_keys, axis=2), value=np.take_along_axis(value, of_keys, axis=2),
+        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None))
+    if not isinstance(answer, tuple):
+        return answer
+    back = np.argsort(order, axis=-1)[:, :, None, :]
+    return answer[0], np.take_along_axis(answer[1], back, axis=-1)
+
+
 def _prescaled(work: Work, factor: float) -> Array:
     """The query is multiplied by the scale before the product."""
     dots: Array = (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
@@ -190,6 +206,7 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           around(_fused), grade="G1"),
     Sound("prescaled_query", "the query is multiplied by the scale before the product", staged(logits=_prescaled)),
     Sound("reversed_keys", "the keys are summed from last to first", around(_reversed)),
+    Sound("sorted_keys", "the keys are summed in the order of their contents", around(_sorted)),
     Sound("einsum", "both products by einsum, which sums in another order",
           staged(logits=_einsum_logits, mix=_einsum_mix)),
     Sound("finite_minimum_mask", "hidden logits are replaced by the lowest finite number",

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from attnspec.ground.keywords import OTHER_NAMES
 from attnspec.ground.nouns import Kind
 
 
@@ -76,16 +77,10 @@ class Form:
 
 
 # Theirs for ours, the usual one first. A mask's parameter may also be where a bias is added.
-_MASKS = ("mask", "attn_mask", "attention_mask", "src_mask")
+_KEYWORDS = {keyword: (keyword, *others) for keyword, others in OTHER_NAMES.items()}
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    "mask": _MASKS,
-    "bias": ("bias", "attn_bias", "attention_bias", *_MASKS),
-    "causal": ("causal", "is_causal", "use_causal_mask"),
-    "scale": ("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor"),
-    "softcap": ("softcap", "logits_soft_cap", "soft_cap", "logit_cap"),
-    "window": ("window", "window_size", "local_window_size"),
-    "return_weights": ("return_weights", "need_weights", "return_attention_scores", "return_attn_weights",
-                       "output_attentions"),
+    **_KEYWORDS,
+    "bias": (*_KEYWORDS["bias"], *_KEYWORDS["mask"]),
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads"),
     "width": ("embed_dim", "dim", "d_model", "hidden_size", "n_embd", "model_dim", "query_dim", "in_features",
               "embed_size", "hidden_dim"),

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from attnspec.ground.conventions import UNDEFINED
 from attnspec.ground.errors import Place
 from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import DType, Kind
+
+INPUT = "input"
+"""The output has the dtype of the inputs."""
+
+LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
+    "any": lambda T, S: True,  # noqa: ARG005  (the same parameters for all)
+    "equal": lambda T, S: T == S,
+    "no_more_queries": lambda T, S: T <= S,
+}
+"""The answers to which numbers of queries T and keys S a subject takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,8 @@ class Limits:
     min_head_width: the least D.   min_scores: the least B·H·T·S.
     contiguous_features: query, key and value must be contiguous along their last axis.
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
+    lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
+    causal_lengths: the same under the causal flag.
     window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     """
@@ -41,10 +54,17 @@ class Limits:
     min_scores: int = 1
     contiguous_features: bool = False
     mask_axes: str = "BHTS"
+    lengths: str = "any"
+    causal_lengths: str = "any"
     window_needs_causal: bool = False
     window_is_symmetric: bool = False
     window_is_bounded: bool = False
     min_window: int = 0
+
+    def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
+        """Whether so many queries and keys are taken, under the causal flag or without it."""
+        limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
+        return all(LENGTHS[limit](T, S) for limit in limits)
 
     def window_misfit(self, window: Window, *, causal: bool) -> str:
         """What of a window the subject cannot take; empty if it takes it. Under the causal flag the right is moot."""
@@ -115,13 +135,19 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What is declared of a subject. `precision` maps a dtype to the name or table of its precision class."""
+    """What is declared of a subject.
+
+    keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
+    precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
+    that is always returned, or `undefined`, which promises neither and is judged as `input`.
+    """
 
     kind: Kind = Kind.ATTENTION
     keywords: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = tuple(DType)
     left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
-    output_dtype: str = "input"  # "input", or the name of the dtype that is always returned
+    output_dtype: str = INPUT
     limits: Limits = field(default_factory=Limits)
     conventions: Mapping[str, str] = field(default_factory=dict)
     precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
@@ -129,3 +155,7 @@ class Declaration:
     lift: str = ""  # "", "torch" or "jax"
     variants: Mapping[str, Variant] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+
+    def returned(self, dtype: DType) -> DType:
+        """The dtype that the output should have where the inputs have this one."""
+        return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)

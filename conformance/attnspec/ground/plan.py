@@ -19,6 +19,8 @@ class Plan:
     targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
     clauses: ids; empty means all (of the profiles, if any are named).  dtypes: empty means all that a subject supports.
     implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
+    spec: a folder of clauses instead of those shipped.  spec_add: files of own clauses, or folders of such files, to be
+    judged beside them; as they were typed, so that a command which is printed can be typed again.
     baseline: a file of failures that are known and stop nobody; empty means none.
     more: what a docket beyond the court's trials needs to know, by name.
     """
@@ -36,6 +38,7 @@ class Plan:
     deadline: float = 300.0
     baseline: str = ""
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spec_add: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)

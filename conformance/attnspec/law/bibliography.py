@@ -24,10 +24,15 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def read_bibliography(document: Located) -> dict[str, Source]:
-    """The sources by their keys. Raises SpecError with file and line for what is no source."""
+    """The file's sources by their keys. Raises SpecError."""
     fields = Fields(document, "the bibliography")
     fields.only({"sources"})
-    sources = fields.inner("sources", "the list of sources")
+    return read_sources(fields)
+
+
+def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, Source]:
+    """The sources under `sources` by their keys. Raises SpecError with file and line for what is no source."""
+    sources = fields.inner("sources", "the list of sources", optional=optional)
     return {key: _source(key, source) for key, source in sources.named("the source")}
 
 

@@ -78,7 +78,8 @@ class Clause:
 class Spec:
     """All clauses, in the order of their files, with the bibliography and a digest of every byte read.
 
-    `problems` are the named problems that clauses start from; `Clause.given` has them merged in already.
+    `problems` are the named problems that clauses start from; `Clause.given` has them merged in already. `added` names
+    the files of own clauses among them.
     """
 
     version: str
@@ -86,3 +87,4 @@ class Spec:
     clauses: tuple[Clause, ...]
     bibliography: Mapping[str, Source]
     problems: Mapping[str, Word] = field(default_factory=dict)
+    added: tuple[str, ...] = ()

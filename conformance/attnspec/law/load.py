@@ -3,42 +3,73 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 from attnspec import home
 from attnspec.ground.errors import Place, SpecError
-from attnspec.law.bibliography import read_bibliography
+from attnspec.ground.nouns import Level
+from attnspec.law.added import Added, added_clauses, read_added
+from attnspec.law.bibliography import read_bibliography, read_sources
 from attnspec.law.clause import Clause, Spec
 from attnspec.law.fields import Fields
-from attnspec.law.read_clause import Context, read_clause, read_problems
+from attnspec.law.read_clause import Context, named_problems, read_clause, read_problems
 from attnspec.law.yaml_lines import Located, parse_yaml, read_bytes, shown
 
 _COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
 
 
-def load_spec(folder: Path | None = None) -> Spec:
-    """The law in `folder` (default: the law that attnspec ships with).
+def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()) -> Spec:
+    """The law in `folder` (default: the law that attnspec ships with), and the clauses of the `added` files beside it.
 
     Raises SpecError (file, line, cause, nearest name) at the first thing that is wrong. Words and their arguments are
     looked up later, when the spec is compiled.
     """
-    folder = folder or home.folder("spec")
-    files = _files(folder)
+    folder = Path(folder) if folder else home.folder("spec")
+    files, own = _files(folder), read_added(added)
     documents = {name: parse_yaml(data, shown(folder / name)) for name, data in files.items()}
-    context = Context(problems=read_problems(documents["problems.yaml"]),
-                      bibliography=read_bibliography(documents["bibliography.yaml"]))
+    context = _context(documents, own)
     themes = [name for name in files if name not in _COMMON]
-    clauses = _unique(clause for name in themes for clause in _theme(name, documents[name], context))
-    return Spec(version=_version(documents["spec.yaml"]), digest=_digest(files), clauses=clauses,
-                bibliography=context.bibliography, problems=context.problems)
+    shipped = (clause for name in themes for clause in _theme(name, documents[name], context))
+    clauses = _unique(chain(shipped, (clause for file in own for clause in added_clauses(file, context))))
+    return Spec(version=_version(documents["spec.yaml"]), digest=_digest(*files.values(), *(file.data for file in own)),
+                clauses=clauses, bibliography=context.bibliography, problems=context.problems,
+                added=tuple(file.name for file in own))
+
+
+def _context(documents: Mapping[str, Located], own: Iterable[Added]) -> Context:
+    """The problems and sources of all files together."""
+    problems = read_problems(documents["problems.yaml"])
+    bibliography = read_bibliography(documents["bibliography.yaml"])
+    for file in own:
+        fields = Fields(file.document, "an added file")
+        problems |= named_problems(fields, optional=True)
+        bibliography |= read_sources(fields, optional=True)
+    own_documents = [file.document for file in own]
+    _refuse_two("problems", "problem", [documents["problems.yaml"], *own_documents])
+    _refuse_two("sources", "source", [documents["bibliography.yaml"], *own_documents])
+    return Context(problems=problems, bibliography=bibliography)
+
+
+def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
+    """Raise SpecError for a name under `key` that an earlier document gives, too."""
+    places: dict[str, Place] = {}
+    for document in documents:
+        named: Located = document.get(key) or Located(document.place)
+        for name in named:
+            if name in places:
+                raise SpecError(f"there are two {noun}s {name!r}; the first is at {places[name]}. Rename this one.",
+                                where=named.place_of(name))
+            places[name] = named.place_of(name)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
     """Every YAML file of the folder, by name, in the order of names; the three common ones must be there."""
     if not folder.is_dir():
         reason = "is no folder" if folder.exists() else "there is no such folder"
-        raise SpecError(f"{reason}; a spec is a folder of YAML files.", where=Place(shown(folder)))
+        way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
+        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=Place(shown(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
         raise SpecError("holds no clauses: there is no file of a theme, as causal.yaml.", where=Place(shown(folder)))
@@ -54,7 +85,15 @@ def _theme(file: str, document: Located, context: Context) -> Iterator[Clause]:
     if theme != expected:
         raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {theme!r}.")
     for clause in fields.each("clauses", "a clause"):
-        yield read_clause(clause, theme, context)
+        yield _refutable(read_clause(clause, theme, context))
+
+
+def _refutable(clause: Clause) -> Clause:
+    """The clause, if it is known that it can fail. Raises SpecError."""
+    if clause.level is Level.MUST and not clause.refuted_by:
+        raise SpecError(f"the clause {clause.id!r} needs 'refuted_by': a must clause names a fault that violates it.",
+                        where=clause.place_of("refuted_by"))
+    return clause
 
 
 def _unique(clauses: Iterator[Clause]) -> tuple[Clause, ...]:
@@ -62,7 +101,7 @@ def _unique(clauses: Iterator[Clause]) -> tuple[Clause, ...]:
     seen: dict[str, Clause] = {}
     for clause in clauses:
         if clause.id in seen:
-            message = f"there are two clauses {clause.id!r}; the first is at {seen[clause.id].where}."
+            message = f"there are two clauses {clause.id!r}; the first is at {seen[clause.id].where}. Rename this one."
             raise SpecError(message, where=clause.where)
         seen[clause.id] = clause
     return tuple(seen.values())
@@ -74,5 +113,5 @@ def _version(document: Located) -> str:
     return fields.text("version")
 
 
-def _digest(files: Mapping[str, bytes]) -> str:
-    return hashlib.sha256(b"".join(files.values())).hexdigest()
+def _digest(*files: bytes) -> str:
+    return hashlib.sha256(b"".join(files)).hexdigest()

@@ -61,22 +61,31 @@ def read_problems(document: Located) -> dict[str, Word]:
     """`spec/problems.yaml`: named problems, each a domain word with its arguments. Raises SpecError."""
     fields = Fields(document, "the file of problems")
     fields.only({"problems"})
-    return {name: _problem(name, problem) for name, problem in fields.inner("problems").named("the problem")}
+    return named_problems(fields)
+
+
+def named_problems(fields: Fields, *, optional: bool = False) -> dict[str, Word]:
+    """The problems under `problems` by name. Raises SpecError."""
+    problems = fields.inner("problems", optional=optional)
+    return {name: _problem(name, problem) for name, problem in problems.named("the problem")}
 
 
 def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
-    """The clause that the mapping spells. Raises SpecError with file, line and the nearest valid name."""
+    """The clause that the mapping spells; without a theme it belongs to what its id begins with.
+
+    Raises SpecError with file, line and the nearest valid name.
+    """
     fields.only(CLAUSE_KEYS)
     identity = _id(fields)
     fields = replace(fields, what=f"the clause {identity!r}")
-    level = fields.choice("level", Level)
     given = _given(fields.inner("given", "`given`"), context)
     return Clause(
-        id=identity, theme=theme, level=level, profile=fields.one_of("profile", PROFILES), says=_says(fields),
+        id=identity, theme=theme or identity.partition(".")[0], level=fields.choice("level", Level),
+        profile=fields.one_of("profile", PROFILES), says=_says(fields),
         formula=fields.text("formula", ""), because=_because(fields, context),
         needs=given.always | frozenset(_keywords(fields, "needs")),
         problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
-        refuted_by=_refuted_by(fields, level), note=fields.text("note", ""), where=fields.place(),
+        refuted_by=fields.texts("refuted_by", ()), note=fields.text("note", ""), where=fields.place(),
         places=fields.mapping.places)
 
 
@@ -153,14 +162,6 @@ def _keywords(fields: Fields, key: str) -> tuple[str, ...]:
         if name not in KEYWORDS:
             raise SpecError.unknown("keyword of a subject", name, KEYWORDS, where=fields.mapping[key].place_of(index))
     return names
-
-
-def _refuted_by(fields: Fields, level: Level) -> tuple[str, ...]:
-    faults = fields.texts("refuted_by", ())
-    if level is Level.MUST and not faults:
-        raise SpecError(f"{fields.what} needs 'refuted_by': a must clause names a fault that violates it.",
-                        where=fields.place("refuted_by"))
-    return faults
 
 
 def _then(fields: Fields) -> tuple[Word, ...]:

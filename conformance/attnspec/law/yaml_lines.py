@@ -69,17 +69,21 @@ def read_bytes(path: Path, *, error: type[AttnspecError] = SpecError) -> bytes:
         raise error(f"cannot be read: {getattr(cause, 'strerror', None) or cause}.", where=where) from None
 
 
-def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError) -> Located:
-    """The mapping that `data` spells; `file` is the name that complaints give. Raises `error`."""
+def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError,
+               wanted: str = "a mapping is expected") -> Located:
+    """The mapping that `data` spells; `file` is the name that complaints give, `wanted` what they ask for.
+
+    Raises `error`.
+    """
     text = _decoded(data, file, error)
     try:
         document = _Builder(text, file, error).document()
     except yaml.YAMLError as cause:
         raise _complaint(cause, text, file, error) from None
     if document is None:
-        raise error("is empty; a mapping is expected.", where=Place(file))
+        raise error(f"is empty; {wanted}.", where=Place(file))
     if not isinstance(document, Located):
-        raise error(f"holds {describe(document)}; a mapping is expected.", where=Place(file, 1))
+        raise error(f"holds {describe(document)}; {wanted}.", where=Place(file, 1))
     return document
 
 

@@ -29,7 +29,8 @@ class WeightError:
     error (B,H,T,S): of its logarithm; 0 where hidden.  worst (B,H,T): the largest of a row.  excess (B,H,T,S):
     weight·(exp(error) - 1).  least (B,H,T): the sum of weight·exp(-error).  mass (B,H,T): the sum of excess over least;
     beyond 1 the hull of the values is the better bound.  chain (B,H,T,1): roundings of an online sum of the row's
-    weights.  rescales (B,H,T,1): how many of its blocks may rescale.
+    weights.  rescales (B,H,T,1): how many of its blocks may rescale.  normaliser (B,H,T,1): the relative error that a
+    stored log-sum-exp gives all weights of a row; 0, of any shape, where none is stored.
     """
 
     error: Array
@@ -39,6 +40,12 @@ class WeightError:
     mass: Array
     chain: Array
     rescales: Array
+    normaliser: Array
+
+    def divided(self, r: Roundings) -> Array:
+        """(B,H,T,1): the relative error of what a row is divided by: of its sum, and of a stored logarithm."""
+        summed = self.chain * r.row_sum / (1 - self.chain * r.row_sum)
+        return np.asarray(summed + self.normaliser * (1 + summed))
 
 
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -111,7 +118,21 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
         error = np.where(visible, error, 0.0)
     worst = error.max(axis=-1, initial=0.0)
     excess, least = _perturbed(error, float(worst.max(initial=0.0)), truth, visible)
-    return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales)
+    return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales,
+                       _normaliser(truth, visible, r))
+
+
+def _normaliser(truth: Truth, visible: Array | None, r: Roundings) -> Array:
+    """The relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total) enters the
+    exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
+    """
+    if not r.logsumexp:
+        return np.zeros(())
+    attended = truth.logits if visible is None else np.where(visible, truth.logits, -np.inf)
+    logarithm = np.log(np.maximum(truth.total, 1.0))
+    stored = np.abs(attended.max(axis=-1, initial=-np.inf) + logarithm)
+    off = r.logsumexp * np.where(np.isfinite(stored), stored, 0.0) + r.argument * logarithm
+    return np.expm1(np.minimum(off, LARGEST_ARGUMENT))[..., None]
 
 
 def _rescales(counts: Array, S: int, r: Roundings) -> Array:
@@ -140,7 +161,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     size = np.abs(truth.output)
     drift, reach = _capped(operands, truth, errors, _drift(operands, truth, errors), _reach(operands, truth, errors))
     summed = errors.chain * r.accumulate
-    divided = errors.chain * r.row_sum / (1 - errors.chain * r.row_sum)
+    divided = errors.divided(r)
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)

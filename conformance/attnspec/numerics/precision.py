@@ -46,7 +46,8 @@ class Precision:
     output: what is handed back.  accumulate: both matrix products.  softmax: subtraction, exponential, division.
     row_sum: the accumulator of the softmax's denominator.  logits, weights: what they are stored in.
     prescale: what query (and key) are rounded to after being multiplied by (part of) the scale.  scale: what the
-    constant is rounded to.  *_roundings: how many roundings there are of each (logits: one more with a bias).
+    constant is rounded to.  logsumexp: what the logarithm of the denominator is stored in, where weights are formed as
+    exp(logit - logsumexp).  *_roundings: how many roundings there are of each (logits: one more with a bias).
     exp_ulps, tanh_ulps: the documented errors of exp, and of the tanh of a softcap.  tanh_by_exp: that tanh is formed
     from an exponential, and its error is in ulps of 1.  block: keys per step of an online softmax, at the least.
     systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
@@ -64,10 +65,12 @@ class Precision:
     weights: DType
     prescale: DType
     scale: DType
+    logsumexp: DType
     logit_roundings: int = 0
     weight_roundings: int = 1
     prescale_roundings: int = 2
     scale_roundings: int = 2
+    logsumexp_roundings: int = 0
     exp_ulps: float = 3.0
     tanh_ulps: float = 5.0
     tanh_by_exp: bool = False
@@ -84,8 +87,9 @@ class Precision:
         return ", ".join((self.grade, *told))
 
 
-_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
-_COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "block")
+_DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp")
+_COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
+                "block")
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
@@ -99,13 +103,13 @@ def graded(grade: str, dtype: DType) -> Precision:
     product alone, and those of the scale are the square root and its reciprocal.
     """
     if not is_half(dtype):
-        return Precision(grade, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype)
+        return Precision(grade, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype)
     rung, wide = int(grade[1:]), DType.FLOAT32
     since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
     return Precision(
         grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
-        scale=since[3], logit_roundings=1 if rung >= 3 else 0, prescale_roundings=1 if rung >= 2 else 2,
-        scale_roundings=1 if rung == 3 else 2, systematic="output")
+        scale=since[3], logsumexp=since[4], logit_roundings=1 if rung >= 3 else 0,
+        prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 
 def assumed(dtype: DType) -> Precision:
@@ -163,7 +167,7 @@ def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
 
 
 _COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale": "prescale_roundings",
-           "scale": "scale_roundings"}
+           "scale": "scale_roundings", "logsumexp": "logsumexp_roundings"}
 
 
 def _looseness(word: str, precision: Precision) -> float:

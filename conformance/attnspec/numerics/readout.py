@@ -22,7 +22,7 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     drift = excess * (1 - p) + p * np.maximum(errors.mass[..., None] - excess, 0.0)
     drift = np.fmin(drift, np.maximum(p, 1 - p))
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
-    divided = _divided(errors, r)
+    divided = errors.divided(r)
     rounded = heavy * _kept(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
@@ -32,7 +32,7 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
 
 def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
-    divided = _divided(errors, r)
+    divided = errors.divided(r)
     grown = (1 + _kept(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
@@ -54,13 +54,6 @@ def _least_weight(truth: Truth, errors: WeightError) -> Array:
     most = (truth.total + errors.excess.sum(axis=-1))[..., None]
     least: Array = np.exp(np.minimum(truth.shifted - errors.error, 0.0)) / _divisor(most)
     return least / 2
-
-
-def _divided(errors: WeightError, r: Roundings) -> Array:
-    """The relative error of the row's sum: of its accumulation and of its reciprocal's place in a quotient."""
-    summed = errors.chain * r.row_sum
-    divided: Array = summed / (1 - summed)
-    return divided
 
 
 def _kept(errors: WeightError, r: Roundings) -> Array:

@@ -16,9 +16,10 @@ ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits and
-    weights (all roundings of that kind together); argument and exp (of the exponential); cap_argument, tanh and cap (of
-    a softcap: the quotient x / c, its tanh, the product with c), tanh_by_exp: whether the tanh's is relative to 1.
+    """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits,
+    weights and logsumexp (all roundings of that kind together; 0: no log-sum-exp is stored); argument and exp (of the
+    exponential); cap_argument, tanh and cap (of a softcap: the quotient x / c, its tanh, the product with c),
+    tanh_by_exp: whether the tanh's is relative to 1.
     Absolute, where something underflows: lost_product, lost_input, lost_logit, lost_weight, lost_output, lost_cap.
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.
@@ -38,6 +39,7 @@ class Roundings:
     tanh_by_exp: bool
     weights: float
     row_sum: float
+    logsumexp: float
     output: float
     lost_product: float
     lost_input: float
@@ -67,6 +69,7 @@ def roundings(precision: Precision) -> Roundings:
         scale=_compound(precision.scale, precision.scale_roundings), logits=_compound(precision.logits, stored),
         biased_logits=_compound(precision.logits, stored + 1 if stored else 0),
         weights=_compound(precision.weights, precision.weight_roundings),
+        logsumexp=_compound(precision.logsumexp, precision.logsumexp_roundings),
         lost_product=_lost(precision, precision.accumulate), lost_input=_lost_input(precision),
         lost_logit=(stored + 1) * _lost(precision, precision.logits) if stored else 0.0,
         lost_weight=_lost(precision, precision.weights) + _lost_exp(precision),

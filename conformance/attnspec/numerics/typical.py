@@ -56,6 +56,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
+    sure = sure + size * errors.normaliser
     unit, grown = _unit_of(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _apart(p * p * variance, scaled.value, answer.output)

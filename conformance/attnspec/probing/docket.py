@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec.ground.errand import Conclusion, Loss
@@ -50,7 +49,7 @@ class Probes:
     @cached_property
     def spec(self) -> Spec:
         """The law, which is not applied; the record names it."""
-        return load_spec(Path(self.plan.spec) if self.plan.spec else None)
+        return load_spec(self.plan.spec, self.plan.spec_add)
 
     def items(self) -> tuple[Probing, ...]:
         """Every subject of the plan."""

@@ -7,7 +7,8 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
-from attnspec.ground.declaration import Declaration
+from attnspec.ground.conventions import UNDEFINED
+from attnspec.ground.declaration import INPUT, Declaration
 from attnspec.ground.nouns import DType, Kind
 from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
@@ -22,7 +23,7 @@ _ALARM = 1e-6
 """The chance, at most, that a grade is missed which the subject has."""
 LONG = 45, 45
 """T and S of a problem that is long enough to go in blocks, and to read a grade off."""
-INPUT, NONE = "input", "none"
+NONE = "none"
 
 
 def normal(asker: Asker, T: int, S: int, seed: int = 1) -> Problem:
@@ -81,7 +82,7 @@ _HUGE = {"right": "all weight on the key that has it", "nan": "NaN", "infinite":
 
 
 def _claims_dtype(declaration: Declaration) -> str:
-    return declaration.output_dtype
+    return "" if declaration.output_dtype == UNDEFINED else declaration.output_dtype
 
 
 QUESTIONS = (

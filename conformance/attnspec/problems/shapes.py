@@ -132,8 +132,10 @@ def _may_be_put(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
 
 
 def _inputs_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
-    """One input that serves as query and key alike has T = S."""
-    return not (limits.self_attention_only or domain.inputs == "one") or sizes.T == sizes.S
+    """One input that serves as query and key alike has T = S; further limits on lengths are the subject's own."""
+    if (limits.self_attention_only or domain.inputs == "one") and sizes.T != sizes.S:
+        return False
+    return limits.takes_lengths(sizes.T, sizes.S, causal="causal" in domain.always)
 
 
 def _lengths_fit(sizes: Sizes, domain: Domain) -> bool:

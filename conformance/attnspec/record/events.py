@@ -22,6 +22,7 @@ class RunStarted:
     """The header of a record. `clauses` embeds what a page shows of each clause, so that it outlives the spec.
 
     `planned` is how many items each subject has, so that a run that was killed still says what it did not reach.
+    `spec_added`: the files of own clauses that were judged beside the spec; its digest covers them.
     `absent`: the registered subjects that an audit could not judge (subject, library, title, reason).
     `baseline`: the file of known failures that the run is held against; empty if none.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
@@ -44,6 +45,7 @@ class RunStarted:
     rules: tuple[Mapping[str, str], ...] = ()
     faults: tuple[Mapping[str, str], ...] = ()
     absent: tuple[Mapping[str, str], ...] = ()
+    spec_added: tuple[str, ...] = ()
     baseline: str = ""
 
 

@@ -80,12 +80,14 @@ class Explanation:
     """The wider class of arithmetic under which a failure is none: what the function seems to do, and what to do.
 
     cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
-    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.
+    declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
+    class in it, for the outcome's dtype; empty if it declares something else.
     """
 
     cause: str
     advice: str
     declare: str
+    words: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,7 @@ class Change:
 class Outcome:
     """The verdict on one item.
 
-    readings: what its instruments measured, in every case.  refused: what the subject refuses ("grouped heads"), where
-    that is why the clause is INAPPLICABLE; the reason then holds its words.
+    readings: what its instruments measured, in every case.
     change: how it differs from the list of known failures that it is held against, if it is held against one.
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
     """
@@ -144,7 +145,6 @@ class Outcome:
     instrument: str = ""
     repeat: str = ""
     readings: tuple[Reading, ...] = ()
-    refused: str = ""
     change: Change | None = None
     finding: str = ""
 
@@ -178,6 +178,7 @@ class SubjectCard:
     """What a report says of a subject beside its verdicts.
 
     defaults: parameters of its function that are none of attnspec's, left at their defaults ("block": "64").
+    refused: what it refuses ("grouped heads") and so has not promised, with its words.
     """
 
     id: str
@@ -197,3 +198,4 @@ class SubjectCard:
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)

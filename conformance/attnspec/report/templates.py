@@ -9,6 +9,7 @@ from functools import lru_cache
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from attnspec.ground.keywords import listed
 from attnspec.home import folder
 from attnspec.report.figures import counted, duration, figure, gauge, grouped, moment, percent, plainly, said
 from attnspec.report.formula import mathml
@@ -32,7 +33,7 @@ def templates() -> Environment:
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
         "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread,
-        "prose": _prose, "said": said, "library": _library}
+        "prose": _prose, "said": said, "library": _library, "listed": listed}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))

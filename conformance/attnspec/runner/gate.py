@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -34,6 +35,7 @@ def gate(
     strict: bool = False,
     lift: str = "",
     implementations: Iterable[str] = (),
+    spec_add: str | Path | Iterable[str | Path] = (),
     deadline: float = 300,
     baseline: str = "",
     court: str = COURT,
@@ -43,8 +45,9 @@ def gate(
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
     profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.  effort: quick, default or
     thorough.  strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item
-    may look for.  baseline: a file of known failures, written by `attnspec check --baseline`; relative to where pytest
-    is started.  court: what judges (for tests of attnspec itself).
+    may look for.  spec_add: files of clauses of your own, judged beside the others (docs/writing-a-clause.md).
+    baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
+    started.  court: what judges (for tests of attnspec itself).
     The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
     `attnspec` command runs subjects in processes of their own). Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
@@ -55,7 +58,7 @@ def gate(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=tuple(_member(DType, "dtype", name) for name in dtypes), effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=tuple(implementations), deadline=deadline,
-        baseline=baseline)
+        baseline=baseline, spec_add=_paths(spec_add))
     return _test(plan, court)
 
 
@@ -69,6 +72,10 @@ def _test(plan: Plan, court: str) -> Callable[..., None]:
         announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     return test_attention
+
+
+def _paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+    return tuple(map(str, (given,) if isinstance(given, str | Path) else given))
 
 
 def _member(kind: type[E], noun: str, name: str) -> E:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from attnspec.ground.errors import AttnspecError, UsageError
 from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Item, Plan
 from attnspec.law.clause import Clause, Spec
 from attnspec.record.outcome import Outcome, SubjectCard
@@ -88,6 +89,7 @@ def replay_command(item: Item, recipe: str, plan: Plan) -> str:
     options = [word for folder in plan.implementations for word in ("--implementations", folder)]
     options += ["--lift", plan.lift] if plan.lift else []
     options += ["--spec", plan.spec] if plan.spec else []
+    options += [word for file in plan.spec_add for word in ("--spec-add", portable_argument(file))]
     return shlex.join(["attnspec", "replay", *options, f"{item.target} {item.clause} {item.dtype} {recipe}"])
 
 

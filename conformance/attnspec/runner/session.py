@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from attnspec.ground.errand import Errand
+from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
 from attnspec.law.yaml_lines import shown
@@ -94,6 +95,7 @@ class Session:
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
             clauses=(), planned=Counter(item.target for item in items),
+            spec_added=tuple(map(portable_argument, spec.added)),
             baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")
 
     def _footer(self, docket: Docket[Any], clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:

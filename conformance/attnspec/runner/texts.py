@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from attnspec.ground.nouns import Verdict
+from attnspec.ground.places import portable_argument
 from attnspec.law.clause import Citation, Clause, Spec
 from attnspec.record.outcome import Evidence, Likeness, Outcome
 
@@ -72,7 +73,7 @@ def embedded(clause: Clause, spec: Spec) -> Mapping[str, object]:
         "id": clause.id, "theme": clause.theme, "level": clause.level.value, "profile": clause.profile,
         "says": clause.says, "formula": clause.formula, "because": [_source(each, spec) for each in clause.because],
         "needs": sorted(clause.needs), "problem": clause.problem, "refuted_by": list(clause.refuted_by),
-        "note": clause.note, "where": str(clause.where),
+        "note": clause.note, "where": str(replace(clause.where, file=portable_argument(clause.where.file))),
     }
 
 

@@ -4,37 +4,75 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from attnspec.ground.conventions import CONVENTIONS
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.errors import Place, TargetError
+from attnspec.ground.nouns import Kind
 from attnspec.law.fields import Fields
 from attnspec.law.yaml_lines import Located, LocatedList
-from attnspec.subjects.declared import DECLARED, LIMITS, read_declaration
-from attnspec.subjects.signature import keywords_of, kind_of, place_of
+from attnspec.subjects.declared import LIMITS, read_declaration
+from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 
-_KNOWN = tuple(name for name in (*DECLARED, *LIMITS) if name not in ("kind", "limits"))
+ATTRIBUTES: Mapping[str, str] = {
+    "dtypes": '["float32", "bfloat16"]',
+    "output_dtype": '"float32"',
+    "conventions": '{"hidden_row": "zeros"}',
+    "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
+    "claims": '["causal"]',
+    "lift": '"torch"',
+    "ties_value_width": "True",
+    "grouped": "False",
+    "self_attention_only": "True",
+    "ties_model_width": "True",
+    "broadcasts": "True",
+    "bias_is_mask": "True",
+    "weights": '"averaged"',
+    "has_biases": "False",
+    "single_head": "True",
+    "projects_output": "False",
+    "min_head_width": "16",
+    "min_scores": "64",
+    "contiguous_features": "True",
+    "mask_axes": '"BTS"',
+    "lengths": '"equal"',
+    "causal_lengths": '"no_more_queries"',
+    "window_needs_causal": "True",
+    "window_is_symmetric": "True",
+    "window_is_bounded": "True",
+    "min_window": "1",
+}
+"""What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
+
 _MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
-def declaration_of(function: Callable[..., object], name: str) -> Declaration:
+def declaration_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE) -> Declaration:
     """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
 
-    Raises TargetError for a value that makes no sense and for an attribute that looks like a known one mistyped.
+    `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
+    no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
     """
     place = place_of(function)
-    keywords = keywords_of(function, name)
-    _refuse_mistyped(function, name, place)
-    fields = Fields(_located(_given(function), place), f"the attributes of {name}", TargetError)
-    return replace(read_declaration(fields), keywords=keywords, kind=kind_of(keywords, function, name))
+    signature = signature_of(function, name, target=target)
+    for attribute, value in _own_attributes(function).items():
+        _check_name(name, attribute, value, signature.kind, place)
+    given = {attribute: getattr(function, attribute) for attribute in ATTRIBUTES if hasattr(function, attribute)}
+    for attribute, value in given.items():
+        _check_value(function, name, attribute, value)
+    return replace(_read(name, given, place), keywords=signature.keywords, kind=signature.kind,
+                   defaults=signature.defaults)
 
 
-def _given(function: Callable[..., object]) -> Mapping[str, object]:
-    """The declared attributes, limits under their own key, as a manifest has them."""
-    given = {name: getattr(function, name) for name in _KNOWN if hasattr(function, name)}
-    limits = {name: given.pop(name) for name in LIMITS if name in given}
-    return {**given, "limits": limits}
+def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:
+    """The declaration, limits under their own key, as a manifest has them."""
+    limits = {attribute: value for attribute, value in given.items() if attribute in LIMITS}
+    others = {attribute: value for attribute, value in given.items() if attribute not in LIMITS}
+    return read_declaration(Fields(_located({**others, "limits": limits}, place), f"the attributes of {name}",
+                                   TargetError))
 
 
 def _located(value: object, place: Place) -> Located:
@@ -60,14 +98,47 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _refuse_mistyped(function: Callable[..., object], name: str, place: Place) -> None:
-    for attribute in _own_attributes(function):
-        near = difflib.get_close_matches(attribute, _KNOWN, n=1, cutoff=_MISTYPED)
-        if near and attribute not in _KNOWN:
-            raise TargetError(f"{name} has an attribute {attribute!r}; did you mean {near[0]!r}? "
-                              f"What can be declared: {', '.join(_KNOWN)}.", where=place)
+def _check_value(function: Callable[..., object], name: str, attribute: str, value: object) -> None:
+    try:
+        _read(name, {attribute: value}, place_of(function))
+    except TargetError as wrong:
+        own = "" if _is_function(function) else f" If {name} has it for itself, wrap {name} in a function."
+        raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None
 
 
-def _own_attributes(function: Callable[..., object]) -> Iterable[str]:
-    """The attributes that somebody set on a function. An object has attributes of its own, not ours to read."""
-    return vars(function) if hasattr(function, "__code__") else ()
+def _own_attributes(function: Callable[..., object]) -> Mapping[str, object]:
+    """What somebody set on a function. An object has attributes of its own, not ours to read."""
+    return vars(function) if _is_function(function) else {}
+
+
+def _is_function(function: Callable[..., object]) -> bool:
+    return hasattr(function, "__code__") or isinstance(function, functools.partial)
+
+
+def _check_name(name: str, attribute: str, value: object, kind: Kind, place: Place) -> None:
+    """Raise TargetError for an attribute that means to declare something and does not."""
+    known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
+    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED)), "")
+    if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _plain(value) == kind.value):
+        return
+    raise TargetError(f"{name} has an attribute {attribute!r}; {_way(name, meant, value, kind)}", where=place)
+
+
+def _way(name: str, meant: str, value: object, kind: Kind) -> str:
+    """How what is meant should be declared."""
+    if meant == "kind":
+        return f"its parameters make it {kind.value!r}: a layer takes params and heads. Leave {name}.kind out."
+    if meant == "limits":
+        lines = [f"{name}.{limit} = {_plain(said)!r}" for limit, said in _limits(value).items()]
+        return f"every limit is an attribute of its own. Write {'; '.join(lines)}. Limits: {', '.join(LIMITS)}."
+    if meant in CONVENTIONS:
+        return f"a convention stands in a mapping. Write {name}.conventions = {{{meant!r}: {_plain(value)!r}}}"
+    return (f"did you mean {meant!r}? As in {name}.{meant} = {ATTRIBUTES[meant]}. "
+            f"What can be declared: {', '.join(ATTRIBUTES)}.")
+
+
+def _limits(value: object) -> Mapping[str, object]:
+    """The limits that a mapping names, each by its nearest right name; an example where it names none."""
+    named = {limit: said for word, said in (value.items() if isinstance(value, Mapping) else ())
+             for limit in difflib.get_close_matches(str(word), LIMITS, n=1)}
+    return named or {"ties_value_width": True}

@@ -24,13 +24,19 @@ _DEEPEST = 16  # frames shown of a traceback, counted from where the exception w
 
 
 class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line."""
+    """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line.
 
-    def __init__(self, summary: str, traceback: str, stderr: str = "") -> None:
+    classes: the names of the exception's class and of those that it comes from.  statement: the line that raised it.
+    """
+
+    def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
+                 statement: str = "") -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
         self.stderr = stderr
+        self.classes = classes
+        self.statement = statement
 
     @property
     def gist(self) -> str:
@@ -146,7 +152,8 @@ def _returned(function: Callable[..., object], arguments: Sequence[object],
         else:
             raised = None
     if raised is not None:
-        raise SubjectRaised(_summary(raised), _own_frames(raised), said.text) from None
+        raise SubjectRaised(_summary(raised), _own_frames(raised), said.text, statement=_statement(raised),
+                            classes=frozenset(each.__name__ for each in type(raised).__mro__)) from None
     return returned, said.text
 
 
@@ -161,6 +168,12 @@ def _summary(raised: BaseException) -> str:
     """The exception's type and the first line of what it says (notes and details are in the traceback)."""
     said = portable(str(raised)).strip().partition("\n")[0]
     return f"{type(raised).__name__}: {said}" if said else type(raised).__name__
+
+
+def _statement(raised: BaseException) -> str:
+    """The line of code that raised it: of a bare `assert`, all that it says."""
+    frames = traceback.extract_tb(raised.__traceback__)
+    return (frames[-1].line or "").strip() if frames else ""
 
 
 def _own_frames(raised: BaseException) -> str:

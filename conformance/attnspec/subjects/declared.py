@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields as fields_of
 from typing import Any
 
-from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
+from attnspec.ground.declaration import INPUT, LENGTHS, Declaration, Limits
 from attnspec.ground.nouns import DType, Kind
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.fields import Fields
@@ -24,14 +24,21 @@ def read_declaration(fields: Fields) -> Declaration:
     """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
     return Declaration(
         kind=fields.choice("kind", Kind, Kind.ATTENTION),
-        dtypes=fields.choices("dtypes", DType, tuple(DType), kind="dtype"),
-        output_dtype=fields.one_of("output_dtype", ("input", *_values(DType)), "input", kind="output dtype"),
+        dtypes=_dtypes(fields),
+        output_dtype=fields.one_of("output_dtype", (INPUT, *_values(DType), UNDEFINED), INPUT, kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
         conventions=read_conventions(fields),
         precision=read_precision(fields),
         claims=_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
     )
+
+
+def _dtypes(fields: Fields) -> tuple[DType, ...]:
+    dtypes = fields.choices("dtypes", DType, tuple(DType), kind="dtype")
+    if not dtypes:
+        raise fields.complain("dtypes", "is empty; leave it out if it takes them all.")
+    return dtypes
 
 
 def read_limits(fields: Fields) -> Limits:
@@ -43,6 +50,8 @@ def read_limits(fields: Fields) -> Limits:
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
+    if name in {"lengths", "causal_lengths"}:
+        return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
     if name in {"min_head_width", "min_scores", "min_window"}:

@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from inspect import Parameter
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from attnspec.ground.errors import Place, TargetError, hint
-from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.errors import Place, TargetError
+from attnspec.ground.keywords import KEYWORDS, keyword_for, slip_of
 from attnspec.ground.nouns import Kind
+from attnspec.ground.places import portable
 from attnspec.law.yaml_lines import shown
 
+SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
 _FORM = "attend(query, key, value, *, ...)"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-_STARS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+_STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_LONGEST = 40  # characters of a default that are shown
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
 
-def keywords_of(function: Callable[..., object], name: str) -> frozenset[str]:
-    """The keywords that the function takes beyond query, key and value. Raises TargetError with file and line."""
-    parameters = _parameters(function, name)
-    inputs, rest = parameters[:3], parameters[3:]
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes beyond query, key and value: attnspec's keywords, and what is left at these defaults."""
+
+    keywords: frozenset[str]
+    kind: Kind
+    defaults: Mapping[str, str]
+
+
+def signature_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE) -> Signature:
+    """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
+
+    query, key and value are given by position, whatever they are called; attnspec's keywords by name. A parameter that
+    is none of these is left alone if it has a default, and so are `*args` and `**kwargs`. If it has none, the function
+    cannot be called: an error. So is a keyword with a slip of the pen in it (`masks`, `casual`), which would turn off
+    what the keyword is for, unless the function takes the keyword itself. Another library's name for a keyword
+    (`is_causal`) is left alone like any other parameter; wherever it is listed, the keyword stands beside it.
+    """
+    parameters = _parameters(function, name, target)
+    inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
     if len(inputs) < 3 or any(parameter.kind not in _POSITIONAL for parameter in inputs):
         raise _error(function, f"{name} takes ({', '.join(map(str, parameters))}); "
-                               f"the first three should be query, key and value, given by position: {_FORM}.")
-    for parameter in rest:
-        _check_known(function, name, parameter)
-    return frozenset(parameter.name for parameter in rest)
-
-
-def kind_of(keywords: Iterable[str], function: Callable[..., object], name: str) -> Kind:
-    """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
-    present = {word for word in keywords if Kind.LAYER in KEYWORDS[word].required}
-    absent = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required} - present
-    if present and absent:
-        raise _error(function, f"{name} takes {', '.join(sorted(present))} but not {', '.join(sorted(absent))}; "
-                               "a layer takes both, an attention function neither.")
-    return Kind.LAYER if present else Kind.ATTENTION
+                               f"the first three should be query, key and value, given by position: {_FORM}. "
+                               f"To have a wrapper written: attnspec init {target}")
+    known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
+    unknown = [parameter for parameter in rest if parameter.name not in KEYWORDS]
+    complaints = (*map(_by_position, known.values()), *(_mistyped(parameter.name, known) for parameter in unknown))
+    if wrong := next(filter(None, complaints), ""):
+        raise _error(function, f"{name} takes {wrong}")
+    if needed := [parameter for parameter in unknown if parameter.default is Parameter.empty]:
+        raise _error(function, _needs(name, needed, known.values(), target))
+    return Signature(frozenset(known), _kind_of(known, function, name),
+                     {parameter.name: _told(parameter.default) for parameter in unknown})
 
 
 def place_of(function: Callable[..., object]) -> Place:
@@ -51,26 +71,80 @@ def place_of(function: Callable[..., object]) -> Place:
     return Place("")
 
 
-def _parameters(function: Callable[..., object], name: str) -> list[Parameter]:
+def _kind_of(keywords: Collection[str], function: Callable[..., object], name: str) -> Kind:
+    """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
+    required = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required}
+    present, absent = required.intersection(keywords), required.difference(keywords)
+    if present and absent:
+        raise _error(function, f"{name} takes {', '.join(sorted(present))} but not {', '.join(sorted(absent))}; "
+                               "a layer takes both, an attention function neither.")
+    return Kind.LAYER if present else Kind.ATTENTION
+
+
+def _parameters(function: Callable[..., object], name: str, target: str) -> list[Parameter]:
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(inspect.signature(_telling(function)).parameters.values())
     except (TypeError, ValueError):
         raise _error(function, f"{name} tells no signature, so what it can take is unknown. "
-                               f"Wrap it in a function that names its keywords: {_FORM}.") from None
+                               f"Wrap it in a function that names its keywords: {_FORM}. "
+                               f"Or have that written: attnspec init {target}") from None
 
 
-def _check_known(function: Callable[..., object], name: str, parameter: Parameter) -> None:
-    if parameter.kind in _STARS:
-        raise _error(function, f"{name} takes {_STARS[parameter.kind]}{parameter.name}, which hides what it can do. "
-                               f"Name the keywords that it supports: {', '.join(KEYWORDS)}.")
-    if parameter.kind is Parameter.POSITIONAL_ONLY:
-        raise _error(function, f"{name} takes {parameter.name!r} by position only; only query, key and value are "
-                               "given by position.")
-    if parameter.name not in KEYWORDS:
-        raise _error(function, f"{name} takes {parameter.name!r}, which is not a known keyword."
-                               f"{hint(parameter.name, KEYWORDS)} Bind it first, with functools.partial or a wrapper.")
+def _telling(function: Callable[..., object]) -> Callable[..., object]:
+    """What tells the parameters: of a module of PyTorch, whose call hides them, its `forward`."""
+    forward = getattr(function, "forward", None)
+    is_hidden = {parameter.kind for parameter in inspect.signature(function).parameters.values()} <= set(_STARS)
+    return forward if callable(forward) and is_hidden else function
+
+
+def _by_position(parameter: Parameter) -> str:
+    """What is wrong with a keyword that can be given by position only; empty for any other."""
+    is_hidden = parameter.kind is Parameter.POSITIONAL_ONLY
+    return f"{parameter.name!r} by position only; only query, key and value are given by position." if is_hidden else ""
+
+
+def _mistyped(name: str, taken: Collection[str]) -> str:
+    """What is wrong with a name that looks like a keyword, if the function does not take that; empty for any other."""
+    meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
+    return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? Known: {', '.join(sorted(KEYWORDS))}. "
+            "If another thing is meant, give it another name.") if meant else ""
+
+
+def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str) -> str:
+    """That the function needs what attnspec does not know, with the wrapper that gives it, as code to paste."""
+    inputs = [Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in ("query", "key", "value")]
+    takes = inspect.Signature([*inputs, *map(_plain, known)])
+    gives = ", ".join(("query", "key", "value", *map(_gap, needed), *(f"{each.name}={each.name}" for each in known)))
+    wrapper, wrapped = "wrapped" if name == "attend" else "attend", "function" if iskeyword(name) else name
+    return (f"{name} needs {' and '.join(map(_called, needed))}, which attnspec does not know and so cannot give. "
+            f"Let a wrapper give it, and check the wrapper:\n    def {wrapper}{takes}: return {wrapped}({gives})\n"
+            f"or have one written: attnspec init {target}")
+
+
+def _plain(parameter: Parameter) -> Parameter:
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Parameter.empty)
+
+
+def _gap(parameter: Parameter) -> str:
+    """The place in the wrapper's call where the user has to write what is given."""
+    return "..." if parameter.kind is Parameter.POSITIONAL_ONLY else f"{parameter.name}=..."
+
+
+def _called(parameter: Parameter) -> str:
+    word = keyword_for(parameter.name)
+    return f"{parameter.name!r} (attnspec's keyword is {word}: rename it)" if word else repr(parameter.name)
+
+
+def _told(default: object) -> str:
+    """The default as Python writes it, short and the same in every process."""
+    try:
+        written = repr(default)
+    except Exception:  # its own code may raise anything
+        written = type(default).__name__
+    text = _ADDRESS.sub("", portable(" ".join(written.split())))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"
 
 
 def _error(function: Callable[..., object], message: str) -> TargetError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.ground.keywords import listed
 from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
@@ -30,7 +31,7 @@ def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
         _line(subject, "one query and one key give the value", single, expected=single.value),
         _line(subject, "three queries and keys give finite numbers", small),
         _line(subject, "two queries and four keys give finite numbers", cross),
-        _line(subject, f"every keyword that it takes ({_list(with_all)}) is accepted", with_all),
+        _line(subject, f"every keyword that it takes ({_list(with_all)}) is accepted{_left_alone(subject)}", with_all),
         _line(subject, "the same call again gives the same", small, expected=_quiet(subject, small)),
     )
 
@@ -87,6 +88,11 @@ def _quiet(subject: Subject, problem: Problem) -> Array | None:
         return None if subject.refuses(problem) else subject.answer(problem).output
     except (SubjectRaised, UnusableAnswer):
         return None
+
+
+def _left_alone(subject: Subject) -> str:
+    defaults = subject.declaration.defaults
+    return f"; left at their defaults: {listed(defaults)}" if defaults else ""
 
 
 def _list(problem: Problem) -> str:

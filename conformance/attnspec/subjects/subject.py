@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.ground.declaration import Declaration
 from attnspec.ground.errors import Place, UsageError
 from attnspec.ground.nouns import Kind
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.call import Answer, Call, SubjectRaised, UnusableAnswer, perform
 from attnspec.subjects.lifts.lift import Lift, NoLift
@@ -24,7 +24,10 @@ __all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped."""
+    """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped.
+
+    refused: what it was found to refuse, by `refusals.py`, with its words.
+    """
 
     id: str
     title: str
@@ -37,6 +40,7 @@ class Subject:
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
@@ -93,17 +97,26 @@ class Subject:
             yield f"{self.id} takes {reason}; here {problem.window}"
         if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
+        if not limits.takes_lengths(sizes.T, sizes.S, causal=problem.causal):
+            yield f"{self.id} does not take so many queries and keys{' under the causal flag' * problem.causal}"
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
-        elif limits.self_attention_only and sizes.T != sizes.S:
-            yield f"{self.id} takes as many queries as keys only; here {sizes}"
-        elif limits.ties_value_width and sizes.Dv != sizes.D:
-            yield f"{self.id} takes values as wide as keys only; here {sizes}"
-        elif limits.grouped is False and sizes.Hkv != sizes.H:
-            yield f"{self.id} takes as many key/value heads as query heads; here {sizes}"
+        else:
+            yield self._untaken(sizes)
         yield self.lacks(problem.keywords)
+
+    def _untaken(self, sizes: Sizes) -> str:
+        """Which axes of an attention problem the subject does not take together; empty if it takes them."""
+        limits = self.declaration.limits
+        if limits.self_attention_only and sizes.T != sizes.S:
+            return f"{self.id} takes as many queries as keys only; here {sizes}"
+        if limits.ties_value_width and sizes.Dv != sizes.D:
+            return f"{self.id} takes values as wide as keys only; here {sizes}"
+        if limits.grouped is False and sizes.Hkv != sizes.H:
+            return f"{self.id} takes as many key/value heads as query heads; here {sizes}"
+        return ""
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
@@ -122,7 +135,7 @@ class Subject:
                     if getattr(limits, name) != getattr(type(limits)(), name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
-            findings=self.findings)
+            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused)
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)

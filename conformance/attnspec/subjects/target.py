@@ -20,12 +20,14 @@ from attnspec.ground.errors import Place, TargetError, hint
 from attnspec.law.yaml_lines import shown
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.lifts.subnormals import with_flushing
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.precise import check_precision
-from attnspec.subjects.signature import keywords_of, kind_of, place_of
+from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 from attnspec.subjects.subject import Subject
 
 M = TypeVar("M")
+_FROM_FILE = "attnspec_target_"  # begins the name of a module that a path leads to, so that it hides no other
 
 
 def load_bare(target: str, *, lift: str = "") -> Subject:
@@ -36,12 +38,19 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
     is_file = module_name.endswith(".py") or "/" in module_name or "\\" in module_name
     module = _from_file(Path(module_name)) if is_file else _from_path(module_name)
     function = _callable(_member(module, name, target), target)
-    declaration = declaration_of(function, name)
+    declaration = declaration_of(function, name, target=_importable(module, name))
     check_precision(declaration, _place_or_none(function), TargetError)
-    declaration = replace(declaration, lift=lift or declaration.lift, keywords=_offered(declaration))
+    declaration = replace(declaration, lift=lift or declaration.lift or _own_lift(function),
+                          keywords=_offered(declaration))
     library = Library(name=module_name, distribution=_distribution(module_name, is_file=is_file))
-    return Subject(target, _title(function, name), function, declaration, place_of(function), library,
-                   lift_named(declaration.lift))
+    hands_over = lift_named(declaration.lift)
+    return Subject(target, _title(function, name), function, with_flushing(declaration, hands_over),
+                   place_of(function), library, hands_over)
+
+
+def _own_lift(function: Callable[..., object]) -> str:
+    """A module of PyTorch takes tensors, whether it says so or not."""
+    return "torch" if any(base.__module__ == "torch.nn.modules.module" for base in type(function).__mro__) else ""
 
 
 def foreign(target: str) -> Callable[..., object]:
@@ -71,11 +80,12 @@ def _assembled(registered: Registered, function_name: str, lift: str) -> Subject
     adapter, _, name = function_name.partition(":")
     module = _imported(f"attnspec.adapters.{registered.library.folder}.{adapter}", registered.where)
     function = _callable(_member(module, name, function_name), function_name)
-    keywords = keywords_of(function, name)
-    declaration = replace(registered.declaration, keywords=keywords, lift=lift or registered.declaration.lift)
-    if (kind := kind_of(keywords, function, name)) is not declaration.kind:
+    signature = signature_of(function, name)
+    declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
+                          lift=lift or registered.declaration.lift)
+    if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {name} is of kind "
-                          f"{kind.value!r} by its parameters.", where=registered.where)
+                          f"{signature.kind.value!r} by its parameters.", where=registered.where)
     declaration = replace(declaration, keywords=_offered(declaration))
     return Subject(registered.id, registered.title, function, declaration, place_of(function), registered.library,
                    lift_named(declaration.lift), document=registered.document, note=registered.note)
@@ -86,7 +96,8 @@ def _variant(registered: Registered, base: Subject, variant: Variant, lift: str)
     declared = base.declaration
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
     subject = _assembled(registered, variant.function, lift)
-    declaration = replace(declared, keywords=subject.declaration.keywords, limits=limits,
+    taken = subject.declaration
+    declaration = replace(declared, keywords=taken.keywords, defaults=taken.defaults, limits=limits,
                           conventions={**declared.conventions, **variant.conventions},
                           precision={**declared.precision, **variant.precision})
     return replace(subject, id=f"{base.id}[{variant.name}]", declaration=declaration)
@@ -112,7 +123,7 @@ def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise TargetError(f"there is no such file.{hint(path.name, beside) if beside else ''}", where=Place(str(path)))
-    name = f"attnspec_target_{path.stem}"
+    name = f"{_FROM_FILE}{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise TargetError("is no Python file; its name should end in .py.", where=Place(str(path)))
@@ -193,6 +204,17 @@ def _callable(value: object, target: str) -> Callable[..., object]:
         raise TargetError(f"{target!r} is {type(value).__name__} and cannot be called; a function is expected: "
                           "attend(query, key, value, *, ...).")
     return value
+
+
+def _importable(module: ModuleType, name: str) -> str:
+    """The target as it can be imported by name, which is what `attnspec init` asks for; else what stands for one."""
+    file = getattr(module, "__file__", None)
+    if not file:  # in memory only
+        return SOMEWHERE
+    if not module.__name__.startswith(_FROM_FILE):
+        return f"{module.__name__}:{name}"
+    path = Path(shown(Path(file))).with_suffix("")
+    return f"{'.'.join(path.parts)}:{name}" if all(part.isidentifier() for part in path.parts) else SOMEWHERE
 
 
 def _place_or_none(value: Callable[..., object]) -> Place | None:

@@ -181,6 +181,13 @@ def settled_rows(scene: Scene, run: str) -> Array:
     return _joined(settled, posed, ("B", "H", "T", "1"))
 
 
+def empty_rows(scene: Scene, run: str) -> Array:
+    """Rows (B,H,T,1) that see no key, where the subject's convention says that nothing but that decides them."""
+    sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1))[..., None] for part in scene.runs[run].parts]
+    seeing = _joined([rows.astype(float) for rows in sees], scene.runs[run], ("B", "H", "T", "1"))
+    return np.asarray(settled_rows(scene, run) & (seeing == 0))
+
+
 def _finite_places(problem: AnyProblem) -> Array:
     """(B,S): where no head's key or value holds NaN or infinity."""
     axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)

@@ -13,6 +13,7 @@ from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
     defined,
+    empty_rows,
     expectations,
     observe,
     see,
@@ -20,6 +21,9 @@ from attnspec.vocabulary.observables import (
 )
 from attnspec.vocabulary.scene import OutsideLimits, Scene, Seen, working
 from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
+
+Parts = tuple[Array, Array, Array, Array]
+"""What is seen, what is expected, how far apart they may be and where that is claimed, all (B,H,T,…)."""
 
 
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -29,9 +33,12 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
                    what=f"{observe} against the definition in higher precision")
 
 
-def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable, within: Literal["exact", "rounding"],
-          rows_through: Drawn | None = None, at_row: Drawn | None = None) -> Measured:
-    """Two runs show the same, on all rows, up to a drawn one or at it alone: equal, or within both's rounding."""
+def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
+          within: Literal["exact", "rounding", "reordering"], rows_through: Drawn | None = None,
+          at_row: Drawn | None = None) -> Measured:
+    """Two runs show the same, on all rows, up to a drawn one or at it alone: equal, within both's rounding, or up to
+    the order in which keys are summed (within both's rounding, but equal on rows that see no key).
+    """
     what = f"{runs[0]} and {runs[1]} should agree in {observe}"
     if within == "exact":
         left, right = (_rows(_raw(scene, run, observe), rows_through, at_row) for run in runs)
@@ -39,7 +46,20 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable, w
         return equal("agree", left, right, fixed[0] & fixed[1], what=what)
     one, two = (see(scene, run, observe) for run in runs)
     parts = one.array, two.array, one.allowance + two.allowance, one.claimed & two.claimed
+    if within == "reordering":
+        parts = _with_empty_rows(scene, runs, parts)
     return measure("agree", *(_rows(part, rows_through, at_row) for part in parts), what=what)
+
+
+def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) -> Parts:
+    """What is seen, expected, allowed and claimed, with a further claim: rows that see no key are equal, NaN to NaN.
+
+    Nothing is summed there, so that no order can matter; what such a row holds is the subject's convention.
+    """
+    left, right, allowance, claimed = parts
+    empty = np.logical_and(*(empty_rows(scene, run) for run in runs))
+    same_nan = empty & np.isnan(left) & np.isnan(right)
+    return (np.where(same_nan, 0, left), np.where(same_nan, 0, right), np.where(empty, 0, allowance), claimed | empty)
 
 
 def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: Observable,
@@ -84,8 +104,7 @@ def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
 
 def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """The output has the dtype of the inputs, or the one that the subject declares to return."""
-    declared = scene.subject.declaration.output_dtype
-    wanted = numpy_dtype(scene.dtype) if declared == "input" else np.dtype(declared)
+    wanted = numpy_dtype(scene.subject.declaration.returned(scene.dtype))
     found = {answer.output.dtype for answer in scene.answers(scene.runs[run])}
     names = " and ".join(sorted(dtype.name for dtype in found))
     sentence = f"the output's dtype is {names}; it should be {wanted.name}"

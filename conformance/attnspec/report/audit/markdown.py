@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from attnspec.record.outcome import Outcome
+from attnspec.ground.keywords import listed
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.audit.customs import Answer, Customs
 from attnspec.report.audit.explained import Concern, Told
@@ -93,9 +94,15 @@ def _conventions(looked: Audit) -> Lines:
     titles = [column.title for _, column in looked.habits.columns]
     yield from _rows(("implementation", *titles), (_convention(row, looked) for row in looked.habits.customs))
     yield ""
-    noted = [row.subject.card for row in looked.habits.customs if row.subject.card.note]
-    yield from (f"- `{card.id}`: {_prose(card.note)}" for card in noted)
+    noted = [(row.subject.card.id, _noted(row.subject.card)) for row in looked.habits.customs]
+    yield from (f"- `{name}`: {note}" for name, note in noted if note)
     yield ""
+
+
+def _noted(card: SubjectCard) -> str:
+    """What its manifest notes, and which parameters of its function are left alone."""
+    defaults = f"Left at their defaults: {listed(card.defaults)}." if card.defaults else ""
+    return _prose(" ".join(filter(None, (card.note, defaults))))
 
 
 def _convention(row: Customs, looked: Audit) -> Sequence[str]:

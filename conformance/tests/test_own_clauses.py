@@ -1,0 +1,274 @@
+# ruff: noqa: E501  (a mistake and its answer are read together)
+"""Clauses of one's own beside the shipped ones: `--spec-add mine.yaml`, and `spec_add` of `gate`."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attnspec.cli import main
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.ground.errors import Place, SpecError
+from attnspec.ground.nouns import Level
+from attnspec.ground.plan import Item, Plan
+from attnspec.law.load import load_spec
+from attnspec.law.yaml_lines import load_yaml
+from attnspec.record.read import RunRecord, read_record
+from attnspec.report.page import render
+from attnspec.runner.gate import gate
+from attnspec.runner.judge import replay_command
+from attnspec.vocabulary.schema import schema
+from attnspec.vocabulary.tables import WORDS
+from jsonschema import Draft202012Validator
+
+MINE = """\
+clauses:
+  - id: mine.doubled
+    level: must
+    profile: core
+    says: Doubling the values doubles the output.
+    because: [{cite: design, note: the output is linear in the values}]
+    given: {problem: small, min_batch: 2}
+    runs:
+      original: []
+      doubled: [{multiply: {array: value, by: 2}}]
+    then: [{is_multiple: {run: doubled, of: original, by: 2, observe: output}}]
+sources:
+  design: {title: What our kernel promises, kind: notes}
+problems:
+  small: {kind: attention, families: [integers]}
+"""
+SUBJECT = """
+import numpy as np
+
+def attend(query, key, value):
+    logits = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+
+def clipped(query, key, value):
+    return np.clip(attend(query, key, value), -2, 2)
+"""
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A sound file of own clauses, and a subject, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("subject.py").write_text(SUBJECT, encoding="utf-8")
+    Path("mine.yaml").write_text(MINE, encoding="utf-8")
+    return Path("mine.yaml")
+
+
+@pytest.fixture
+def cli(mine: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
+    """The command in the folder of `mine`: exit code, standard output, standard error."""
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+# --- how they are read
+
+def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Path) -> None:
+    shipped, law = load_spec(), load_spec(added=[mine])
+    assert law.clauses[:-1] == shipped.clauses
+    own = law.clauses[-1]
+    assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, Place("mine.yaml", 2))
+
+
+def test_own_clauses_use_sources_and_problems_of_their_file_and_shipped_ones(mine: Path) -> None:
+    mine.write_text(MINE.replace("because: [", "because: [{cite: vaswani2017, note: equation 1}, "), encoding="utf-8")
+    law = load_spec(added=[mine])
+    assert [law.bibliography[each.cite].title for each in law.clauses[-1].because] == [
+        "Attention Is All You Need", "What our kernel promises"]
+    assert law.clauses[-1].given.args == {"kind": "attention", "families": ["integers"], "min_batch": 2}
+
+
+def test_a_file_may_use_the_sources_of_another(mine: Path) -> None:
+    text = MINE.replace("mine.doubled", "mine.twice")
+    Path("more.yaml").write_text(text[: text.index("sources:")], encoding="utf-8")
+    assert [clause.id for clause in load_spec(added=["more.yaml", mine]).clauses[-2:]] == ["mine.twice", "mine.doubled"]
+
+
+def test_the_digest_covers_added_files(mine: Path) -> None:
+    everything = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("small_spec/*.yaml")))
+    law = load_spec(Path(__file__).parent / "small_spec", [mine])
+    assert law.digest == hashlib.sha256(everything + mine.read_bytes()).hexdigest()
+    assert load_spec(added=[mine]).added == ("mine.yaml",)
+
+
+def test_a_folder_stands_for_its_yaml_files_and_a_file_named_twice_is_read_once(mine: Path) -> None:
+    Path("own").mkdir()
+    mine.rename("own/b.yml")
+    Path("own/a.yaml").write_text(MINE[: MINE.index("sources:")].replace("mine.", "more."), encoding="utf-8")
+    Path("own/README.md").touch()
+    law = load_spec(added=["own", "own/b.yml", Path("own").absolute()])
+    assert law.added == ("own/a.yaml", "own/b.yml")
+    assert [clause.id for clause in law.clauses[-2:]] == ["more.doubled", "mine.doubled"]
+
+
+def test_the_schema_completes_a_file_of_own_clauses(mine: Path) -> None:
+    validator = Draft202012Validator(schema(WORDS, CATALOGUE))
+    assert list(validator.iter_errors(load_yaml(mine))) == []
+    mine.write_text(MINE.replace("level: must", "level: most"), encoding="utf-8")
+    assert list(validator.iter_errors(load_yaml(mine))) != []
+
+
+# --- mistakes (what the author did, what stood there, what stands there now, the answer)
+
+MISTAKES = [
+    ("an id of the shipped law", "mine.doubled", "scale.read_out",
+     "mine.yaml:2: there are two clauses 'scale.read_out'; the first is at spec/scale.yaml:…"),
+    ("a shipped source", "design", "vaswani2017",
+     "mine.yaml:13: there are two sources 'vaswani2017'; the first is at spec/bibliography.yaml:…"),
+    ("a shipped problem", "small", "attention",
+     "mine.yaml:15: there are two problems 'attention'; the first is at spec/problems.yaml:…"),
+    ("a misspelled word", "multiply:", "multipy:",
+     "mine.yaml:10: 'multipy' is not a known transform. Did you mean 'multiply'? …"),
+    ("a misspelled source", "cite: design", "cite: desing",
+     "mine.yaml:6: 'desing' is not a known source of the bibliography. Did you mean 'design'? …"),
+    ("a misspelled problem", "problem: small", "problem: smal",
+     "mine.yaml:7: 'smal' is not a known problem. Did you mean 'small'? …"),
+    ("a misspelled argument of a problem", "families:", "family:",
+     "mine.yaml:15: 'family' is not a known argument of the problem 'small'. Did you mean 'families'? …"),
+    ("no source", "    because: [{cite: design, note: the output is linear in the values}]\n", "",
+     "mine.yaml:2: the clause 'mine.doubled' needs 'because'. It has: …"),
+    ("a misspelled fault", "    runs:", "    refuted_by: [scale_nne]\n    runs:",
+     "mine.yaml:8: 'scale_nne' is not a known fault. Did you mean 'scale_none'? …"),
+    ("a theme", "clauses:", "theme: mine\nclauses:",
+     "mine.yaml:1: 'theme' is not a known key of an added file. Known: clauses, problems, sources."),
+    ("a misspelled key of the file", "clauses:", "clause:",
+     "mine.yaml:1: 'clause' is not a known key of an added file. Did you mean 'clauses'? Known: clauses, problems, sources."),
+    ("sources alone", MINE[: MINE.index("sources:")], "",
+     "mine.yaml:1: an added file needs 'clauses'. It has: sources, problems."),
+    ("no clause", MINE, "clauses: []\n", "mine.yaml:1: 'clauses' of an added file is empty; write at least one clause."),
+    ("nothing", MINE, "# to be written\n", "mine.yaml: is empty; a mapping with the key `clauses` is expected."),
+    ("a list", MINE, "- id: mine.doubled\n", "mine.yaml:1: holds a list; a mapping with the key `clauses` is expected."),
+    ("Python", MINE, SUBJECT, "mine.yaml:4: is no YAML: mapping values are not allowed in this context."),
+]
+
+
+@pytest.mark.parametrize(("was", "now", "answer"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
+def test_a_mistake_is_answered_before_anything_is_judged(cli: Cli, mine: Path, was: str, now: str, answer: str) -> None:
+    assert was in MINE
+    mine.write_text(MINE.replace(was, now), encoding="utf-8")
+    code, out, err = cli("check", "subject:attend", "--spec-add", "mine.yaml")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"attnspec: {answer.removesuffix('…')}")
+    assert err.endswith("\n") if answer.endswith("…") else err == f"attnspec: {answer}\n"
+    assert not Path("reports").exists()
+
+
+def test_an_id_in_two_added_files_is_a_mistake(cli: Cli, mine: Path) -> None:
+    Path("more.yaml").write_text("clauses:\n\n" + MINE[9 : MINE.index("sources:")], encoding="utf-8")
+    code, out, _ = cli("lint", "--spec-add", str(mine), "--spec-add", "more.yaml")
+    assert code == 2
+    assert "more.yaml:3: there are two clauses 'mine.doubled'; the first is at mine.yaml:2. Rename this one.\n" in out
+
+
+def test_a_file_or_folder_without_clauses_to_read_is_named(cli: Cli) -> None:
+    Path("own").mkdir()
+    assert cli("lint", "--spec-add", "mien.yaml")[1] == "mien.yaml: there is no such file.\n1 to mend.\n"
+    assert cli("explain", "mine.doubled", "--spec-add", "own")[2] == (
+        "attnspec: own: there is no YAML file in this folder of own clauses.\n")
+
+
+def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Path) -> None:
+    (tmp_path / "spec").mkdir()
+    for path in Path(__file__).parent.glob("small_spec/*.yaml"):
+        (tmp_path / "spec" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "spec" / "mine.yaml").write_text("theme: mine\n" + MINE[: MINE.index("sources:")].replace(
+        "design", "vaswani2017").replace("small", "any_attention"), encoding="utf-8")
+    mine.unlink()
+    with pytest.raises(SpecError, match=r"the clause 'mine\.doubled' needs 'refuted_by': a must clause names a fault"):
+        load_spec(tmp_path / "spec")
+
+
+# --- the commands
+
+def test_own_clauses_are_listed_linted_and_explained(cli: Cli) -> None:
+    assert cli("lint", "--spec-add", "mine.yaml") == (0, "Nothing to mend.\n", "")
+    assert "mine.doubled" in cli("list", "clauses", "--spec-add", "mine.yaml")[1]
+    assert "mine.doubled" not in cli("list", "clauses")[1]
+    assert "What our kernel promises" in cli("list", "sources", "--spec-add", "mine.yaml")[1]
+    assert "kind: attention, families: [integers]" in cli("list", "problems", "--spec-add", "mine.yaml")[1]
+    _, out, _ = cli("explain", "mine.doubled", "--spec-add", "mine.yaml")
+    assert out.startswith("mine.doubled  (must, profile core)  mine.yaml:2\n")
+    assert out.endswith(f"{MINE[MINE.index('  - id'):MINE.index('sources:')]}")
+
+
+def test_whoever_asks_for_an_own_clause_without_its_file_is_told(cli: Cli) -> None:
+    assert cli("explain", "mine.doubled")[2].endswith(" A clause of your own is found with --spec-add FILE.\n")
+
+
+def judged(cli: Cli, *words: str) -> tuple[int, str, RunRecord]:
+    code, out, _ = cli("check", "subject:clipped", "--dtype", "float32", "--effort", "quick", "-n", "1",
+                       "--record", "run.jsonl", *words)
+    return code, out, read_record(Path("run.jsonl"))
+
+
+def test_an_own_clause_is_judged_and_its_case_replayed_by_the_line_that_is_printed(cli: Cli) -> None:
+    code, out, record = judged(cli, "--spec-add", "mine.yaml", "--clause", "mine.doubled")
+    assert code == 1
+    assert "mine.doubled (mine.yaml:2) is violated" in out
+    again = shlex.split(record.outcomes[0].repeat)
+    assert again[:4] == ["attnspec", "replay", "--spec-add", "mine.yaml"]
+    code, out, _ = cli(*again[1:])
+    assert code == 1
+    assert "mine.doubled (mine.yaml:2) is violated" in out
+
+
+def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, mine: Path, tmp_path: Path) -> None:
+    _, _, record = judged(cli, "--spec-add", str(mine.absolute()), "--clause", "mine.doubled")
+    assert record.header.spec_added == ("mine.yaml",)
+    assert record.header.clauses[0]["where"] == "mine.yaml:2"
+    assert str(tmp_path) not in Path("run.jsonl").read_text(encoding="utf-8")
+    assert "with mine.yaml" in render([record])
+
+
+def test_a_clause_from_elsewhere_is_recorded_by_the_name_of_its_file(
+    cli: Cli, mine: Path, tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    elsewhere = mine.rename(tmp_path_factory.mktemp("elsewhere") / "mine.yaml")
+    _, _, record = judged(cli, "--spec-add", str(elsewhere), "--clause", "mine.doubled")
+    assert record.header.clauses[0]["where"] == "mine.yaml:2"
+    assert str(elsewhere.parent) not in Path("run.jsonl").read_text(encoding="utf-8")
+
+
+def test_a_line_to_replay_names_files_as_they_were_typed() -> None:
+    plan = Plan(("mine:attend",), spec_add=("../own.yaml", "two words.yaml"))
+    line = replay_command(Item("mine:attend", "mine.doubled", "float32"), "B1;seed=3", plan)
+    assert line.startswith("attnspec replay --spec-add ../own.yaml --spec-add 'two words.yaml' 'mine:attend")
+
+
+# --- the gate
+
+def items(test: Callable[..., None]) -> list[str]:
+    [mark] = test.pytestmark  # type: ignore[attr-defined]  # what `parametrize` leaves
+    return [parameter.values[0].clause for parameter in mark.args[1]]
+
+
+def test_a_gate_takes_own_clauses_as_one_path_or_several(mine: Path) -> None:
+    options = {"clauses": ["mine.doubled"], "dtypes": ["float32"]}
+    for given in ("mine.yaml", mine.absolute(), [mine], ("mine.yaml",)):
+        assert items(gate("subject.py:attend", spec_add=given, **options)) == ["mine.doubled"]  # type: ignore[arg-type]  # of several types
+
+
+def test_a_gate_judges_them_beside_the_others(mine: Path) -> None:
+    every = items(gate("subject.py:attend", spec_add=mine, dtypes=["float32"]))
+    assert every[-1] == "mine.doubled"
+    assert len(every) == len(items(gate("subject.py:attend", dtypes=["float32"]))) + 1
+
+
+def test_a_gate_with_a_mistake_in_an_own_clause_is_not_collected(mine: Path) -> None:
+    mine.write_text(MINE.replace("multiply:", "multipy:"), encoding="utf-8")
+    with pytest.raises(SpecError, match=r"mine\.yaml:10: 'multipy' is not a known transform"):
+        gate("subject.py:attend", spec_add=mine)
