@@ -97,7 +97,7 @@ MISTAKES: Mapping[str, tuple[dict[str, object], str]] = {
                                         "(1). Write it as in attend.ties_value_width = True"),
     "a number": ({"min_scores": "64"}, "'min_scores' of 'limits' should be a whole number, not text ('64'). "
                                        "Write it as in attend.min_scores = 64"),
-    "axes": ({"mask_axes": "BT"}, "'BT' is not a known set of axes. Did you mean 'BTS'? Known: BHS, BHTS, BS, BTS, TS. "
+    "axes": ({"mask_axes": "BT"}, "'BT' is not a known set of axes. Did you mean 'BTS'? "
                                   'Write it as in attend.mask_axes = "BTS"'),
 }
 

@@ -14,7 +14,16 @@ from attnspec.cli.group import attnspec
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, Picture, Reading, SubjectCard
+from attnspec.record.outcome import (
+    Evidence,
+    Explanation,
+    KnownFinding,
+    Measured,
+    Outcome,
+    Picture,
+    Reading,
+    SubjectCard,
+)
 from attnspec.record.packed import packed
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.record.read import RunRecord, read_records
@@ -356,6 +365,13 @@ def test_the_text_tells_each_finding_with_its_script_under_its_library() -> None
                   f"```python\n{SCRIPT}```"):
         assert piece in found
     assert "| `lib/a` the lib/a | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 3 (f32 `masking.row`) | – |  |" in told
+
+
+def test_the_text_tells_a_wider_arithmetic_before_what_was_seen() -> None:
+    explained = Explanation("it rounds to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
+    seen = replace(outcome("lib/a", "masking.row", Verdict.VIOLATED), evidence=replace(EVIDENCE, explained=explained))
+    assert ("- Cause: it rounds to float16. Accumulate in float32, or declare it:\n- Paste: `attend.x = 1`\n- Seen: "
+            in audit_text([run([card("lib/a", FINDING)], seen)]))
 
 
 def test_signs_that_mean_something_in_markdown_are_escaped() -> None:

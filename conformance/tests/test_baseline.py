@@ -167,8 +167,8 @@ def test_a_case_that_is_none_is_told_with_its_place(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("known:\n- {subject: m, clause: c, dtype: float31, verdict: violated}",
-     "'float31' is not a known dtype. Did you mean 'float32'?"),
+    ("known:\n- {subject: m, clause: c, dtype: float23, verdict: violated}",
+     "'float23' is not a known dtype. Did you mean 'float32'?"),
     ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
     ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
     ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "

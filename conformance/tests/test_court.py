@@ -122,7 +122,21 @@ def test_a_profile_names_its_clauses(folder: Path) -> None:
     assert [item.clause for item in trial.items()] == ["own.masked", "own.advice"]
 
 
+def test_a_pattern_names_the_clauses_that_it_fits(folder: Path) -> None:
+    trial = court(folder, clauses=("own.ma*", "own.shown"), dtypes=(DType.FLOAT32,))
+    assert [item.clause for item in trial.items()] == ["own.masked", "own.shown", "own.many_keys"]
+
+
+def test_at_a_glance_a_pattern_asks_for_no_more_than_is_due(folder: Path) -> None:
+    def items(*clauses: str) -> int:
+        return len(court(folder, clauses=clauses, effort=Effort.GLANCE).items())
+
+    assert items("own.*") == items() < 4 * items("own.*", "own.shown")
+    assert (items("own.sho*"), items("own.shown")) == (1, 4)
+
+
 @pytest.mark.parametrize(("plan", "message"), [
+    (Plan((), clauses=("owm.*",)), "'owm.*' is not a known clause. Did you mean 'own.*'?"),
     (Plan((), clauses=("own.defintion",)), "'own.defintion' is not a known clause. Did you mean 'own.definition'?"),
     (Plan((), profiles=("maskng",)), "'maskng' is not a known profile. Did you mean 'masking'?")])
 def test_what_does_not_exist_is_not_tried(folder: Path, plan: Plan, message: str) -> None:

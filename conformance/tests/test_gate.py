@@ -111,13 +111,18 @@ def test_a_function_of_the_test_file_itself_is_judged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("options", "text"), [
     ({"effort": "quik"}, "'quik' is not a known effort. Did you mean 'quick'"),
-    ({"dtypes": ["float31"]}, "'float31' is not a known dtype. Did you mean 'float32'"),
+    ({"dtypes": ["float23"]}, "'float23' is not a known dtype. Did you mean 'float32'"),
     ({"clauses": ["causal.no_lookahed"]}, "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_looka"),
     ({"profiles": ["cor"]}, "'cor' is not a known profile. Did you mean 'core'"),
 ])
 def test_a_mistyped_name_is_told_with_the_nearest(options: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         gate("numpy/attention", **options)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_gate_takes_patterns_of_clauses() -> None:
+    [mark] = gate("numpy/attention", clauses=["causal.*"], dtypes=["float32"]).pytestmark  # type: ignore[attr-defined]
+    assert {parameter.id.partition("-")[2].partition(".")[0] for parameter in mark.args[1]} == {"causal"}
 
 
 def test_a_gate_without_target_is_a_mistake() -> None:

@@ -13,7 +13,7 @@ from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
-from attnspec.record.outcome import Change, Evidence, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.junit import junit, write_junit
 from click.testing import CliRunner
@@ -68,6 +68,15 @@ def test_a_violation_is_a_failure_with_all_of_its_evidence() -> None:
         "must: core.agrees holds.\n1 of 4 entries differ\ncase: B=1 T=2\nmargin: 3 (gap 0.5, 0.125 allowed)\n"
         "like: late_mask (The mask comes late.)\nrepeat it: attnspec replay 'lib/attend core.agrees float32 B1;T2'\n"
         "\nTraceback: here")
+
+
+def test_a_wider_arithmetic_is_told_before_what_was_seen() -> None:
+    explained = Explanation("every step is rounded to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
+    failure = one(tree(outcome(Verdict.VIOLATED, evidence=replace(EVIDENCE, explained=explained))), ".//failure")
+    assert failure.text is not None
+    assert failure.text.startswith(
+        "must: core.agrees holds.\ncause: every step is rounded to float16\ndo: Accumulate in float32, or declare it:\n"
+        "paste: attend.x = 1\n1 of 4 entries differ\n")
 
 
 def test_what_was_written_to_stderr_comes_along() -> None:

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from attnspec.court.hearing import summon
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType
+from attnspec.ground.plan import Plan
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.lifts.subnormals import flushed_by
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.0**-14, 2.0**-24, 2.0**-126]
 
@@ -75,3 +80,34 @@ def test_jax_forgets_what_it_compiled_when_told_to() -> None:
 def test_an_unknown_lift_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"'touch' is not a known lift. Did you mean 'torch'"):
         lift_named("touch")
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_numpy_keeps_subnormals(dtype: DType) -> None:
+    assert flushed_by(lift_named(""), dtype) == ""
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.BFLOAT16])
+def test_jax_on_cpu_takes_subnormals_for_zero(dtype: DType) -> None:
+    pytest.importorskip("jax")
+    assert flushed_by(lift_named("jax"), dtype) == "a product"
+
+
+MINE = """
+def attend(query, key, value):
+    return value
+attend.lift = "jax"
+attend.precision = {"float16": {"grade": "G4", "reason": "a test"},
+                    "float64": {"flushes_subnormals": False, "reason": "a test"}}
+"""
+
+
+def test_a_lift_says_of_subnormals_what_a_function_does_not(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    precision = summon(f"{tmp_path}/mine.py:attend", Plan(())).declaration.precision
+    assert precision == {
+        DType.FLOAT64: {"flushes_subnormals": False, "reason": "a test"},
+        DType.FLOAT32: {"flushes_subnormals": True, "reason": "here jax takes subnormal numbers for 0 in a product"},
+        DType.FLOAT16: {"grade": "G4", "reason": "a test"},
+        DType.BFLOAT16: {"flushes_subnormals": True, "reason": "here jax takes subnormal numbers for 0 in a product"}}

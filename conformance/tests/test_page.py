@@ -15,6 +15,7 @@ from attnspec.record.events import ItemStarted, RunFinished, RunStarted, Subject
 from attnspec.record.outcome import (
     Change,
     Evidence,
+    Explanation,
     KnownFinding,
     Likeness,
     Measured,
@@ -216,6 +217,14 @@ def test_a_violation_says_which_faults_it_is_like_and_what_the_verdict_rests_on(
     assert "rests on equality" in words(page)
 
 
+def test_a_wider_arithmetic_is_told_before_what_was_seen() -> None:
+    explained = Explanation("every step is rounded to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
+    findings = words(section(render([run(violated(evidence=replace(EVIDENCE, explained=explained)))]), "findings"))
+    assert ("cause every step is rounded to float16 Accumulate in float32, or declare it:pasteattend.x = 1 "
+            f"{EVIDENCE.sentence}") in findings
+    assert "cause" not in words(section(render([run(violated())]), "findings"))
+
+
 def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
     evidence = replace(EVIDENCE, located="the weights of hidden keys are not zero")
     findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
@@ -269,7 +278,8 @@ def test_hostile_text_stays_text() -> None:
                   because=[{"title": HOSTILE, "quote": HOSTILE, "at": HOSTILE, "url": "javascript:alert(3)"}])
     likeness = Likeness(HOSTILE, HOSTILE, HOSTILE, "javascript:alert(5)", 1, 2)
     evidence = Evidence(HOSTILE, HOSTILE, HOSTILE, replace(MEASURED, sentence=HOSTILE),
-                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE, (likeness,) * 2, HOSTILE)
+                        (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE, (likeness,) * 2, HOSTILE,
+                        Explanation(HOSTILE, HOSTILE, HOSTILE))
     readings = (Reading(HOSTILE, HOSTILE, 0.0, HOSTILE),)
     items = [violated(f"{prefix}{HOSTILE}", f"core.{HOSTILE}", evidence=evidence, reason=HOSTILE, repeat=HOSTILE,
                       instrument=HOSTILE, readings=readings) for prefix in ("lib/", "fault/")]

@@ -237,6 +237,27 @@ def test_exactly_equal_means_to_the_last_bit() -> None:
     assert check(drifts).margin == np.inf
 
 
+def test_up_to_reordering_rounding_may_differ_and_empty_rows_may_not() -> None:
+    mask = MASK.copy()
+    mask[:, :, 1] = False
+
+    def check(spoil: Callable[[Array], Array]) -> Measured:
+        calls: list[int] = []
+
+        def second_time_spoilt(*args: Array, **keywords: object) -> object:
+            calls.append(1)
+            answer = np.asarray(SOUND(*args, **keywords))
+            return answer if len(calls) == 1 else spoil(answer)
+        runs = {"original": start(problem(mask=mask), "one"), "other": start(problem(mask=mask), "two")}
+        return relations.agree(scene(second_time_spoilt, posed=runs), runs=(ORIGINAL, OTHER), observe="output",
+                               within="reordering")
+    last_bit, smallest = 2.0**-23, 2.0**-149
+    assert check(lambda answer: answer * answer.dtype.type(1 + last_bit)).margin <= 1
+    assert check(plus(2.0**-10)).margin > 1
+    assert check(put(smallest, 0, 0, 1, 0)).margin == np.inf
+    assert check(lambda answer: answer).claimed == B * H * T * DV
+
+
 def test_the_first_rows_are_those_of_a_prefix() -> None:
     runs = two(lambda first: shapes.keep_queries(first, cut=Drawn(1)))
 

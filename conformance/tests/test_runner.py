@@ -197,7 +197,7 @@ def test_a_replay_line_leads_back_to_its_item() -> None:
 
 @pytest.mark.parametrize(("line", "text"), [
     ("a b", "a line to replay has four parts"),
-    ("a b float31 c", "'float31' is not a known dtype. Did you mean 'float32'?")])
+    ("a b float23 c", "'float23' is not a known dtype. Did you mean 'float32'?")])
 def test_a_line_that_is_none_is_explained(line: str, text: str) -> None:
     with pytest.raises(UsageError, match=text.replace("?", "[?]")):
         read_replay(line)

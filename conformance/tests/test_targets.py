@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.nouns import DType, Kind
+from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import load
 
 MINE = '''
@@ -76,13 +78,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
              "my_sibling.py": "from my_attention import attend"}
     for name, text in files.items():
         (tmp_path / name).write_text(textwrap.dedent(text).lstrip())
+    (tmp_path / "my_folder").mkdir()
     (tmp_path / "my_package").mkdir()
     (tmp_path / "my_package" / "__init__.py").write_text("")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    monkeypatch.setattr("sys.path", [*sys.path])
     yield tmp_path
-    for name in [name for name in __import__("sys").modules if name.startswith(("my_", "attnspec_target_my_"))]:
-        del __import__("sys").modules[name]
+    for name in [name for name in sys.modules if name.startswith(("my_", "attnspec_target_my_"))]:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize(("target", "keywords", "kind"), [
@@ -116,9 +119,19 @@ def test_attributes_declare_what_a_signature_cannot_say() -> None:
 
 
 MISTAKES = [
-    ("numpy/attenton", "'numpy/attenton' is not a known subject. Did you mean 'numpy/attention'? Known: "),
-    ("my_attention", "A function of your own is named package.module:function or path/to/file.py:function."),
-    ("my_attention:", "'my_attention:' names no function. Write package.module:function or path/to/file.py:function."),
+    ("numpy/attenton", "'numpy/attenton' is not a known subject. Did you mean 'numpy/attention'? "
+                       "`attnspec list` names them all."),
+    ("my_attention", "my_attention has: attend, layer, thing, part, declared, starred, starred_too, typo and 9 more. "
+                     "Write my_attention:attend."),
+    ("my_attention:", "my_attention has: attend, layer, thing, part, "),
+    ("my_attention.py", "my_attention.py has: attend, layer, thing, part, "),
+    ("my_raising", "my_raising defines no public function. A function of your own is named package.module:function or "
+                   "path/to/file.py:function."),
+    ("my_package", "my_package defines no public function."),
+    ("my_atention.py", "my_atention.py: there is no such file. Did you mean 'my_attention.py'?"),
+    ("./my_folder", "./my_folder is a folder. A function of your own is named package.module:function or "),
+    ("no_such_thing_at_all", "'no_such_thing_at_all' is not a known subject. `attnspec list` names them all. "
+                             "A function of your own is named package.module:function or path/to/file.py:function."),
     ("my_atention:attend", "there is no module 'my_atention'. Did you mean 'my_attention'?"),
     ("my_package.inner:attend", "there is no module 'my_package.inner'."),
     ("..:attend", "'..' is no name of a module. Write package.module:function."),
@@ -160,14 +173,28 @@ def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, messag
     assert message in str(caught.value)
 
 
+def test_a_file_is_told_apart_without_running_it(here: Path) -> None:
+    (here / "my_jit.py").write_text("import jax\ndef _attend(q, k, v): ...\nattend = jax.jit(_attend)\nx = len([])\n")
+    assert public_functions(here / "my_jit.py") == ["attend"]
+    assert file_of_module("my_package") == here / "my_package" / "__init__.py"
+    assert [public_functions(here / name) for name in ("my_syntax.py", "none.py")] == [[], []]
+    assert not {"my_jit", "my_package"} & set(sys.modules)
+
+
+def test_where_no_name_is_near_a_module_tells_its_own_alone(here: Path) -> None:
+    (here / "my_two.py").write_text("from json import dumps, loads\n\ndef attend(q, k, v): ...\n")
+    with pytest.raises(TargetError, match=r"my_two.py: there is no 'zzz' in it .*Known: attend\.$"):
+        load("my_two:zzz")
+    with pytest.raises(TargetError, match=r"Did you mean 'dumps'\?$"):
+        load("my_two:dump")
+
+
 def test_a_lift_that_does_not_exist_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="'tensor' is not a known lift"):
         load("my_attention:attend", lift="tensor")
 
 
 def test_what_the_working_directory_does_not_hold_leaves_the_path_alone() -> None:
-    import sys
-
     before = list(sys.path)
     with pytest.raises(TargetError, match="takes"):
         load("json:dumps")

@@ -14,9 +14,16 @@ from attnspec.cli.group import attnspec
 from attnspec.ground.errors import AttnspecError
 from attnspec.ground.exits import CANNOT_RUN
 
+COMPLETING = "_ATTNSPEC_COMPLETE"
+"""The variable by which a shell asks what can follow."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code: 0 conforms, 1 violated, 2 cannot run."""
+    if COMPLETING in os.environ:
+        from attnspec.cli.bash import offer  # noqa: PLC0415  (weight: only a shell asks for it)
+
+        offer()
     try:
         code = attnspec.main(arguments, prog_name="attnspec", standalone_mode=False)
         return int(code or 0)

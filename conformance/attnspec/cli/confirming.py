@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from attnspec.cli import completing
 from attnspec.cli.options import IMPLEMENTATIONS
 from attnspec.ground.errors import UsageError
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
@@ -20,7 +21,7 @@ _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "ye
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[LIBRARY]...")
+@click.argument("names", nargs=-1, metavar="[LIBRARY]...", shell_complete=completing.libraries)
 @click.option("-n", "workers", default=1, type=click.IntRange(1), metavar="WORKERS", help="Scripts at a time.")
 @click.option("--quiet", "-q", "is_brief", is_flag=True, help="Without what the scripts print.")
 @click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),

@@ -6,24 +6,46 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnspec.ground.nouns import FAILURES, Verdict, gates
+from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.probed import Found, SubjectProbed
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
+UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
+ADVICE = "not as recommended"
+"""How failures are counted that do not gate."""
+_DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
+
+
+def in_float32_first(outcome: Outcome) -> int:
+    """A key to sort by: float32, which most people look at first, then the others."""
+    return _DTYPES.index(outcome.dtype)
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """`timed out`."""
+    return verdict.value.replace("_", " ")
+
+
+def is_gone(outcome: Outcome) -> bool:
+    """Whether it was a known failure, and is no failure any more."""
+    return outcome.change is not None and outcome.change.verdict not in FAILURES
 
 
 @dataclass(slots=True)
 class Digest:
-    """`on_trial` are the items that workers have taken up and not finished, oldest first."""
+    """`on_trial` are the items that workers have taken up and not finished, oldest first.
+
+    counts: by subject, how often each verdict was given, in words; failures that do not gate are ADVICE.
+    """
 
     header: RunStarted | None = None
     footer: RunFinished | None = None
     cards: dict[str, SubjectKnown] = field(default_factory=dict)
     outcomes: list[Outcome] = field(default_factory=list)
     on_trial: dict[tuple[str, str, str], ItemStarted] = field(default_factory=dict)
-    counts: dict[str, Counter[Verdict]] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
     probes: list[SubjectProbed] = field(default_factory=list)
 
     def add(self, event: Event) -> None:
@@ -47,7 +69,9 @@ class Digest:
     def _finish(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        self.counts.setdefault(outcome.subject, Counter())[outcome.verdict] += 1
+        is_advice = outcome.verdict in ALARMING and not self.gates(outcome)
+        word = ADVICE if is_advice else verdict_words(outcome.verdict)
+        self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
     def planned(self, subject: str) -> int:
         """How many items the subject has in this run."""
@@ -56,6 +80,34 @@ class Digest:
     def done(self, subject: str) -> int:
         """How many of them are finished."""
         return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
+
+    @property
+    def failures(self) -> list[Outcome]:
+        """What gates, in the order of the law; a known failure that is gone gates, and is none."""
+        return [outcome for outcome in self._alarming if self.gates(outcome) and not is_gone(outcome)]
+
+    @property
+    def advice(self) -> list[Outcome]:
+        """The failures that do not gate: recommendations that are not followed."""
+        return [outcome for outcome in self._alarming if not self.gates(outcome)]
+
+    @property
+    def _alarming(self) -> list[Outcome]:
+        """In the order of the law, float32 first: workers end in any."""
+        places = {clause["id"]: place for place, clause in enumerate(self.header.clauses if self.header else ())}
+        return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
+                      key=lambda each: (places.get(each.clause, 0), in_float32_first(each)))
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Everybody who was to be judged, in the order of the plan."""
+        return tuple(self.counts)
+
+    def of(self, subject: str) -> Digest:
+        """The same of one subject alone."""
+        return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
+                      [outcome for outcome in self.outcomes if outcome.subject == subject], {},
+                      {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])
 
     @property
     def contradictions(self) -> list[tuple[SubjectProbed, Found]]:

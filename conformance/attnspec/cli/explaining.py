@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
+from attnspec.cli import completing
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
-from attnspec.ground.errors import UsageError, hint
+from attnspec.ground.errors import UsageError, either, near_misses
 from attnspec.home import folder
 from attnspec.law.added import added_files
 from attnspec.law.clause import Citation, Clause, Spec
@@ -22,7 +23,7 @@ WIDTH = 100
 
 
 @click.command()
-@click.argument("name", metavar="CLAUSE")
+@click.argument("name", metavar="CLAUSE", shell_complete=completing.clauses_and_faults)
 @SPEC
 @SPEC_ADD
 @JSON
@@ -105,5 +106,6 @@ def _tell_fault(name: str, law: Spec) -> None:
 
 
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
-    return hint(name, [*(clause.id for clause in law.clauses), *faults]).partition(" Known:")[0] + (
-        " See `attnspec list clauses` and `attnspec list faults`.")
+    near = near_misses(name, [*(clause.id for clause in law.clauses), *faults])
+    return (f" Did you mean {either(near)}?" if near else "") + (
+        " `attnspec list clauses` and `attnspec list faults` name them all.")

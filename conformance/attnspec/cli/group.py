@@ -61,4 +61,6 @@ def attnspec() -> None:
     Judges an implementation by documented clauses: attnspec check mypackage.mine:attend
 
     Judging an implementation executes it. Exit codes: 0 conforms, 1 violated, 2 cannot run.
+
+    Completion, as in ~/.bashrc: eval "$(_ATTNSPEC_COMPLETE=bash_source attnspec)"; also zsh_source, fish_source.
     """

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from attnspec import home
+from attnspec.cli import completing
 from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.exits import CONFORMS
 from attnspec.runner.acquainting import Written, acquaint
@@ -16,7 +17,7 @@ DEADLINE = 120.0
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=completing.targets)
 @click.option("--into", default=Path("implementations"), show_default=True, metavar="DIR",
               type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
 @click.option("--deadline", default=DEADLINE, show_default=True, type=click.FloatRange(0, min_open=True),

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import click
 
+from attnspec.cli import completing
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
@@ -17,6 +18,8 @@ from attnspec.cli.options import (
     LIFT,
     SPEC,
     SPEC_ADD,
+    TARGETS,
+    VERBOSE,
     Given,
     plan_from,
     running,
@@ -25,6 +28,7 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.targets import judgeable, known_targets, remaining
+from attnspec.cli.verdicts import Detail
 from attnspec.ground.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
@@ -34,9 +38,10 @@ from attnspec.runner.trials import TRIALS
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@TARGETS
 @selection
 @running
+@VERBOSE
 @BASELINE
 @UPDATE
 @JUNIT
@@ -49,11 +54,13 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
 
 @click.command()
-@click.option("--library", "libraries", multiple=True, metavar="NAME",
+@click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completing.libraries,
               help="Only this library: the first part of its subjects' ids.")
-@click.option("--without", multiple=True, metavar="ID", help="Not this subject; * stands for any text.")
+@click.option("--without", multiple=True, metavar="ID", shell_complete=completing.targets,
+              help="Not this subject; * stands for any text.")
 @selection
 @running
+@VERBOSE
 @BASELINE
 @UPDATE
 @JUNIT
@@ -84,7 +91,9 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
-    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
+    told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
+    outputs = Outputs.of(**told, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)

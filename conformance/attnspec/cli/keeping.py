@@ -79,7 +79,7 @@ def _strangers(subject: Registered, law: Spec) -> Iterator[ManifestError]:
     named += [("clause", deviation.clause, clauses) for deviation in subject.declaration.deviations]
     for noun, name, known in named:
         if name not in known:
-            yield ManifestError(f"{name!r} is not a known {noun}.{hint(name, known)}", where=subject.where)
+            yield ManifestError(f"{name!r} is not a known {noun}.{hint(name, known, noun)}", where=subject.where)
 
 
 def _of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:

@@ -8,42 +8,38 @@ from itertools import groupby
 
 import click
 
-from attnspec.cli.digest import Digest
+from attnspec.cli.digest import Digest, is_gone
 from attnspec.cli.wording import plural
 from attnspec.ground.nouns import Novelty, Verdict
 from attnspec.record.outcome import Outcome
 
-TOLD = 40  # changes that are told; the rest is in the record
 _ORDER = tuple(Novelty)
 _COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yellow"}
 
 
-def held_against(digest: Digest) -> Iterator[str]:
-    """Lines that say how the run stands to its baseline, one a change; none if it was held against no baseline."""
+def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
+    """Lines that say how the run stands to its baseline, one a change; none if it was held against no baseline.
+
+    most: tell so many changes; 0: all.
+    """
     baseline = digest.header.baseline if digest.header else ""
     if not baseline:
         return
     changes = list(_lines(digest.outcomes))
-    yield ""
+    told = changes[:most] if most else changes
     yield f"Held against {baseline}: {_known(digest.outcomes)}{'' if changes else ', nothing new'}."
-    yield from changes[:TOLD]
-    if len(changes) > TOLD:
-        yield f"  and {plural(len(changes) - TOLD, 'change')} more, in the record"
+    yield from told
+    if len(changes) > len(told):
+        yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
     if changes:
         yield "  Is a change meant? Then --update-baseline writes the list anew, and its difference is to be reviewed."
 
 
-def is_otherwise(outcome: Outcome) -> bool:
-    """Whether it is a known failure that is not as it is listed."""
-    return outcome.change is not None and outcome.change.novelty is not Novelty.NEW
-
-
-def otherwise(digest: Digest) -> Iterator[str]:
-    """`2 known failures not as listed (1 mended, 1 changed)`, if there are any."""
-    found = Counter(each.change.novelty for each in digest.outcomes if each.change and is_otherwise(each))
-    if found:
-        detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
-        yield f"{plural(found.total(), 'known failure')} not as listed ({detail})"
+def gone(digest: Digest) -> str:
+    """`2 known failures (1 mended, 1 changed)`: those that are no failures any more; empty if there are none."""
+    found = Counter(each.change.novelty for each in digest.outcomes if each.change and is_gone(each))
+    detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
+    return f"{plural(found.total(), 'known failure')} ({detail})" if found else ""
 
 
 def but_for(digest: Digest) -> str:

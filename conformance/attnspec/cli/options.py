@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
+from attnspec.cli import completing
 from attnspec.cli.targets import expanded
 from attnspec.ground.errors import hint
 from attnspec.ground.nouns import DType, Effort
@@ -39,8 +41,12 @@ class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest
         if not isinstance(value, str) or not value:  # converted already, or a default that means none
             return value
         if value not in self._members:
-            self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members)}", param, ctx)
+            self.fail(f"{value!r} is not a known {self.name}.{hint(value, self._members, self.name)}", param, ctx)
         return self._members[value]
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002  (click's signature)
+        """The names that begin so."""
+        return [CompletionItem(name) for name in self._members if name.startswith(incomplete)]
 
 
 MOST_WORKERS = 8  # unless asked for: each holds a framework in memory
@@ -52,6 +58,7 @@ def available_cpus() -> int:
     return min(cpus, MOST_WORKERS)
 
 
+TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completing.targets)
 IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
                                help="A further folder of implementations.")
 SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Another law than the one shipped.")
@@ -60,13 +67,17 @@ SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.
 LIFT = click.option("--lift", default="", type=OneOf("lift", LIFTS), help="Hand over tensors, not NumPy arrays.")
 DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
                         metavar="SECONDS", help="How long one item may take.")
+VERBOSE = click.option("-v", "--verbose", is_flag=True,
+                       help="Tell every failure and every reason, not only what matters most.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How hard to look."),
-    click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Only the clauses of this profile."),
-    click.option("--clause", "clauses", multiple=True, metavar="ID", help="Only this clause."),
+    click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completing.profiles,
+                 help="Only the clauses of this profile."),
+    click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completing.clauses,
+                 help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
     click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from attnspec.cli.progress import progress
-from attnspec.cli.verdicts import Verdicts
+from attnspec.cli.verdicts import Detail, Verdicts
 from attnspec.ground.errors import UsageError
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
@@ -30,9 +30,11 @@ class Outputs:
     record: Path | None = None
     html: Path | None = None
     as_json: bool = False
+    detail: Detail = Detail.SHORT
 
     @classmethod
-    def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool) -> Outputs:
+    def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
+           detail: Detail = Detail.SHORT) -> Outputs:
         """From the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
@@ -40,17 +42,17 @@ class Outputs:
             raise UsageError("a record grows line by line and is not compressed. Name it "
                              f"{record.removesuffix('.gz')}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
-        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json)
+        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail)
 
     @classmethod
     def console(cls) -> Outputs:
-        """The console alone."""
-        return cls(sys.stdout)
+        """The console alone, with everything: for one case."""
+        return cls(sys.stdout, detail=Detail.FULL)
 
     def handlers(self) -> list[Handler]:
         """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
         stream = self.console_stream
-        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places)
+        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail)
         return [verdicts, progress(stream), *self.kept]
 
     @property

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from attnspec.cli import completing
 from attnspec.cli.defect import exit_code_of
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
@@ -32,7 +33,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
 @click.option("--seed", default=0, show_default=True, help="The first seed.")
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), metavar="N",
               help="How many seeds, from the first on.")
-@click.option("--fault", "faults", multiple=True, metavar="PATTERN",
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completing.faults,
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and sound ones]")
 @click.option("--sound", "sound", multiple=True, metavar="PATTERN",
               help=f"Only this sound implementation; registered ones can be named, too. [default: all of sound/*; at "

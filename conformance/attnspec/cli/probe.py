@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from attnspec.cli.defect import own_up
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, Given, OneOf, plan_from, running, typed
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, OneOf, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.probe_console import Answers
 from attnspec.cli.targets import known_targets
@@ -16,7 +16,7 @@ from attnspec.runner.session import Session
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@TARGETS
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help="Only this dtype. [default: all; every question is asked at the first, float32 if it is supported]")
 @running

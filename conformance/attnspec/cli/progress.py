@@ -10,15 +10,14 @@ from typing import TextIO
 
 import click
 
-from attnspec.cli.digest import ALARMING, Digest
+from attnspec.cli.digest import Digest
 from attnspec.cli.wording import counted, opening
-from attnspec.ground.nouns import Level
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
-from attnspec.record.outcome import Outcome
-from attnspec.runner.texts import in_short
+from attnspec.record.probed import SubjectProbed
 
 BAR = 24           # characters
 SHOWN = 8          # subjects in the live block; audits have more, most of them waiting
+EVERY = 10.0       # seconds at least between two lines about the same subject, in a pipe
 INTERVAL = 0.05    # seconds between two drawings: faster than the eye, slower than the events
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
@@ -30,11 +29,14 @@ def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Han
 
 
 class Plain:
-    """A line when a run starts, one an alarming item, one when a subject is done."""
+    """A line when a run starts, then one a subject that is done; where there is but one, one a third of a long run.
 
-    def __init__(self, stream: TextIO, *, is_coloured: bool = False) -> None:
-        self._stream, self._is_coloured = stream, is_coloured
-        self._digest = Digest()
+    What fails is told once, when the run is over.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._digest = stream, Digest()
+        self._told, self._third = time.monotonic(), 0
 
     def start(self) -> None:
         """Nothing to open."""
@@ -44,42 +46,49 @@ class Plain:
         self._digest.add(event)
         match event:
             case RunStarted():
-                self._print(opening(event))
-            case ItemFinished():
-                self._finished(event.outcome)
+                click.echo(opening(event), file=self._stream)
+            case ItemFinished(outcome=finished) | (SubjectProbed() as finished):
+                self._finished(finished.subject)
             case _:
                 pass
 
     def shutdown(self) -> None:
         """Nothing to close."""
 
-    def _finished(self, outcome: Outcome) -> None:
-        digest = self._digest
-        if outcome.verdict in ALARMING:
-            advice = "" if outcome.level is Level.MUST else f" ({outcome.level.value})"
-            first = in_short(outcome).partition("\n")[0]
-            self._print(click.style(f"{outcome.subject} {outcome.dtype.value}{advice}: {first}", fg="red"))
-        if digest.done(outcome.subject) == digest.planned(outcome.subject):
-            self._print(f"{outcome.subject}: {counted(digest.counts[outcome.subject])}")
+    def _finished(self, subject: str) -> None:
+        if len(self._digest.subjects) == 1:
+            self._tell_third()
+        elif self._digest.done(subject) == self._digest.planned(subject):
+            done = sum(self._digest.done(each) == self._digest.planned(each) for each in self._digest.subjects)
+            click.echo(f"{subject}: done, {done} of {len(self._digest.subjects)} subjects", file=self._stream)
 
-    def _print(self, line: str) -> None:
-        click.echo(line, file=self._stream, color=self._is_coloured)
+    def _tell_third(self) -> None:
+        done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
+        planned, now = self._digest.planned(subject), time.monotonic()
+        third = 3 * done // max(planned, done)
+        if self._third < third < 3 and now - self._told > EVERY:
+            click.echo(f"{done} of {planned} items", file=self._stream)
+            self._told = now
+        self._third = third
 
 
-class Live(Plain):
-    """The lines of Plain, and under them a block that is rewritten: a bar a subject, and what is on trial."""
+class Live:
+    """The first line of Plain, and under it a block that is rewritten: a bar a subject, and what is on trial."""
 
     def __init__(self, stream: TextIO, *, is_coloured: bool = True) -> None:
-        super().__init__(stream, is_coloured=is_coloured)
-        self._height = 0
-        self._drawn = 0.0
-        self._began = time.monotonic()
+        self._stream, self._is_coloured, self._digest = stream, is_coloured, Digest()
+        self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
         self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
 
+    def start(self) -> None:
+        """Nothing to open."""
+
     def handle(self, event: Event) -> None:
-        """Take the event, print what is worth a line, and draw the block anew if it is time."""
-        super().handle(event)
+        """Take the event, and draw the block anew if it is time."""
+        self._digest.add(event)
         is_due = time.monotonic() - self._drawn > INTERVAL
+        if isinstance(event, RunStarted):
+            click.echo(opening(event), file=self._stream)
         if isinstance(event, RunFinished):
             self._clear()
         elif is_due or isinstance(event, RunStarted):
@@ -88,10 +97,6 @@ class Live(Plain):
     def shutdown(self) -> None:
         """Leave the terminal clean, also after an interruption."""
         self._clear()
-
-    def _print(self, line: str) -> None:
-        self._clear()
-        super()._print(line)
 
     def _clear(self) -> None:
         if self._height:

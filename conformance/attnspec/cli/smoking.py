@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, Given, plan_from
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, plan_from
 from attnspec.cli.targets import known_targets
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS
 from attnspec.runner.smoking import smoke_apart
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@TARGETS
 @LIFT
 @IMPLEMENTATIONS
 @DEADLINE

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.plan import FAULT, SOUND, Plan
+from attnspec.subjects.outline import no_such_subject
 from attnspec.subjects.registry import registered
 
 OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
 
 
 def known_targets(plan: Plan) -> None:
-    """Raise TargetError for a registered id that does not exist, or whose framework is not installed."""
+    """Raise TargetError for what names no subject, and for a registered one whose framework is not installed."""
     _known_own([target for target in plan.targets if target.startswith(OWN)])
-    ids = [target for target in plan.targets if ":" not in target and not target.startswith(OWN)]
+    _known_files(plan.targets)
+    ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
     known = registered(plan.implementations) if ids else {}
     for target in ids:
         if target not in known:
-            raise TargetError(f"{TargetError.unknown('subject', target, known)} "
-                              "A function of yours is named package.module:function or path/to/file.py:function.")
+            raise no_such_subject(target, known)
         if known[target].missing:
             raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
 
@@ -51,6 +53,14 @@ def _known_own(targets: Iterable[str]) -> None:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
 
         own_subject(target)
+
+
+def _known_files(targets: Iterable[str]) -> None:
+    """Raise TargetError for path/to/file.py:function where there is no such file."""
+    for target in targets:
+        file, _, function = target.rpartition(":")
+        if file.endswith(".py") and function and not Path(file).is_file():
+            raise no_such_subject(file, ())
 
 
 def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:

@@ -1,34 +1,43 @@
-"""The end of a run on the console: counts, every violated clause, what was not judged, and what it comes to."""
+"""The end of a run on the console: what it comes to and why, what matters most of it, and what it comes to again."""
 
 from __future__ import annotations
 
-from collections import Counter
+import enum
+import math
+import shutil
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TextIO
 
 import click
 
-from attnspec.cli.digest import ALARMING, Digest
-from attnspec.cli.known import but_for, held_against, is_otherwise, otherwise
-from attnspec.cli.wording import counted, named, plural, verdict_words
-from attnspec.ground.exits import CONFORMS, VIOLATED
-from attnspec.ground.nouns import Level, Verdict
+from attnspec.cli import findings, unjudged
+from attnspec.cli.conclusion import conclusion, remedy, standing, verdict
+from attnspec.cli.digest import Digest
+from attnspec.cli.known import held_against
+from attnspec.cli.wording import counted, named, plural
+from attnspec.ground.keywords import listed
 from attnspec.record.events import Event
-from attnspec.record.outcome import Outcome
-from attnspec.runner.tally import idle
-from attnspec.runner.texts import violation
 
-FULL = 20      # violations told in full; the rest in one line each
-REASONS = 12   # reasons for not judging that are listed
-_UNJUDGED = (Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+SHOWN = 3      # failures told in full
+LINES = 40     # of the summary as a reader sees them; with what comes before it, a run stays below 45
+WIDTH = 80     # characters a line where nobody knows how wide the reader's are
+CHANGES = 12   # lines of what is new, mended or changed against a baseline
+LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
+
+
+class Detail(enum.Enum):
+    """How much is told: what fits a screen, or everything."""
+
+    SHORT = "short"
+    FULL = "full"
 
 
 class Verdicts:
     """A handler that speaks when the run is over. `places` are lines that say where record and page lie."""
 
-    def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = ()) -> None:
-        self._stream, self._is_coloured, self._places = stream, is_coloured, places
+    def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
+                 detail: Detail = Detail.SHORT) -> None:
+        self._stream, self._is_coloured, self._places, self._detail = stream, is_coloured, places, detail
         self._digest = Digest()
 
     def start(self) -> None:
@@ -41,68 +50,57 @@ class Verdicts:
     def shutdown(self) -> None:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
-            for line in summary(self._digest, self._places):
+            width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
+            for line in summary(self._digest, self._places, self._detail, width):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 
-def summary(digest: Digest, places: Sequence[str]) -> Iterator[str]:
-    """The lines."""
-    if len(digest.counts) > 1:
-        yield ""
-        width = max(map(len, digest.counts))
-        yield from (f"{subject:<{width}}  {counted(counts)}" for subject, counts in digest.counts.items())
-    yield from _violations(digest)
-    yield from _contradictions(digest)
-    yield from _unjudged(digest.outcomes)
-    yield from held_against(digest)
+def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT, width: int = WIDTH) -> list[str]:
+    """The lines. In short as many failures in full as there is room for, at most SHOWN and at least one."""
+    if detail is Detail.FULL:
+        return [*_head(digest), *findings.everything(digest), *_contradictions(digest),
+                *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,
+                conclusion(digest)]
+    ranked = findings.ranked(digest)
+    drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
+    return next((draft for draft in drafts if _rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
+
+
+def _draft(digest: Digest, ranked: Sequence[findings.Finding], shown: int, places: Sequence[str]) -> list[str]:
+    in_full = [line for finding in ranked[:shown] for line in findings.told(digest, finding)]
+    others = [*findings.named(digest, ranked[shown:]), *findings.recommendations(digest), *unjudged.in_short(digest)]
+    lost = unjudged.not_run(digest)
+    return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
+            *_paragraph(held_against(digest, CHANGES)), *places, conclusion(digest)]
+
+
+def _rows(lines: Sequence[str], width: int) -> int:
+    return sum(max(1, math.ceil(len(click.unstyle(line)) / width)) for line in lines)
+
+
+def _head(digest: Digest) -> Iterator[str]:
+    """The verdict, and how each subject fared."""
     yield ""
-    yield from places
-    yield conclusion(digest)
+    yield verdict(digest)
+    if len(digest.subjects) == 1:
+        yield from remedy(digest)
+        yield from (f"{subject}: {counted(counts)}" for subject, counts in digest.counts.items())
+    else:
+        width = max(map(len, digest.subjects), default=0)
+        yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
+    for subject, known in digest.cards.items():
+        left = listed(known.card.defaults)
+        yield from ([f"left at their defaults{_of(subject, digest)}: {left}"] if left else [])
 
 
-def _violations(digest: Digest) -> Iterator[str]:
-    alarming = sorted((outcome for outcome in digest.outcomes if outcome.verdict in ALARMING),
-                      key=lambda each: (not digest.gates(each), *_key(each)[:2]))
-    groups = [list(group) for _, group in groupby(alarming, key=_key)]
-    for group in groups[:FULL]:
-        yield from _told(digest, group)
-    if len(groups) > FULL:
-        yield ""
-        yield from (f"{subject}: {clause} {verdict_words(verdict)}"
-                    for subject, clause, verdict in map(_key, (group[0] for group in groups[FULL:])))
+def _of(subject: str, digest: Digest) -> str:
+    return f" in {subject}" if len(digest.subjects) > 1 else ""
 
 
-def _key(outcome: Outcome) -> tuple[str, str, Verdict]:
-    return outcome.subject, outcome.clause, outcome.verdict
-
-
-def _told(digest: Digest, group: list[Outcome]) -> Iterator[str]:
-    """The first in full, with the other dtypes that fare alike."""
-    first, *others = group
-    clause = digest.clause(first.clause)
-    text = violation(first, says=str(clause.get("says", "")), where=str(clause.get("where", "")))
-    head, _, rest = text.partition("\n")
-    level = "" if first.level is Level.MUST else f" [{first.level.value}]"
-    yield ""
-    yield click.style(head + level, fg="red" if digest.gates(first) else "yellow", bold=True)
-    yield rest
-    if others:
-        yield f"  also: {', '.join(outcome.dtype.value for outcome in others)}"
-
-
-def _unjudged(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    found = Counter((each.verdict, each.reason) for each in outcomes if each.verdict in _UNJUDGED)
-    if not found:
-        return
-    yield ""
-    yield "Not judged:"
-    ranked = sorted(found, key=lambda key: (_UNJUDGED.index(key[0]), -found[key], key[1]))
-    for verdict, reason in ranked[:REASONS]:
-        whom = dict.fromkeys(each.subject for each in outcomes if (each.verdict, each.reason) == (verdict, reason))
-        why = f"{verdict_words(verdict)}: {reason or 'no reason was given'}"
-        yield f"  {found[verdict, reason]:>4} {why} ({_few(list(whom))})"
-    if len(ranked) > REASONS:
-        yield f"       and {plural(len(ranked) - REASONS, 'further reason')}, in the record"
+def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
+    """The lines after an empty one, if there are any."""
+    told = list(lines)
+    return ["", *told] if told else []
 
 
 def _contradictions(digest: Digest) -> Iterator[str]:
@@ -112,37 +110,9 @@ def _contradictions(digest: Digest) -> Iterator[str]:
         yield ""
         yield "Not as the manifest claims:"
         yield from (f"  {named(probe)}: {found.question} {found.answer}, not {found.claimed}"
-                    for probe, found in against[:FULL])
-        if len(against) > FULL:
-            yield f"  and {plural(len(against) - FULL, 'answer')} more, in the record"
+                    for probe, found in against[:LISTED])
+        if len(against) > LISTED:
+            yield f"  and {plural(len(against) - LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
-        yield from (f"Not probed: {named(probe)}: {probe.lost}" for probe in lost[:REASONS])
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _faults(digest: Digest, gating: set[tuple[str, str]]) -> Iterator[str]:
-    if gating:
-        subjects = dict.fromkeys(subject for subject, _ in gating)
-        yield f"{plural(len(gating), 'clause')} not met by {_few(list(subjects))}"
-    yield from otherwise(digest)
-    if against := digest.contradictions:
-        whom = _few(list(dict.fromkeys(probe.subject for probe, _ in against)))
-        yield f"{plural(len(against), 'answer')} of {whom} not as the manifest claims"
-
-
-def conclusion(digest: Digest) -> str:
-    """What the run comes to, with the exit code."""
-    footer = digest.footer
-    if footer is None or footer.interrupted:
-        return "Interrupted: what is missing was not run. (exit code 2)"
-    gating = {(each.subject, each.clause) for each in digest.outcomes if digest.gates(each) and not is_otherwise(each)}
-    if footer.exit_code == VIOLATED:
-        return f"Does not conform: {' and '.join(_faults(digest, gating))}. (exit code 1)"
-    if footer.exit_code == CONFORMS:
-        return f"Conforms{but_for(digest)}. (exit code 0)"
-    what = "Nothing was executed" if idle(digest.outcomes) else "Not everything was run"
-    return f"{what}, so this run says nothing. (exit code 2)" if idle(digest.outcomes) else f"{what}. (exit code 2)"
+        yield from (f"Not probed: {named(probe)}: {probe.lost}" for probe in lost[:LISTED])

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import click
 
-from attnspec.cli.digest import ALARMING
+from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
 from attnspec.ground.nouns import Verdict
 from attnspec.record.events import RunStarted
 from attnspec.record.probed import SubjectProbed
 
-COLOURS: Mapping[Verdict, str] = {
-    Verdict.HELD: "green", Verdict.VIOLATED: "red", Verdict.ERRORED: "red", Verdict.CRASHED: "red",
-    Verdict.TIMED_OUT: "red", Verdict.UNEXPECTED: "red", Verdict.NOT_RUN: "yellow", Verdict.NO_CLAIM: "bright_black",
-    Verdict.INAPPLICABLE: "bright_black", Verdict.EXPECTED: "cyan",
-}
+_COLOURS: Mapping[str, str] = {
+    **{verdict_words(verdict): "red" for verdict in ALARMING},
+    **{verdict_words(verdict): "bright_black" for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
+    verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
+    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE: "yellow"}
+_ORDER = (*map(verdict_words, Verdict), ADVICE)
 
 
-def verdict_words(verdict: Verdict) -> str:
-    """`timed out`."""
-    return verdict.value.replace("_", " ")
-
-
-def counted(counts: Counter[Verdict]) -> str:
+def counted(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
-    met = [verdict for verdict in Verdict if counts[verdict]]
-    return ", ".join(_coloured(f"{counts[verdict]} {verdict_words(verdict)}", verdict) for verdict in met) or "nothing"
+    return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
 
 
-def _coloured(text: str, verdict: Verdict) -> str:
-    return click.style(text, fg=COLOURS[verdict], bold=verdict in ALARMING)
+def _coloured(text: str, word: str) -> str:
+    return click.style(text, fg=_COLOURS[word], bold=_COLOURS[word] == "red")
 
 
 def named(probed: SubjectProbed) -> str:
@@ -51,3 +47,11 @@ def opening(header: RunStarted) -> str:
     return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
             f"{plural(header.items, 'item')} of {plural(len(header.planned), 'subject')}, {', '.join(header.dtypes)}; "
             f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}")
+
+
+def few(names: Sequence[str], room: int) -> str:
+    """`a, b, c`: as many names as there are characters for, at least one; what is left out is `and 4 more`."""
+    lengths = accumulate(len(name) + 2 for name in names)
+    fitting = max(1, sum(length <= room for length in lengths))
+    more = len(names) - fitting
+    return ", ".join(names[:fitting]) + (f" and {more} more" if more else "")

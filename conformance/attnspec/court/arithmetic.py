@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from types import MappingProxyType
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.failing import judged
+from attnspec.court.tally import Violated
 from attnspec.court.trial import Trial, seed_of
 from attnspec.ground.errors import ManifestError
 from attnspec.ground.nouns import DType, Effort, Level
@@ -41,20 +43,25 @@ CUDA_EXPF = 2 + int(1.173 * 88)
 FEXP_U20 = 940
 """Float32 ulps of PyTorch's exponential for half precision on CPU, a cubic that is off by 1.12e-4."""
 
-CONVICTING = frozenset({"attention", "generic", "long", "score"})
-"""The kinds of problems on which a class is tried as a whole: values without end, and the two laws of chance."""
+ORDINARY = frozenset({"generic", "long"})
+"""The kinds of problems with values of no structure, on which independent roundings show."""
+
+CONVICTING = ORDINARY | {"attention", "score"}
+"""The kinds of problems on which a class is tried as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wider:
     """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.
 
-    fits: the format that holds all of its answers without loss; "" where that is not so.
+    shows: whether it is so coarse that answers to ordinary values tell it from the declared class; a function whose
+    ordinary answers are finer than that is none of it.  fits: the format that holds all answers; "" where none does.
     """
 
     cause: str
     advice: str
     words: Words
+    shows: bool = False
     fits: str = ""
 
 
@@ -68,10 +75,10 @@ def _of_half(dtype: str) -> tuple[Wider, ...]:
         Wider(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
         Wider(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
               {"exp_ulps": FEXP_U20}),
-        Wider(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
-              {**whole, "logsumexp_roundings": 1}),
         Wider(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
-              {**whole, "accumulate": dtype, "row_sum": dtype}))
+              {**whole, "accumulate": dtype, "row_sum": dtype}),
+        Wider(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
+              {**whole, "logsumexp_roundings": 1}))
 
 
 def _of_single(dtype: str) -> tuple[Wider, ...]:
@@ -79,18 +86,19 @@ def _of_single(dtype: str) -> tuple[Wider, ...]:
         Wider(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
         Wider(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp", {"exp_ulps": CUDA_EXPF}),
         Wider(f"its weights come from a log-sum-exp that is stored in {dtype}", _SEPARATE, {"logsumexp_roundings": 1}),
-        Wider("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4)),
-        Wider("the inputs of its products are rounded to bfloat16", "Multiply in float32", _narrow("bfloat16", 4)),
-        *(Wider(f"it computes in {half} throughout", "Compute in float32", _all_in(half), fits=half)
+        Wider("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4), shows=True),
+        Wider("the inputs of its products are rounded to bfloat16", "Multiply in float32", _narrow("bfloat16", 4),
+              shows=True),
+        *(Wider(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True, fits=half)
           for half in ("float16", "bfloat16")))
 
 
 def _of_double(dtype: str) -> tuple[Wider, ...]:
     return (
         Wider(f"its weights come from a log-sum-exp that is stored in {dtype}", _SEPARATE, {"logsumexp_roundings": 1}),
-        Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}),
+        Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
         Wider("it computes in float32 throughout", "Compute in float64 (JAX: enable x64, or --lift jax)",
-              _all_in("float32"), fits="float32"))
+              _all_in("float32"), shows=True, fits="float32"))
 
 
 def _narrow(dtype: str, roundings: int) -> Words:
@@ -126,7 +134,7 @@ class Arithmetic:
         """The first class under which the violation vanishes; None if there is none."""
         for wider, bench in self._wider(trial.bench):
             under = replace(trial, bench=bench, shrinks=False, before=None, breadcrumb=lambda _: None)
-            if _allows(under, failing) and self._allows_all(wider, bench):
+            if _allows(under, failing) and self._is_of(wider, trial.bench, bench):
                 return _told(trial.bench.subject, trial.bench.dtype, wider)
         return None
 
@@ -139,26 +147,38 @@ class Arithmetic:
             if precision and looser_words(precision, bench.precision) and self._tried.get((dtype, wider.cause), True):
                 yield wider, bench.under(precision)
 
-    def _allows_all(self, wider: Wider, bench: SubjectBench) -> bool:
-        """Whether a class allows whatever the subject answers to plain problems, and does so without a drift."""
+    def _is_of(self, wider: Wider, declared: SubjectBench, bench: SubjectBench) -> bool:
+        """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = bench.dtype, wider.cause
         if key not in self._tried:
-            plain = [check for check in self.checks().values() if _convicts(check)]
             self._tried[key] = ((not wider.fits or _fit(bench.remembered, wider.fits))
-                                and all(self._holds(check, bench) for check in plain))
+                                and not (wider.shows and self._is_finer(wider, declared))
+                                and self._allows_plain(bench, CONVICTING))
         return self._tried[key]
+
+    def _is_finer(self, wider: Wider, declared: SubjectBench) -> bool:
+        """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
+        showing = (each for each in classes_for(declared.dtype) if each.shows)
+        between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
+        precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
+        benches = (declared.under(precision) for precision in precisions if precision)
+        return any(self._allows_plain(bench, ORDINARY) for bench in (declared, *benches))
+
+    def _allows_plain(self, bench: SubjectBench, kinds: frozenset[str]) -> bool:
+        plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
+        return all(self._holds(check, bench) for check in plain)
 
     def _holds(self, check: Check, bench: SubjectBench) -> bool:
         if check.lacking(bench.subject):
             return True
-        return Trial(check, bench, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None,
-                     shrinks=False).hold().failure is None
+        trial = Trial(check, bench, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False)
+        return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 
-def _convicts(check: Check) -> bool:
-    """Whether a clause holds plain answers against the definition, and nothing else."""
+def _is_plain(check: Check) -> bool:
+    """Whether a `must` clause holds plain answers against the definition, and needs no keyword for it."""
     is_plain = not any(check.runs.values()) and not check.domain.is_layer and not check.needs
-    return is_plain and check.clause.level is Level.MUST and check.domain.kind in CONVICTING
+    return is_plain and check.clause.level is Level.MUST
 
 
 def _allows(trial: Trial, recipe: Recipe) -> bool:
@@ -172,8 +192,9 @@ def _allows(trial: Trial, recipe: Recipe) -> bool:
 def _fit(answers: Iterable[Answer], dtype: str) -> bool:
     """Whether all outputs are numbers of this format."""
     narrow = numpy_dtype(DType(dtype))
-    return all(np.array_equal(each.output, each.output.astype(narrow).astype(each.output.dtype), equal_nan=True)
-               for each in answers)
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(each.output, each.output.astype(narrow).astype(each.output.dtype), equal_nan=True)
+                   for each in answers)
 
 
 def _words(subject: Subject, dtype: DType, wider: Wider) -> dict[str, object]:

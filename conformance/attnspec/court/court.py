@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import fnmatch
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -43,11 +44,11 @@ class Court:
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
-        """The clauses that the plan asks for. Raises UsageError for an id or profile that does not exist."""
-        _known("clause", self.plan.clauses, [clause.id for clause in self.spec.clauses])
+        """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
+        asked = matching(self.plan.clauses, [clause.id for clause in self.spec.clauses])
         _known("profile", self.plan.profiles, PROFILES)
         return tuple(clause for clause in self.spec.clauses
-                     if clause.id in (self.plan.clauses or (clause.id,))
+                     if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.profiles or (clause.profile,)))
 
     @cached_property
@@ -77,7 +78,7 @@ class Court:
             dtypes = self._dtypes(target)
             for dtype in dtypes:
                 yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
-                            if self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
+                            if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
 
     def _put_to(self, target: str) -> Iterator[Clause]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that name it."""
@@ -153,6 +154,15 @@ class Court:
     def _check(self, clause: str) -> Check:
         _known("clause", (clause,), self.checks)
         return self.checks[clause]
+
+
+def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
+    """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
+    for pattern in patterns:
+        if not fnmatch.filter(ids, pattern):
+            themes = [f"{theme}.*" for theme in dict.fromkeys(name.partition(".")[0] for name in ids)]
+            raise UsageError.unknown("clause", pattern, [*ids, *themes])
+    return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
 
 
 def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:

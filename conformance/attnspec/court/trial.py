@@ -27,7 +27,8 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.refusals import limits_without_refusals
+from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.measure import verdict
 from attnspec.vocabulary.posed import AnyProblem, NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
@@ -97,7 +98,7 @@ class Trial:
         """
         menu = self._menu(self.effort)
         if menu is None:
-            tally.outside[_no_shape(self.bench.subject)] = 1
+            tally.outside[self._no_shape()] = 1
             return
         cases = self.cases or CASES[self.effort]
         if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
@@ -141,9 +142,17 @@ class Trial:
         """Whether few cases are tried, and failing ones shrunk by few attempts."""
         return self.effort is Effort.GLANCE
 
-    def _menu(self, effort: Effort) -> Menu | None:
-        declared = self.bench.subject.declaration
-        return menu_of(self.check.domain, declared.keywords, declared.limits, effort, tuple(self.check.clause.draw))
+    def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
+        keywords = self.bench.subject.declaration.keywords
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
+
+    def _no_shape(self) -> str:
+        """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
+        subject = self.bench.subject
+        if self._menu(self.effort, limits_without_refusals(subject)) is None:
+            return "no shape of the clause's problems lies within the subject's declared limits"
+        told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
+        return f"the function refuses what the clause's problems need ({told})"
 
     def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
         """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
@@ -267,13 +276,6 @@ class Trial:
         if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
             return replace(recipe, features=recipe.features - {"causal"})
         return recipe
-
-
-def _no_shape(subject: Subject) -> str:
-    """Why no problem of a clause can be put to the subject: its declared limits, or what it refuses, in its words."""
-    told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
-    return (f"the function refuses what the clause's problems need ({told})" if told else
-            "no shape of the clause's problems lies within the subject's declared limits")
 
 
 def seed_of(seed: int, domain: Domain) -> int:

@@ -11,8 +11,21 @@ AttnspecError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from attnspec.ground.nouns import OTHER_DTYPE_NAMES
+
+LISTINGS: Mapping[str, str] = {
+    "clause": "attnspec list clauses", "fault": "attnspec list faults", "profile": "attnspec list profiles",
+    "problem": "attnspec list problems", "source of the bibliography": "attnspec list sources",
+    "subject": "attnspec list", "relation": "attnspec list words", "transform": "attnspec list words"}
+"""The command that lists all names of a kind."""
+
+FEW = 8
+"""So many names are told in full even where a command lists them."""
+
+_NEARLY = 0.05  # a name this much less like the wrong one than the likest is a near miss, too
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,8 +47,8 @@ class AttnspecError(Exception):
 
     @classmethod
     def unknown(cls, kind: str, name: object, known: Iterable[str], *, where: Place | None = None) -> AttnspecError:
-        """`name` is not one of the `known` names of this kind: say so, with the nearest and with all of them."""
-        return cls(f"{name!r} is not a known {kind}.{hint(name, known)}", where=where)
+        """`name` is not one of the `known` names of this kind: say so, with what `hint` says."""
+        return cls(f"{name!r} is not a known {kind}.{hint(name, known, kind)}", where=where)
 
 
 class SpecError(AttnspecError):
@@ -58,9 +71,30 @@ class UsageError(AttnspecError):
     """An option or argument makes no sense."""
 
 
-def hint(name: object, known: Iterable[str]) -> str:
-    """The nearest valid name and the list of valid ones, as the tail of a message."""
-    names = sorted(known)
-    near = difflib.get_close_matches(str(name), names, n=1)
-    suggestion = f" Did you mean {near[0]!r}?" if near else ""
-    return f"{suggestion} Known: {', '.join(names) or 'none'}."
+def hint(name: object, known: Iterable[str], kind: str = "") -> str:
+    """The tail of a message: the nearest valid names alone; where none is near, all of them or how to list them."""
+    names, listing = sorted(known), LISTINGS.get(kind, "")
+    if near := near_misses(str(name), names):
+        return f" Did you mean {either(near)}?" + (f" `{listing}` names them all." if listing else "")
+    if listing and len(names) > FEW:
+        return f" `{listing}` names them all."
+    return f" Known: {', '.join(names) or 'none'}."
+
+
+def near_misses(name: str, names: Sequence[str]) -> list[str]:
+    """The names that were most likely meant, at most three, the likeliest first."""
+    plain = name.rpartition(".")[2].casefold()  # torch.float32
+    meant = OTHER_DTYPE_NAMES.get(plain, plain)
+    if meant in names:
+        return [meant]
+    nearest = difflib.get_close_matches(name, names, n=1)
+    if not nearest:
+        return []
+    least = difflib.SequenceMatcher(None, name, nearest[0]).ratio() - _NEARLY
+    return difflib.get_close_matches(name, names, n=3, cutoff=max(least, 0))
+
+
+def either(names: Sequence[str]) -> str:
+    """`'a', 'b' or 'c'`."""
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 
 class Level(enum.Enum):
@@ -20,6 +21,14 @@ class DType(enum.Enum):
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
+
+
+OTHER_DTYPE_NAMES: Mapping[str, str] = {
+    "double": "float64", "fp64": "float64", "f64": "float64",
+    "float": "float32", "single": "float32", "fp32": "float32", "f32": "float32",
+    "half": "float16", "fp16": "float16", "f16": "float16",
+    "bf16": "bfloat16"}
+"""What frameworks and people also call them. Not accepted, so that a dtype has one name everywhere: only understood."""
 
 
 class Verdict(enum.Enum):

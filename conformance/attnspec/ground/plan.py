@@ -17,7 +17,8 @@ class Plan:
     """Which subjects, which clauses, which dtypes, how hard.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
-    clauses: ids; empty means all (of the profiles, if any are named).  dtypes: empty means all that a subject supports.
+    clauses: ids and patterns of ids (`causal.*`); empty means all (of the profiles, if any are named).
+    dtypes: empty means all that a subject supports.
     implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
     spec: a folder of clauses instead of those shipped.  spec_add: files of own clauses, or folders of such files, to be
     judged beside them; as they were typed, so that a command which is printed can be typed again.

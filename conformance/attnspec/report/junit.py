@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from attnspec.ground.nouns import Verdict, gates
-from attnspec.record.outcome import Evidence, Measured, Outcome
+from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, figure
 from attnspec.report.joined import Joined, Judged, Run, join
@@ -115,12 +115,19 @@ def _lines(outcome: Outcome, says: str) -> Iterator[str]:
     yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
+        yield from (f"{name}: {value}" for name, value in _explanation(evidence.explained) if value)
         yield evidence.sentence
         yield from (f"{name}: {value}" for name, value in _facts(evidence) if value)
     if outcome.repeat:
         yield f"repeat it: {outcome.repeat}"
     if evidence is not None and evidence.traceback:
         yield f"\n{evidence.traceback}"
+
+
+def _explanation(explained: Explanation | None) -> Iterable[tuple[str, str]]:
+    if explained is None:
+        return ()
+    return ("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)
 
 
 def _facts(evidence: Evidence) -> Iterable[tuple[str, str]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from attnspec.ground.errand import Errand, Loss
 from attnspec.ground.nouns import Verdict
@@ -18,6 +16,9 @@ from attnspec.record.lines import from_line
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.docket import Docket
 from attnspec.runner.traces import end_workers, last_words
+
+if TYPE_CHECKING:
+    import pytest
 
 PATIENCE = 4  # workers that may die in a row without an errand to blame before the run is given up
 ENDED = {
@@ -73,6 +74,8 @@ class Clerk:
         self._deaths = self._deaths + 1 if error else 0
         if self._deaths > PATIENCE:
             self._defect(f"workers die before they take up an item: {error}")
+            import pytest  # noqa: PLC0415  (weight: see session.py)
+
             pytest.exit("workers die before they take up an item")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
-
-import pytest
+from typing import TYPE_CHECKING, Any
 
 from attnspec.ground.errand import Errand
 from attnspec.ground.errors import UsageError
 from attnspec.ground.plan import Plan
 from attnspec.record.codec import decode, encode
 from attnspec.runner.docket import Breadcrumb, Docket, open_docket
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def plan_text(plan: Plan) -> str:

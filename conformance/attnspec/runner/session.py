@@ -20,8 +20,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from attnspec.ground.errand import Errand
 from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Plan
@@ -29,7 +27,6 @@ from attnspec.law.clause import Spec
 from attnspec.law.yaml_lines import shown
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner import suite
 from attnspec.runner.clerk import Clerk
 from attnspec.runner.docket import Docket, open_docket
 from attnspec.runner.judge import COURT
@@ -37,6 +34,7 @@ from attnspec.runner.plans import plan_text
 from attnspec.runner.surroundings import environment, prepared
 from attnspec.runner.trials import TRIALS, with_court
 
+_SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
 _UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",
@@ -111,6 +109,8 @@ class Session:
                 self._work_in(process, clerk, folder / str(number))
 
     def _work_in(self, process: Mapping[str, str], clerk: Clerk, folder: Path) -> None:
+        import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
+
         folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
         clerk.watch(folder)
@@ -118,9 +118,8 @@ class Session:
             pytest.main(self._arguments(folder, process), plugins=[clerk])
 
     def _arguments(self, folder: Path, process: Mapping[str, str]) -> list[str]:
-        suite_file = Path(str(suite.__file__))
         return [
-            str(suite_file), "-c", str(folder / "pytest.ini"), "--rootdir", str(suite_file.parent), "--noconftest",
+            str(_SUITE), "-c", str(folder / "pytest.ini"), "--rootdir", str(_SUITE.parent), "--noconftest",
             "--import-mode=importlib", "--assert=plain", "--capture=no",
             *(word for name in _UNUSED for word in ("-p", f"no:{name}")),
             "-p", "xdist.plugin", "-p", "attnspec.pytest_plugin",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from attnspec.ground.nouns import Verdict
+from attnspec.ground.nouns import DType, Verdict
 from attnspec.ground.places import portable_argument
 from attnspec.law.clause import Citation, Clause, Spec
 from attnspec.record.outcome import Evidence, Likeness, Outcome
@@ -24,14 +24,24 @@ HAPPENED: Mapping[Verdict, str] = {
 }
 
 
-def violation(outcome: Outcome, *, says: str, where: str) -> str:
-    """A failure as the command line and pytest print it: the claim, the case, what was seen, how to see it again."""
+def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = ()) -> str:
+    """A failure as the command line and pytest print it: why, the claim, the case, what was seen, how to see it again.
+
+    also: the other dtypes at which it fails.
+    """
     head = f"{outcome.clause} ({where}) {HAPPENED[outcome.verdict]}"
-    by = f"{outcome.subject}, {outcome.dtype.value}"
+    others = f" (also {', '.join(dtype.value for dtype in also)})" if also else ""
+    by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
     note = outcome.reason if outcome.reason != seen else ""
-    rows = [("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
+    rows = [*_explanation(outcome.evidence), ("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note),
+            ("again", outcome.repeat)]
     return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
+
+
+def _explanation(evidence: Evidence | None) -> list[tuple[str, str]]:
+    explained = evidence.explained if evidence else None
+    return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)] if explained else []
 
 
 def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
@@ -39,7 +49,8 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _likeness(evidence.like)), ("where", evidence.located),
-            ("trace", _shortened(evidence.traceback, 8, 6)), ("printed", _shortened(evidence.stderr, 3, 2))]
+            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)),
+            ("printed", _shortened(evidence.stderr, 2, 2))]
 
 
 def _likeness(like: Sequence[Likeness]) -> str:
@@ -49,6 +60,11 @@ def _likeness(like: Sequence[Likeness]) -> str:
     first, *others = like
     told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
     return f"{told}\nor {', '.join(each.fault for each in others)}" if others else told
+
+
+def _without_carets(traceback: str) -> str:
+    """The lines that underline code are for eyes that see it in place."""
+    return "\n".join(line for line in traceback.splitlines() if line.strip("^~ ") or not line)
 
 
 def _shortened(text: str, first: int, last: int) -> str:

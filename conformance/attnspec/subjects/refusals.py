@@ -53,14 +53,21 @@ def with_refusals(subject: Subject) -> Subject:
     if subject.declaration.kind is Kind.LAYER:
         return subject
     subject = _without_refused_dtypes(subject)
-    dtype = subject.declaration.dtypes[0]
     for causal in (False, True):
-        if not _takes(subject, _problem(PLAIN, dtype, causal=causal)):
+        taken = (dtype for dtype in subject.declaration.dtypes
+                 if _takes(subject, _problem(PLAIN, dtype, causal=causal)))
+        if (dtype := next(taken, None)) is None:
             continue
         for optional in OPTIONAL:
             if optional.causal is causal:
                 subject = _asked(subject, optional, dtype)
     return subject
+
+
+def limits_without_refusals(subject: Subject) -> Limits:
+    """The limits that the subject would have, had it refused nothing."""
+    found = {name for optional in OPTIONAL if optional.name in subject.refused for name in optional.limits}
+    return replace(subject.declaration.limits, **{name: getattr(Limits(), name) for name in found})
 
 
 def _asked(subject: Subject, optional: Optional, dtype: DType) -> Subject:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec import home
-from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError, hint
+from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError
 from attnspec.law.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, read_findings
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
+from attnspec.subjects.outline import no_such_subject
 
 if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
@@ -49,8 +50,7 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
     if target not in known:
         known = registered(folders)
     if target not in known:
-        raise TargetError(f"{target!r} is not a known subject.{hint(target, known)} A function of your own is named "
-                          "package.module:function or path/to/file.py:function.")
+        raise no_such_subject(target, known)
     _refuse_other_process(known[target])
     subject = load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
     library = known[target].library

@@ -108,8 +108,8 @@ def _by_position(parameter: Parameter) -> str:
 def _mistyped(name: str, taken: Collection[str]) -> str:
     """What is wrong with a name that looks like a keyword, if the function does not take that; empty for any other."""
     meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
-    return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? Known: {', '.join(sorted(KEYWORDS))}. "
-            "If another thing is meant, give it another name.") if meant else ""
+    return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? If another thing is meant, give it "
+            "another name.") if meant else ""
 
 
 def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str) -> str:

@@ -16,12 +16,13 @@ from typing import TypeVar
 
 from attnspec import adapters
 from attnspec.ground.declaration import Declaration, Variant
-from attnspec.ground.errors import Place, TargetError, hint
+from attnspec.ground.errors import Place, TargetError, hint, near_misses
 from attnspec.law.yaml_lines import shown
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.lifts.subnormals import with_flushing
 from attnspec.subjects.manifest import Library, Registered
+from attnspec.subjects.outline import near_file, no_such_subject
 from attnspec.subjects.precise import check_precision
 from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 from attnspec.subjects.subject import Subject
@@ -34,7 +35,7 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
     """The function that `package.module:function` or `path/to/file.py:function` names. Raises TargetError."""
     module_name, _, name = target.rpartition(":")
     if not module_name or not name:
-        raise TargetError(f"{target!r} names no function. Write package.module:function or path/to/file.py:function.")
+        raise no_such_subject(target, ())
     is_file = module_name.endswith(".py") or "/" in module_name or "\\" in module_name
     module = _from_file(Path(module_name)) if is_file else _from_path(module_name)
     function = _callable(_member(module, name, target), target)
@@ -121,8 +122,7 @@ def _from_path(name: str) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     """The file as a module. Its own folder comes last on the path, so that it finds its siblings and hides nothing."""
     if not path.is_file():
-        beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise TargetError(f"there is no such file.{hint(path.name, beside) if beside else ''}", where=Place(str(path)))
+        raise TargetError(f"there is no such file.{near_file(path)}", where=Place(str(path)))
     name = f"{_FROM_FILE}{path.stem}"
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
@@ -184,16 +184,19 @@ def _member(module: ModuleType, name: str, target: str) -> object:
     for part in name.split("."):
         if not hasattr(value, part):
             file = getattr(module, "__file__", None)
-            raise TargetError(f"there is no {part!r} in it (target {target!r}).{hint(part, _callables(value))}",
+            raise TargetError(f"there is no {part!r} in it (target {target!r}).{_near(part, value)}",
                               where=Place(shown(Path(file)) if file else module.__name__))
         value = getattr(value, part)
     return value
 
 
-def _callables(value: object) -> list[str]:
-    """The public names in a module or class that can be called."""
+def _near(name: str, value: object) -> str:
+    """A hint: the nearest public callable of a module or class, or those that it defines itself."""
     members = getattr(value, "__dict__", {})
-    return [name for name, member in members.items() if callable(member) and not name.startswith("_")]
+    public = {each: member for each, member in members.items() if callable(member) and not each.startswith("_")}
+    home = getattr(value, "__module__", "") or getattr(value, "__name__", "")
+    own = [each for each, member in public.items() if getattr(member, "__module__", "") == home]
+    return hint(name, public if near_misses(name, list(public)) else own)
 
 
 def _callable(value: object, target: str) -> Callable[..., object]:

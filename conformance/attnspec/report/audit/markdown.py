@@ -156,6 +156,9 @@ def _facts(told: Told) -> Iterator[tuple[str, str]]:
 def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
     yield "Strictest clause", f"`{shown.clause}` ({shown.level.value}) of `{shown.subject}` at {shown.dtype.value}"
     evidence = shown.evidence
+    if evidence and (explained := evidence.explained):
+        yield "Cause", _plain(f"{explained.cause}. {explained.advice}".strip())
+        yield "Paste", f"`{explained.declare}`" if explained.declare else ""
     yield "Seen", _plain((evidence.sentence if evidence else "") or shown.reason)
     if evidence:
         yield "Case", f"`{evidence.case}`" if evidence.case else ""

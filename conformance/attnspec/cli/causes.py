@@ -1,0 +1,121 @@
+"""What is likely behind a run's failures: they are divided by what explains them, the commonest explanation first."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import yaml
+
+from attnspec.ground.nouns import FAILURES, Verdict
+from attnspec.record.outcome import Evidence, Likeness, Outcome
+
+UNLOCATED = ("no read-out shows it", "the diagnosis itself failed")
+"""How a diagnosis begins that found nothing."""
+
+_ITS_DTYPE = "the inputs' dtype"
+_PRECISION = re.compile(r"(precision: |\S+\.precision = )(\{.*\})")
+_LONGEST = 80  # characters of a fault's story, and of an exception
+_FEW_WORDS = 3
+ENDED = FAILURES - {Verdict.VIOLATED}
+"""Failures whose sentence says how the call ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What explains a failure: a clause without a full stop, the fault that is like it, what to do, what to declare."""
+
+    says: str
+    fault: str = ""
+    advice: str = ""
+    declare: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.says} (`{self.fault}`)" if self.fault else self.says
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Failures with one cause; None: nothing explains them."""
+
+    cause: Cause | None
+    failures: tuple[Outcome, ...]
+
+
+def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
+    """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
+
+    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
+    the likeliest more often.
+    """
+    found, left = [], [(failure, _causes(failure)) for failure in failures]
+    while (best := _commonest([causes for _, causes in left])) is not None:
+        mine = tuple(failure for failure, causes in left if best in causes)
+        found.append(Explained(_at_all_dtypes(best, mine), mine))
+        left = [each for each in left if best not in each[1]]
+    return (*found, Explained(None, tuple(failure for failure, _ in left))) if left else tuple(found)
+
+
+def _at_all_dtypes(cause: Cause, failures: Sequence[Outcome]) -> Cause:
+    """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
+    told = {failure.dtype.value: failure.evidence.explained for failure in failures
+            if failure.evidence and failure.evidence.explained}
+    says = cause.says.replace(_ITS_DTYPE, "".join(told)) if len(told) == 1 else cause.says
+    return replace(cause, says=says, declare=together([each.declare for each in told.values()]))
+
+
+def together(lines: Sequence[str]) -> str:
+    """One line for those that declare the precision at one dtype each: pasted one by one, each would undo the last."""
+    found = [_PRECISION.fullmatch(line) for line in dict.fromkeys(lines)]
+    parts = [(each[1], yaml.safe_load(each[2])) for each in found if each]
+    if len(parts) < 2 or len(parts) < len(found):
+        return "".join(lines[:1])
+    name, whole = parts[0][0], {key: value for _, part in parts for key, value in part.items()}
+    return f"{name}{whole if name.endswith('= ') else json.dumps(whole, ensure_ascii=False)}"
+
+
+def _commonest(every: Sequence[tuple[Cause, ...]]) -> Cause | None:
+    often = Counter(cause for causes in every for cause in causes)
+    first = Counter(causes[0] for causes in every if causes)
+    return max(often, key=lambda cause: (often[cause], first[cause], bool(cause.advice)), default=None)
+
+
+def _causes(failure: Outcome) -> tuple[Cause, ...]:
+    """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
+    if failure.evidence:
+        return tuple(_evident(failure, failure.evidence))
+    return (Cause(failure.reason.rstrip(".")),) if failure.reason else ()
+
+
+def _evident(failure: Outcome, evidence: Evidence) -> Iterator[Cause]:
+    if explained := evidence.explained:
+        says = re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, explained.cause.rstrip("."))
+        yield Cause(says, advice=explained.advice)
+    elif evidence.like:
+        yield from (Cause(plainly(each), each.fault) for each in evidence.like)
+    elif evidence.located and not evidence.located.startswith(UNLOCATED):
+        yield Cause(evidence.located)
+    elif failure.verdict in ENDED:
+        yield Cause(_raised(evidence.sentence) if failure.verdict is Verdict.ERRORED else evidence.sentence.rstrip("."))
+
+
+def _raised(sentence: str) -> str:
+    """What an exception has in common with the same one about other shapes."""
+    first = re.sub(r"\d+", "…", sentence.partition("\n")[0].rstrip("."))
+    return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
+
+
+def plainly(like: Likeness) -> str:
+    """The story of a fault as one short clause: `each query sees one later key`."""
+    story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
+    code, colon, rest = story.partition(": ")
+    if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:  # "`>` for `>=`: each query sees …"
+        story = rest
+    first, _, _ = story.partition(" ")
+    is_word = first == "A" or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first))  # True
+    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _LONGEST, placeholder=" …")

@@ -1,0 +1,92 @@
+"""What a shell offers to complete: targets, clauses and other names, found without importing NumPy or a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import click
+from click.shell_completion import CompletionItem
+
+from attnspec.ground.errors import AttnspecError
+from attnspec.ground.plan import FAULT, SOUND
+from attnspec.ground.profiles import PROFILES
+from attnspec.law.clause import Spec
+from attnspec.law.load import load_spec
+from attnspec.subjects.outline import file_of_module, public_functions
+from attnspec.subjects.registry import library_folders, registered
+
+READ = 20  # files of a folder that are read for the names of their functions
+Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionItem]]) -> Completer:
+    """What fits what is typed so far. A mistake in a manifest or the law is told when a command is run, not here."""
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            items = [CompletionItem(name) if isinstance(name, str) else name for name in names(ctx, incomplete)]
+        except (AttnspecError, OSError):
+            return []
+        return [item for item in items if item.type == "dir" or item.value.startswith(incomplete)]
+
+    return complete
+
+
+def _targets(ctx: click.Context, incomplete: str) -> Iterator[str | CompletionItem]:
+    module, colon, _ = incomplete.rpartition(":")
+    if colon:
+        file = Path(module) if module.endswith(".py") else file_of_module(module)
+        yield from (f"{module}:{name}" for name in (public_functions(file) if file else ()))
+        return
+    yield CompletionItem(incomplete, type="dir")
+    yield from _functions(incomplete)
+    yield from _ids(ctx, incomplete)
+    yield from _own(ctx, incomplete)
+
+
+def _functions(incomplete: str) -> Iterator[str]:
+    """Of the files in the folder that is being typed: path:function, or the path where there are many files."""
+    folder, slash, start = incomplete.rpartition("/")
+    files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
+    for file in files:
+        path = f"{folder}{slash}{file.name}"
+        yield from ([f"{path}:"] if len(files) > READ else (f"{path}:{name}" for name in public_functions(file)))
+
+
+def _ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    library, slash, _ = incomplete.partition("/")
+    return registered(ctx.params.get("implementations") or (), library=library if slash else "")
+
+
+def _own(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """Attnspec's own wrong and right implementations: all of them once one is being typed, as they are many."""
+    if incomplete.startswith(FAULT):
+        yield from (FAULT + name for name in _faults(ctx, ""))
+    yield from (f"{FAULT}*", f"{SOUND}*")
+
+
+def _clauses(ctx: click.Context, _: str) -> Iterator[str]:
+    ids = [clause.id for clause in _law(ctx).clauses]
+    yield from (f"{theme}.*" for theme in dict.fromkeys(name.partition(".")[0] for name in ids))
+    yield from ids
+
+
+def _faults(ctx: click.Context, _: str) -> Iterable[str]:
+    return sorted({name for clause in _law(ctx).clauses for name in clause.refuted_by})
+
+
+def _law(ctx: click.Context) -> Spec:
+    return load_spec(ctx.params.get("spec") or "", ctx.params.get("spec_add") or ())
+
+
+def _libraries(ctx: click.Context, _: str) -> Iterable[str]:
+    return (folder.name for folder in library_folders(ctx.params.get("implementations") or ()))
+
+
+targets = _completer(_targets)
+clauses = _completer(_clauses)
+clauses_and_faults = _completer(lambda ctx, start: (*_clauses(ctx, start), *_faults(ctx, start)))
+faults = _completer(_faults)
+profiles = _completer(lambda _ctx, _start: PROFILES)
+libraries = _completer(_libraries)

@@ -1,0 +1,140 @@
+"""What a run comes to: the line that the console begins and ends with, and a line a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from attnspec.cli.causes import Explained, explanations
+from attnspec.cli.digest import Digest
+from attnspec.cli.known import but_for, gone
+from attnspec.cli.unjudged import lacks
+from attnspec.cli.wording import counted, few, plural
+from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.ground.nouns import Effort, Verdict
+from attnspec.runner.tally import idle
+
+_COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+_NAMES = 60  # characters of a list of subjects
+
+
+def verdict(digest: Digest) -> str:
+    """What the run comes to, and why, without the exit code and in colour."""
+    return click.style(_verdict(digest), fg=_COLOURS[_code(digest)], bold=True)
+
+
+def conclusion(digest: Digest) -> str:
+    """The same with the exit code: the last line."""
+    return click.style(f"{_verdict(digest)} (exit code {_code(digest)})", fg=_COLOURS[_code(digest)], bold=True)
+
+
+def standing(digest: Digest) -> str:
+    """How one subject of several fared, after its name."""
+    [subject] = digest.subjects
+    if digest.failures:
+        return click.style(f"does not conform{_why(digest)}", fg="red")
+    if digest.contradictions:
+        return click.style(_against(digest), fg="red")
+    if not_as_listed := gone(digest):
+        return click.style(f"not as listed: {not_as_listed}", fg="red")
+    if idle(digest.outcomes):
+        return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
+    if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
+        return f"{click.style('was judged in part', fg='yellow')} ({counted(digest.counts[subject])})"
+    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({counted(digest.counts[subject])})"
+
+
+def remedy(digest: Digest) -> Iterator[str]:
+    """What to do about the likely cause, where that is known: to mend it, or to declare it."""
+    cause = likely.cause if (likely := _likely(digest)) else None
+    if cause and cause.advice:
+        yield f"  {cause.advice}{', or declare it:' if cause.declare else '.'}"
+    if cause and cause.declare:
+        yield f"  {cause.declare}"
+
+
+def _code(digest: Digest) -> int:
+    footer = digest.footer
+    return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
+
+
+def _verdict(digest: Digest) -> str:
+    if digest.footer is None or digest.footer.interrupted:
+        return "Interrupted: what is missing was not run."
+    if _code(digest) == VIOLATED:
+        is_blamed = digest.failures or digest.contradictions
+        return f"Does not conform{_blame(digest)}" if is_blamed else f"Not as listed: {gone(digest)}."
+    if _code(digest) == CONFORMS:
+        return f"Conforms{_refused(digest)}{but_for(digest)}."
+    if not idle(digest.outcomes):
+        return "Not everything was run."
+    why = _nothing(digest) if len(digest.subjects) == 1 else ""
+    return f"Nothing was executed: {why}" if why else "Nothing was executed, so this run says nothing."
+
+
+def _blame(digest: Digest) -> str:
+    """Of one subject the likely cause; of several, which they are, and the cause if it is one."""
+    guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
+    if len(digest.subjects) == 1 and guilty:
+        return f"{_why(digest)}."
+    parts = [f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})"] if guilty else []
+    if against := digest.contradictions:
+        whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
+        parts.append(f"{_against(digest)} ({whom})")
+    likely = _cause(digest.of(guilty[0])) if len(guilty) == 1 else ""
+    return f": {'; '.join(parts)}.{f' {likely}.' if likely else ''}"
+
+
+def _why(digest: Digest) -> str:
+    """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
+    if cause := _cause(digest):
+        return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
+    is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
+    number, unexplained = len(digest.failures), _unexplained(digest)
+    which = "which" if unexplained == number else f"{unexplained} of which"
+    remark = f", {which} no known fault explains" if is_diagnosed else ""
+    return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
+
+
+def _cause(digest: Digest) -> str:
+    likely = _likely(digest)
+    of_all = plural(len(digest.failures), "failure")
+    return f"Likely: {likely.cause}, {len(likely.failures)} of {of_all}" if likely else ""
+
+
+def _likely(digest: Digest) -> Explained | None:
+    """The failures with the commonest cause; None where more failures are like nothing that is known."""
+    first = next(iter(explanations(digest.failures)), None)
+    is_told = first and first.cause and len(first.failures) >= _unexplained(digest)
+    return first if is_told else None
+
+
+def _unexplained(digest: Digest) -> int:
+    return sum(len(each.failures) for each in explanations(digest.failures) if each.cause is None)
+
+
+def _arithmetic(digest: Digest) -> str:
+    """What it does not conform to, where a wider arithmetic would allow all of it."""
+    likely = _likely(digest)
+    is_precision = likely and likely.cause and "precision" in likely.cause.declare
+    if not likely or not is_precision or len(likely.failures) < len(digest.failures):
+        return ""
+    return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in likely.failures))} arithmetic"
+
+
+def _refused(digest: Digest) -> str:
+    """What the subject itself refuses: `; refuses grouped heads, cross lengths`."""
+    what = [name for known in digest.cards.values() for name in known.card.refused]
+    return f"; refuses {', '.join(what)}" if what and len(digest.subjects) == 1 else ""
+
+
+def _against(digest: Digest) -> str:
+    return f"{plural(len(digest.contradictions), 'answer')} not as the manifest claims"
+
+
+def _nothing(digest: Digest) -> str:
+    """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
+    reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
+    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else lacks(digest.outcomes)
+    return reason if not reason or reason.endswith((".", "?")) else f"{reason}."

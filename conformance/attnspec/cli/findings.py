@@ -1,0 +1,105 @@
+"""Which failures the console tells in full, in what order, and how the others are named."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+
+import click
+
+from attnspec.cli.causes import Explained, explanations
+from attnspec.cli.digest import Digest
+from attnspec.cli.wording import few, plural
+from attnspec.ground.nouns import Level
+from attnspec.record.outcome import Outcome
+from attnspec.runner.texts import violation
+
+_ROOM = 90  # characters of a list of clauses
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A clause that a subject fails: at the dtype that is shown, and alike at others."""
+
+    shown: Outcome
+    others: tuple[Outcome, ...]
+
+    @property
+    def clause(self) -> str:
+        """The clause's id."""
+        return self.shown.clause
+
+
+def ranked(digest: Digest) -> tuple[Finding, ...]:
+    """What gates: one of every cause before a second of any; clauses of its theme first, and smaller cases."""
+    piles = [_in_order(group) for subject in digest.subjects for group in explanations(digest.of(subject).failures)]
+    return _by_clause([turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None])
+
+
+def _in_order(group: Explained) -> list[Outcome]:
+    return sorted(group.failures, key=lambda each: (_theme(each) not in str(group.cause), _size(each)))
+
+
+def _by_clause(failures: Sequence[Outcome]) -> tuple[Finding, ...]:
+    piles: dict[tuple[object, ...], list[Outcome]] = {}
+    for failure in failures:
+        piles.setdefault(_key(failure), []).append(failure)
+    return tuple(Finding(first, tuple(others)) for first, *others in piles.values())
+
+
+def _key(outcome: Outcome) -> tuple[object, ...]:
+    return outcome.subject, outcome.clause, outcome.verdict
+
+
+def _theme(outcome: Outcome) -> str:
+    """`mask` of masking.definition: as a cause would name it."""
+    return outcome.clause.partition(".")[0].removesuffix("ing")
+
+
+def _size(outcome: Outcome) -> float:
+    """How many numbers the case has, about: the product of its sizes, which begin its recipe."""
+    recipe = outcome.evidence.recipe if outcome.evidence else ""
+    sizes = re.findall(r"\d+", recipe.partition(";")[0])
+    return math.prod(map(int, sizes)) if sizes else math.inf
+
+
+def told(digest: Digest, finding: Finding) -> Iterator[str]:
+    """In full: in red what gates, in yellow with its level what does not."""
+    first, clause = finding.shown, digest.clause(finding.clause)
+    also = [outcome.dtype for outcome in finding.others]
+    text = violation(first, says=str(clause.get("says", "")), where=str(clause.get("where", "")), also=also)
+    head, _, rest = text.partition("\n")
+    level = "" if first.level is Level.MUST else f" [{first.level.value}]"
+    yield ""
+    yield click.style(head + level, fg="red" if digest.gates(first) else "yellow", bold=True)
+    yield from rest.split("\n")
+
+
+def named(digest: Digest, findings: Sequence[Finding]) -> Iterator[str]:
+    """The failures that are not told in full, by name."""
+    names = list(dict.fromkeys(_name(digest, finding.shown) for finding in findings))
+    if names:
+        yield f"also violated: {few(names, _ROOM)} (-v shows them)"
+
+
+def recommendations(digest: Digest) -> Iterator[str]:
+    """The recommendations that are not followed, by name."""
+    names = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
+    if names:
+        levels = dict.fromkeys(outcome.level.value for outcome in names.values())
+        what = f"{plural(len(names), 'recommendation')} ({', '.join(levels)})"
+        listed = few([_name(digest, outcome) for outcome in names.values()], _ROOM)
+        yield f"{what} {'is' if len(names) == 1 else 'are'} not followed: {listed} (-v shows them)"
+
+
+def _name(digest: Digest, outcome: Outcome) -> str:
+    return outcome.clause if len(digest.subjects) == 1 else f"{outcome.subject} {outcome.clause}"
+
+
+def everything(digest: Digest) -> Iterator[str]:
+    """Every failure in full, what gates first."""
+    for finding in (*ranked(digest), *_by_clause(digest.advice)):
+        yield from told(digest, finding)

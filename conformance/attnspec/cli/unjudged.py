@@ -1,0 +1,97 @@
+"""What was not decided, and why: a line where nothing is to be done about it, else reason by reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
+from attnspec.cli.wording import few, plural
+from attnspec.ground.nouns import Verdict
+from attnspec.record.outcome import Outcome
+
+REASONS = 12   # reasons for not running that are listed
+OTHERS = 2     # reasons beside missing keywords that are told in a line
+_ROOM = 60     # characters of a list
+_WORDS = {Verdict.NO_CLAIM: ("makes no claim", "make no claim"),
+          Verdict.INAPPLICABLE: ("does not apply", "do not apply")}
+
+
+def in_short(digest: Digest) -> Iterator[str]:
+    """A line for the dtypes that were left out, for the clauses that made no claim, and for those that do not apply."""
+    yield from _left_out(digest)
+    for verdict, words in _WORDS.items():
+        undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
+        if len(digest.subjects) > 1 and undecided:
+            yield f"{plural(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
+        elif clauses := _nowhere_decided(undecided, digest):
+            yield f"{plural(len(clauses), 'clause')} {words[len(clauses) > 1]}: {lacks(clauses)} (-v lists them)"
+
+
+def not_run(digest: Digest) -> Iterator[str]:
+    """What was not run, by reason; nothing where the verdict itself tells it."""
+    lost = [outcome for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN]
+    is_all = len(lost) == len(digest.outcomes) and len({(outcome.subject, outcome.reason) for outcome in lost}) == 1
+    return _listed([] if is_all else lost, REASONS)
+
+
+def in_full(digest: Digest) -> Iterator[str]:
+    """Everything that was not decided, by reason."""
+    return _listed([outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED], len(digest.outcomes))
+
+
+def lacks(outcomes: Sequence[Outcome]) -> str:
+    """Why clauses do not apply to one subject, the commonest reasons first: `it takes no bias, no window`."""
+    ranked = [phrase for phrase, _ in Counter(phrase for each in outcomes for phrase in _phrases(each)).most_common()]
+    keywords = [phrase.removeprefix(_TAKES) for phrase in ranked if phrase.startswith(_TAKES_NO)]
+    others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
+    told = [*([_TAKES + few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
+    return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
+
+
+_TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is no layer"
+_REFUSES = "the function refuses what the clause's problems need"
+_OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
+
+
+def _phrases(outcome: Outcome) -> list[str]:
+    """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
+    reason = outcome.reason.partition("; here ")[0].partition(": ")[0]
+    if reason.startswith(_REFUSES):  # in the words of its exceptions, as the verdict's line says what it refuses
+        return [_REFUSES]
+    if reason.startswith(f"{outcome.subject} "):
+        reason = f"it {reason.removeprefix(f'{outcome.subject} ')}"
+    if not reason.startswith(_TAKES_NO):
+        return [reason or "no reason was given"]
+    keywords = [f"{_TAKES}{keyword}" for keyword in reason.removeprefix(_TAKES).split(" and ")]
+    return [_NO_LAYER] if set(keywords) & _OF_LAYERS else keywords
+
+
+def _left_out(digest: Digest) -> Iterator[str]:
+    """The dtypes at which nothing at all applied to a subject."""
+    outcomes = digest.outcomes if len(digest.subjects) == 1 else []
+    judged = {outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
+    reasons = {outcome.dtype.value: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
+    if reasons and judged:
+        yield f"Not judged at {', '.join(reasons)}: {next(iter(reasons.values()))}"
+
+
+def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:
+    """An outcome for each clause that was decided at no dtype."""
+    decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
+    by_clause = {outcome.clause: outcome for outcome in sorted(undecided, key=in_float32_first, reverse=True)}
+    return [outcome for clause, outcome in by_clause.items() if clause not in decided]
+
+
+def _listed(outcomes: Sequence[Outcome], at_most: int) -> Iterator[str]:
+    found = Counter((each.verdict, each.reason) for each in outcomes)
+    order = list(Verdict)
+    ranked = sorted(found, key=lambda key: (-order.index(key[0]), -found[key], key[1]))
+    if ranked:
+        yield "Not judged:"
+    for verdict, reason in ranked[:at_most]:
+        whom = dict.fromkeys(each.subject for each in outcomes if (each.verdict, each.reason) == (verdict, reason))
+        why = f"{verdict_words(verdict)}: {reason or 'no reason was given'}"
+        yield f"  {found[verdict, reason]:>4} {why} ({few(list(whom), _ROOM)})"
+    if len(ranked) > at_most:
+        yield f"       and {plural(len(ranked) - at_most, 'further reason')}, in the record"

@@ -1,0 +1,90 @@
+"""What a target may name, found without importing anything: the file behind a module, the functions that it defines."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from attnspec.ground.errors import TargetError, hint, near_misses
+
+SHOWN = 8
+"""So many functions of a file are named in a message."""
+
+FORM = "A function of your own is named package.module:function or path/to/file.py:function."
+
+
+def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
+    """For a target that is no registered id: perhaps a file or a module, whose functions are then named."""
+    name = target.rstrip(":")
+    for written, file in _candidates(name):
+        if file and file.is_file():
+            return TargetError(_has(file, written))
+    if name.endswith(".py"):
+        return TargetError(f"{name}: there is no such file.{near_file(Path(name))}")
+    if Path(name).is_dir():
+        return TargetError(f"{name} is a folder. {FORM}")
+    names = sorted(known)
+    listed = hint(target, names, "subject") if names else ""
+    return TargetError(f"{target!r} is not a known subject.{listed}{'' if near_misses(target, names) else f' {FORM}'}")
+
+
+def near_file(path: Path) -> str:
+    """The Python files that stand beside a path where there is no file, as a hint; empty if none does."""
+    beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    return hint(path.name, beside) if beside else ""
+
+
+def public_functions(file: Path) -> list[str]:
+    """The public names that the file defines and that can be called, in its order; none if it cannot be read.
+
+    Functions, and what is made of them (`attend = jax.jit(_attend)`) or of the file's own classes.
+    """
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [name for name in dict.fromkeys(_callables(tree)) if not name.startswith("_")]
+
+
+def _callables(tree: ast.Module) -> Iterator[str]:
+    made = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef(name=name):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if made & _names(call):
+                yield name
+
+
+def _names(call: ast.Call) -> set[str]:
+    return {node.id for node in (call.func, *call.args) if isinstance(node, ast.Name)}
+
+
+def _has(file: Path, name: str) -> str:
+    functions = public_functions(file)
+    if not functions:
+        return f"{name} defines no public function. {FORM}"
+    more = f" and {len(functions) - SHOWN} more" if len(functions) > SHOWN else ""
+    return f"{name} has: {', '.join(functions[:SHOWN])}{more}. Write {name}:{functions[0]}."
+
+
+def _candidates(name: str) -> Iterator[tuple[str, Path | None]]:
+    """How a file or a module would be written in a target, and the file behind it."""
+    yield name, file_of_module(name)
+    yield from ((path, Path(path)) for path in (name, f"{name}.py") if path.endswith(".py"))
+
+
+def file_of_module(name: str) -> Path | None:
+    """The file that an import of the module would run; its packages are not imported either."""
+    path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
+    spec, parts = None, name.split(".")
+    for end in range(1, len(parts) + 1):
+        known = all(part.isidentifier() for part in parts) and path
+        spec = PathFinder.find_spec(".".join(parts[:end]), path) if known else None
+        path = spec.submodule_search_locations if spec else None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None

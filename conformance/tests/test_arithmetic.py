@@ -1,0 +1,191 @@
+"""A failure that a wider class of arithmetic allows says so first: what the function does, and how to own it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from attnspec.court.arithmetic import classes_for
+from attnspec.court.court import Court
+from attnspec.ground.nouns import DType, Effort, Level, Verdict
+from attnspec.ground.plan import Plan
+from attnspec.numerics.precision import precision_of
+from attnspec.problems.problem import Array
+from attnspec.record.outcome import Evidence, Explanation, Outcome
+
+Product = Callable[[Array, Array], Array]
+
+
+def plainly(left: Array, right: Array) -> Array:
+    return left @ right
+
+
+def one_by_one(left: Array, right: Array) -> Array:
+    """Products summed in the dtype, one after the other."""
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), left.dtype)
+    for index in range(left.shape[-1]):
+        total = total + left[..., index:index + 1] * right[..., index:index + 1, :]
+    return total
+
+
+def of_rounded(left: Array, right: Array) -> Array:
+    """Inputs rounded to the ten bits of TF32, to nearest."""
+    left, right = ((np.ascontiguousarray(array).view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+                   for array in (left, right))
+    product: Array = left.view(np.float32) @ right.view(np.float32)
+    return product
+
+
+def logits_of(query: Array, key: Array, causal: bool, product: Product) -> Array:
+    logits = product(query, key.swapaxes(-1, -2)) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    seen = np.tri(*logits.shape[-2:], dtype=bool)
+    return np.where(seen, logits, np.array(-np.inf, query.dtype)) if causal else logits
+
+
+def softmax_of(logits: Array) -> Array:
+    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
+
+
+def textbook(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Every step in the dtype of the inputs."""
+    return softmax_of(logits_of(query, key, causal, plainly)) @ value
+
+
+def summed_in_dtype(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Sums in the dtype as well."""
+    return one_by_one(softmax_of(logits_of(query, key, causal, one_by_one)), value)
+
+
+def by_logsumexp(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Weights are exp(logit - logsumexp)."""
+    logits = logits_of(query, key, causal, plainly)
+    top = logits.max(axis=-1, keepdims=True)
+    stored = top + np.log(np.exp(logits - top).sum(axis=-1, keepdims=True))
+    return np.asarray(np.exp(logits - stored) @ value)
+
+
+def in_tf32(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Matrix products as tensor cores form them."""
+    return of_rounded(softmax_of(logits_of(query, key, causal, of_rounded)), value)
+
+
+def through_float32(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """As JAX computes while x64 is off."""
+    return textbook(*(array.astype(np.float32) for array in (query, key, value)), causal=causal).astype(query.dtype)
+
+
+def flushing(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Subnormal inputs and outputs become 0."""
+    smallest = np.finfo(query.dtype).tiny
+    query, key, value = (np.where(abs(array) < smallest, 0, array).astype(array.dtype) for array in (query, key, value))
+    output = textbook(query, key, value, causal=causal)
+    return np.where(abs(output) < smallest, 0, output).astype(output.dtype)
+
+
+def scaled_too_far(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """A constant with two digits."""
+    return textbook(query * query.dtype.type(1.01), key, value, causal=causal)
+
+
+def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
+    court = Court(Plan((f"{__name__}:{name}",), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK))
+    outcomes = [court.try_item(item) for item in court.items()]
+    return [each for each in outcomes if each.verdict is Verdict.VIOLATED and each.level is Level.MUST]
+
+
+def explained(name: str, dtype: DType, *clauses: str) -> list[Explanation | None]:
+    return [evidence_of(outcome).explained for outcome in failures(name, dtype, *clauses)]
+
+
+def evidence_of(outcome: Outcome) -> Evidence:
+    assert outcome.evidence is not None
+    return outcome.evidence
+
+
+CAUSES = {
+    "textbook": (DType.FLOAT16, "numerics.long_sequences", "every step is rounded to float16",
+                 '{"grade": "G4", "reason": "every step is rounded to float16"}'),
+    "summed_in_dtype": (DType.FLOAT16, "attention.definition", "every step is rounded to float16, and so are the sums",
+                        '{"grade": "G4", "accumulate": "float16", "row_sum": "float16", '
+                        '"reason": "every step is rounded to float16, and so are the sums"}'),
+    "by_logsumexp": (DType.FLOAT32, "numerics.huge_logits",
+                     "its weights come from a log-sum-exp that is stored in float32",
+                     '{"logsumexp_roundings": 1, "reason": "its weights come from a log-sum-exp that is stored in '
+                     'float32"}'),
+    "in_tf32": (DType.FLOAT32, "attention.definition",
+                "the inputs of its products are rounded to TF32, and it takes subnormal numbers for 0",
+                '{"prescale": "float16", "prescale_roundings": 4, "weights": "float16", "weight_roundings": 4, '
+                '"flushes_subnormals": True, "reason": "the inputs of its products are rounded to TF32, and it takes '
+                'subnormal numbers for 0"}'),
+    "through_float32": (DType.FLOAT64, "attention.definition", "it computes in float32 throughout", None),
+    "flushing": (DType.FLOAT32, "numerics.small_numbers", "it takes subnormal numbers for 0",
+                 '{"flushes_subnormals": True, "reason": "it takes subnormal numbers for 0"}'),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_sound_function_in_coarser_arithmetic_is_told_its_cause(name: str) -> None:
+    dtype, clause, cause, words = CAUSES[name]
+    [found] = explained(name, dtype, clause)
+    assert found is not None
+    assert found.cause == cause
+    assert words is None or found.declare == f'{name}.precision = {{"{dtype.value}": {words}}}'
+
+
+@pytest.mark.parametrize("name", ["textbook", "by_logsumexp", "in_tf32", "flushing"])
+def test_the_line_to_paste_makes_the_function_conform(name: str, tmp_path: Path) -> None:
+    dtype, clause, _, _ = CAUSES[name]
+    [found] = explained(name, dtype, clause)
+    assert found is not None
+    mine = tmp_path / "mine.py"
+    mine.write_text(f"{Path(__file__).read_text(encoding='utf-8')}\n{found.declare}\n", encoding="utf-8")
+    court = Court(Plan((f"{mine}:{name}",), clauses=(clause, "attention.definition", "numerics.typical_error"),
+                       dtypes=(dtype,), effort=Effort.QUICK))
+    assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
+
+
+def test_the_advice_says_what_would_mend_it() -> None:
+    [found] = explained("textbook", DType.FLOAT16, "numerics.long_sequences")
+    assert found is not None
+    assert found.advice == "Form logits and softmax in float32"
+
+
+def test_an_explanation_changes_no_verdict_and_names_no_fault() -> None:
+    [outcome] = failures("textbook", DType.FLOAT16, "numerics.long_sequences")
+    assert outcome.verdict is Verdict.VIOLATED
+    assert evidence_of(outcome).like == ()
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
+def test_a_mistake_is_not_explained_by_arithmetic(dtype: DType) -> None:
+    found = explained("scaled_too_far", dtype, "attention.definition", "drift.temperature", "scale.read_out")
+    assert found
+    assert not any(found)
+
+
+def test_a_small_drift_is_no_wider_arithmetic() -> None:
+    court = Court(Plan(("fault/scale_off_1e5",), clauses=("drift.temperature",), dtypes=(DType.FLOAT32,)))
+    [outcome] = [court.try_item(item) for item in court.items()]
+    assert outcome.verdict is Verdict.VIOLATED
+    assert evidence_of(outcome).explained is None
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_every_class_can_be_declared(dtype: DType) -> None:
+    for wider in classes_for(dtype):
+        assert precision_of({**wider.words, "reason": wider.cause}, dtype).reason == wider.cause
+
+
+def test_a_function_of_tensors_that_gets_arrays_is_told_so(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("import torch\ndef attend(query, key, value):\n    return torch.matmul(query, key) @ value\n",
+                    encoding="utf-8")
+    court = Court(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,)))
+    [outcome] = [court.try_item(item) for item in court.items()]
+    assert outcome.verdict is Verdict.ERRORED
+    assert evidence_of(outcome).explained == Explanation(
+        "it is handed arrays of NumPy, and its module imports torch", "Hand it tensors, with --lift torch",
+        'attend.lift = "torch"')

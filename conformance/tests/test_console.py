@@ -1,0 +1,369 @@
+"""What the console says at the end of a run: verdict and likely cause first and last, and what fits between them."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pytest
+from attnspec.cli import progress
+from attnspec.cli.causes import UNLOCATED, explanations, plainly
+from attnspec.cli.progress import Plain
+from attnspec.cli.verdicts import Detail, Verdicts
+from attnspec.court.locate import NOTHING
+from attnspec.faults.catalogue import ALL, CATALOGUE
+from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome, SubjectCard
+from attnspec.record.probed import Found, SubjectProbed
+
+CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
+OFF_BY_ONE = "each query sees one later key (`causal_off_by_one`)"
+SEEN = "output against the definition in higher precision: 24 of 24 entries differ; worst at (0, 0, 0, 2), apart by 0.8"
+
+
+def like(*faults: str, agreed: int = 3) -> Evidence:
+    found = tuple(Likeness(name, CATALOGUE[name].stage.value, CATALOGUE[name].story, CATALOGUE[name].link, agreed, 3)
+                  for name in faults)
+    return Evidence(SEEN, "B=2 H=2 Hkv=2 T=3 S=3 D=2 Dv=2 float32 causal", "B2,H2,Hkv2,T3,S3,D2,Dv2;seed=0", like=found)
+
+
+def failed(clause: str = "causal.no_lookahead", evidence: Evidence | None = None, *, subject: str = "mine:attend",
+           dtype: DType = DType.FLOAT32, level: Level = Level.MUST, verdict: Verdict = Verdict.VIOLATED) -> Outcome:
+    evidence = evidence or like("causal_off_by_one")
+    again = f"attnspec replay '{subject} {clause} {dtype.value} {evidence.recipe}'"
+    return Outcome(subject, clause, dtype, level, verdict, evidence.sentence, evidence=evidence, repeat=again)
+
+
+def undecided(clause: str, reason: str, verdict: Verdict = Verdict.INAPPLICABLE) -> Outcome:
+    return Outcome("mine:attend", clause, DType.FLOAT32, Level.MUST, verdict, reason)
+
+
+def held(clause: str = "attention.shape", subject: str = "mine:attend") -> Outcome:
+    return Outcome(subject, clause, DType.FLOAT32, Level.MUST, Verdict.HELD)
+
+
+def events(*happened: Outcome | Event, code: int, effort: str = "quick", interrupted: bool = False) -> list[Event]:
+    outcomes = [each for each in happened if isinstance(each, Outcome)]
+    planned = dict.fromkeys((each.subject for each in outcomes), len(outcomes))
+    laws = tuple({"id": name, "says": f"{name} holds.", "where": "spec/theme.yaml:1"}
+                 for name in dict.fromkeys([*CLAUSES, *(each.clause for each in outcomes)]))
+    header = RunStarted("", (), "1", "d" * 64, 0, effort, False, len(outcomes), ("float32",),
+                        {"attnspec": "1", "workers": "2"}, laws, planned)
+    inner = [ItemFinished(each) if isinstance(each, Outcome) else each for each in happened]
+    return [header, *inner, RunFinished("", 1, {}, code, interrupted)]
+
+
+def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detail: Detail = Detail.SHORT,
+         is_coloured: bool = False, interrupted: bool = False) -> list[str]:
+    text = io.StringIO()
+    handler = Verdicts(text, is_coloured=is_coloured, places=("record: run.jsonl",), detail=detail)
+    for event in events(*happened, code=code, effort=effort, interrupted=interrupted):
+        handler.handle(event)
+    handler.shutdown()
+    first, *lines = text.getvalue().splitlines()
+    assert not first
+    return lines
+
+
+# --- the first line and the last
+
+def test_verdict_and_likely_cause_stand_first_and_last() -> None:
+    lines = told(failed(), failed("causal.flag_is_mask"), held())
+    assert lines[0] == f"Does not conform. Likely: {OFF_BY_ONE}, 2 of 2 failures."
+    assert lines[1] == "mine:attend: 1 held, 2 violated"
+    assert lines[-2:] == ["record: run.jsonl", f"{lines[0]} (exit code 1)"]
+
+
+def test_the_verdict_is_green_or_red_or_yellow() -> None:
+    for outcome, code, colour in ((held(), 0, 32), (failed(), 1, 31), (undecided("a.b", "", Verdict.NOT_RUN), 2, 33)):
+        lines = told(outcome, code=code, is_coloured=True)
+        assert lines[0].startswith(f"\x1b[{colour}m")
+        assert lines[-1].startswith(f"\x1b[{colour}m")
+
+
+def test_the_cause_is_what_explains_most_failures() -> None:
+    other, both = like("scale_none"), like("mask_shifted", "causal_off_by_one")
+    lines = told(failed("a.a", other), failed("a.b", both), failed("a.c"))
+    assert lines[0] == f"Does not conform. Likely: {OFF_BY_ONE}, 2 of 3 failures."
+
+
+def test_of_equal_causes_the_one_that_is_likeliest_more_often_is_told() -> None:
+    both = like("causal_ignored", "causal_off_by_one"), like("causal_off_by_one", "causal_ignored")
+    lines = told(failed("a.a", both[1]), failed("a.b", both[0]), failed("a.c", both[1]))
+    assert f"Likely: {OFF_BY_ONE}, 3 of 3 failures." in lines[0]
+
+
+def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
+    declare = 'attend.precision = {"float32": {"grade": "G4"}}'
+    rounded = Explanation("every step is rounded to float16", "Accumulate in float32", declare)
+    lines = told(failed(evidence=replace(like(), explained=rounded)))
+    assert lines[:3] == ["Does not conform to float32 arithmetic. Likely: every step is rounded to float16, "
+                         "1 of 1 failure.", "  Accumulate in float32, or declare it:", f"  {declare}"]
+    [cause] = [line for line in lines if line.startswith("  cause: ")]
+    assert lines[lines.index(cause) - 1] == "causal.no_lookahead (spec/theme.yaml:1) is violated"
+    assert lines[lines.index(cause) + 1:][:2] == [
+        "  do: Accumulate in float32", f"  paste: {declare}"]
+
+
+def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste() -> None:
+    def rounded(dtype: DType, form: str) -> Outcome:
+        explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value)
+        return failed(dtype=dtype, evidence=replace(like(), explained=explained))
+
+    for form, line in (('f.precision = {"%s": {"flushes": True}}',
+                        "f.precision = {'float16': {'flushes': True}, 'bfloat16': {'flushes': True}}"),
+                       ('precision: {"%s": {"flushes": true}}',
+                        'precision: {"float16": {"flushes": true}, "bfloat16": {"flushes": true}}'),
+                       ('f.lift = "torch"%.0s', 'f.lift = "torch"')):
+        lines = told(*(rounded(dtype, form) for dtype in (DType.FLOAT16, DType.BFLOAT16)))
+        assert "Likely: every step is rounded to the inputs' dtype, 2 of 2 failures." in lines[0]
+        assert lines[2] == f"  {line}"
+        assert lines[0].startswith("Does not conform to float16 and bfloat16 arithmetic.") is ("precision" in form)
+
+
+def test_a_remedy_without_a_declaration_is_a_sentence() -> None:
+    told_to = Explanation("it rounds", "Round less", "")
+    assert told(failed(evidence=replace(like(), explained=told_to)))[1] == "  Round less."
+
+
+def test_what_to_do_about_a_few_of_many_is_not_told_at_the_top() -> None:
+    rounded = replace(like(), explained=Explanation("it rounds", "Round less", "f.precision = {}"))
+    lines = told(failed("a.a", rounded), failed("a.b", like()), failed("a.c", like()))
+    assert "  Round less, or declare it:" not in lines
+
+
+def test_a_clause_with_a_cause_a_dtype_is_one_finding() -> None:
+    lines = told(failed(dtype=DType.FLOAT32), failed(dtype=DType.FLOAT16, evidence=like("scale_none")))
+    assert "  by: mine:attend, float32 (also float16)" in lines
+    assert not any(line.startswith("also violated") for line in lines)
+
+
+def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform_to() -> None:
+    rounded = replace(like(), explained=Explanation("it rounds", "Round less", "f.precision = {}"))
+    lines = told(failed("a.a", rounded), failed("a.b", rounded), failed("a.c"))
+    assert lines[0] == "Does not conform. Likely: it rounds, 2 of 3 failures."
+
+
+def test_where_no_fault_explains_it_the_place_is_told() -> None:
+    place = "a query sees keys that the mask hides (mask)"
+    lines = told(failed(evidence=replace(like(), located=place)))
+    assert lines[0] == f"Does not conform. Likely: {place}, 1 of 1 failure."
+
+
+@pytest.mark.parametrize("located", [NOTHING, "the diagnosis itself failed: ValueError: no", ""])
+def test_a_diagnosis_that_found_nothing_is_no_cause(located: str) -> None:
+    assert not located or located.startswith(UNLOCATED)
+    lines = told(failed(evidence=replace(like(), located=located)))
+    assert lines[0] == "Does not conform: 1 failure, which no known fault explains."
+
+
+def test_a_cause_of_few_is_none_where_most_are_unexplained() -> None:
+    lines = told(failed("a.a"), *(failed(f"b.{number}", like()) for number in range(3)))
+    assert lines[0] == "Does not conform: 4 failures, 3 of which no known fault explains."
+
+
+def test_at_a_glance_nothing_is_said_of_causes() -> None:
+    assert told(failed(evidence=like()), effort="glance")[0] == "Does not conform: 1 failure."
+
+
+@pytest.mark.parametrize(("verdict", "sentence", "cause"), [
+    (Verdict.ERRORED, "ValueError: head_dim 17 is odd", "it raises ValueError: head_dim … is odd"),
+    (Verdict.CRASHED, "the process died (SIGABRT)", "the process died (SIGABRT)")])
+def test_what_raises_or_dies_says_so_itself(verdict: Verdict, sentence: str, cause: str) -> None:
+    lines = told(failed(evidence=Evidence(sentence, "", "B1"), verdict=verdict))
+    assert lines[0] == f"Does not conform. Likely: {cause}, 1 of 1 failure."
+
+
+def test_what_was_not_put_to_the_subject_has_its_reason() -> None:
+    broken = Outcome("mine:attend", "bias.definition", DType.FLOAT32, Level.MUST, Verdict.VIOLATED,
+                     "the subject claims 'bias', but it takes no bias")
+    assert "Likely: the subject claims 'bias', but it takes no bias, 1 of 1 failure" in told(broken)[0]
+
+
+def test_every_failure_has_one_cause() -> None:
+    failures = [failed("a.a", like("causal_off_by_one", "causal_ignored")), failed("a.b", like("causal_ignored")),
+                failed("a.c", like("causal_ignored")), failed("a.d", like())]
+    groups = explanations(failures)
+    assert [(group.cause and group.cause.fault, len(group.failures)) for group in groups] == [
+        ("causal_ignored", 3), (None, 1)]
+
+
+@pytest.mark.parametrize("fault", ALL, ids=lambda fault: fault.name)
+def test_a_story_is_told_in_one_short_clause(fault: object) -> None:
+    assert isinstance(fault, type(ALL[0]))
+    clause = plainly(Likeness(fault.name, "", fault.story, "", 1, 1))
+    assert 3 < len(clause) <= 80
+    assert not clause.endswith(".")
+    assert not clause.startswith(("The ", "A "))
+
+
+# --- what conforms
+
+def test_what_conforms_says_nothing_of_violations() -> None:
+    advice = [failed(f"a.{number}", level=Level.SHOULD) for number in range(3)]
+    lines = told(held(), *advice, code=0)
+    assert lines == ["Conforms.", "mine:attend: 1 held, 3 not as recommended",
+                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (-v shows them)", "record: run.jsonl",
+                     "Conforms. (exit code 0)"]
+
+
+def test_a_recommendation_at_several_dtypes_is_one() -> None:
+    advice = [failed("a.b", level=Level.MAY, dtype=dtype) for dtype in DType]
+    assert "1 recommendation (may) is not followed: a.b (-v shows them)" in told(held(), *advice, code=0)
+
+
+def test_what_it_refuses_stands_in_the_verdict() -> None:
+    card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
+                       refused={"grouped heads": "ValueError: no", "cross lengths": "TypeError: no"})
+    reason = "the function refuses what the clause's problems need (grouped heads: ValueError: no)"
+    refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
+    lines = told(held(), *refusals, code=0)
+    assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
+    assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
+    assert "3 clauses do not apply: the function refuses what the clause's problems need (-v lists them)" in lines
+    assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely: ")
+
+
+def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:
+    card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (), defaults={"block": "64", "eps": "0"})
+    assert told(held(), SubjectKnown(card), code=0)[2] == "left at their defaults: block=64, eps=0"
+
+
+def test_what_does_not_apply_is_one_line() -> None:
+    reasons = ["mine:attend takes no bias", "mine:attend takes no bias and no window", "mine:attend takes no window",
+               "mine:attend takes no bias", "it is no layer: it has no projections", "mine:attend takes no params"]
+    lines = told(held(), *(undecided(f"a.{number}", reason) for number, reason in enumerate(reasons)), code=0)
+    assert "6 clauses do not apply: it takes no bias, no window; it is no layer (-v lists them)" in lines
+
+
+def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
+    left_out = [replace(undecided(clause, "the subject does not take float16"), dtype=DType.FLOAT16)
+                for clause in ("a.b", "a.c")]
+    lines = told(held("a.b"), undecided("a.c", "mine:attend takes no bias"), *left_out, code=0)
+    assert "Not judged at float16: the subject does not take float16" in lines
+    assert "1 clause does not apply: it takes no bias (-v lists them)" in lines
+
+
+def test_a_clause_that_applies_at_another_dtype_is_not_counted_as_left_out() -> None:
+    wide = replace(undecided("a.b", "mine:attend takes no bias"), dtype=DType.FLOAT16)
+    assert "1 clause does not apply: " in "\n".join(told(held("a.b"), wide, undecided("a.c", "so it is"), code=0))
+
+
+# --- findings
+
+def test_at_most_three_failures_are_told_in_full() -> None:
+    short = [failed(f"a.{number}", Evidence("they differ", "", "")) for number in range(4)]
+    lines = told(*short)
+    assert sum(" is violated" in line for line in lines) == 3
+    assert "also violated: a.3 (-v shows them)" in lines
+
+
+def test_causes_are_told_one_each_before_any_twice() -> None:
+    lines = told(failed("causal.a"), failed("causal.b"), failed("causal.c"), failed("scale.d", like("scale_none")))
+    assert [line.partition(" ")[0] for line in lines if "is violated" in line] == ["causal.a", "scale.d"]
+    assert "also violated: causal.b, causal.c (-v shows them)" in lines
+
+
+def test_a_clause_of_the_cause_s_theme_comes_first_then_the_smaller_case() -> None:
+    large, small = (replace(like("mask_shifted"), recipe=f"B{size},T3;seed=0") for size in (9, 1))
+    lines = told(failed("attention.a", small), failed("masking.b", large), failed("masking.c", small))
+    assert [line.partition(" ")[0] for line in lines if "is violated" in line][:2] == ["masking.c", "masking.b"]
+
+
+def test_the_order_does_not_hang_on_which_worker_ended_first() -> None:
+    failures = [failed(clause, dtype=dtype) for clause in CLAUSES for dtype in DType]
+    assert told(*failures) == told(*reversed(failures))
+
+
+def test_dtypes_that_fail_alike_are_one_finding() -> None:
+    lines = told(*(failed(dtype=dtype) for dtype in DType))
+    assert "  by: mine:attend, float32 (also float64, float16, bfloat16)" in lines
+    assert sum(line.startswith("causal.no_lookahead") for line in lines) == 1
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_one_bug_stays_below_45_lines_of_a_screen(width: int) -> None:
+    trace = "\n".join(f"  File 'mine.py', line {number}, in attend\n    x = y\n    ^^^^^" for number in range(30))
+    loud = replace(like("causal_off_by_one"), sentence=SEEN * 2, traceback=trace, stderr="a warning\n" * 30)
+    failures = [failed(f"{clause}_{number}", loud, dtype=dtype)
+                for clause in CLAUSES for number in range(20) for dtype in DType]
+    advice = [failed(f"b.advice_{number}", level=Level.SHOULD) for number in range(30)]
+    others = [undecided(f"c.{number}", f"mine:attend takes no {'x' * number}") for number in range(40)]
+    lines = told(*failures, *advice, *others)
+    opening, thirds = 2, 2
+    assert sum(max(1, math.ceil(len(line) / width)) for line in lines) + opening + thirds < 45
+    assert any("is violated" in line for line in lines)
+
+
+def test_verbose_tells_everything() -> None:
+    failures = [failed(f"a.{number}") for number in range(9)]
+    lines = told(*failures, failed("b.advice", level=Level.SHOULD), undecided("c.d", "so it is"), detail=Detail.FULL)
+    assert sum("is violated" in line for line in lines) == 10
+    assert "b.advice (spec/theme.yaml:1) is violated [should]" in lines
+    assert "     1 inapplicable: so it is (mine:attend)" in lines
+    assert not any("-v" in line for line in lines)
+
+
+def test_carets_under_code_are_left_out_of_a_traceback() -> None:
+    traceback = "Traceback:\n  File 'a.py', line 1\n    x = y[0]\n        ~^^^\nE: no"
+    raised = Evidence("E: no", "", "B1", traceback=traceback)
+    lines = told(failed(evidence=raised, verdict=Verdict.ERRORED))
+    assert not any("^" in line for line in lines)
+    assert "            x = y[0]" in lines
+
+
+# --- several subjects
+
+def test_of_several_subjects_each_has_a_line() -> None:
+    lines = told(failed(subject="a:a"), held(subject="b:bb"), undecided("x.y", "it is gone", Verdict.NOT_RUN))
+    assert lines[:4] == [
+        f"Does not conform: 1 of 3 subjects (a:a). Likely: {OFF_BY_ONE}, 1 of 1 failure.",
+        f"a:a          does not conform. Likely: {OFF_BY_ONE}, 1 of 1 failure",
+        "b:bb         conforms (1 held)", "mine:attend  was not judged: it is gone."]
+    assert lines[-1] == f"{lines[0]} (exit code 1)"
+
+
+def test_several_that_do_not_conform_are_named() -> None:
+    lines = told(*(failed(subject=f"library/subject_{number}") for number in range(9)))
+    assert lines[0].startswith("Does not conform: 9 of 9 subjects (library/subject_0, library/subject_1, ")
+    assert lines[0].endswith(" and 6 more).")
+
+
+def test_answers_against_a_manifest_are_told() -> None:
+    against = Found("hidden_row.mask", "what a hidden row gives", "nan", claimed="zeros")
+    probe = SubjectProbed("mine:attend", "", DType.FLOAT32, (against,))
+    lines = told(held(), probe)
+    assert lines[0] == "Does not conform: 1 answer not as the manifest claims (mine:attend)."
+    assert "  mine:attend, float32: hidden_row.mask nan, not zeros" in lines
+
+
+def test_an_interrupted_run_says_so() -> None:
+    assert told(held(), code=2, interrupted=True)[-1] == "Interrupted: what is missing was not run. (exit code 2)"
+
+
+def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:
+    lost = [undecided(f"a.{number}", f"reason {number % 14}", Verdict.NOT_RUN) for number in range(70)]
+    text = "\n".join(told(held(), *lost, code=2))
+    assert "     5 not run: reason 0 (mine:attend)" in text
+    assert "and 2 further reasons, in the record" in text
+
+
+# --- in a pipe
+
+def plain(*happened: Outcome | Event) -> list[str]:
+    pipe = io.StringIO()
+    handler = Plain(pipe)
+    for event in events(*happened, code=1):
+        handler.handle(event)
+    return pipe.getvalue().splitlines()[1:]
+
+
+def test_a_pipe_is_told_of_failures_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY", -1)
+    assert plain(*(failed(f"a.{number}") for number in range(9))) == ["3 of 9 items", "6 of 9 items"]
+
+
+def test_a_short_run_is_silent_in_a_pipe_until_its_end() -> None:
+    assert plain(*(failed(f"a.{number}") for number in range(9))) == []
