@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attnspec.cli import main
 from attnspec.cli.judging import check
 from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.outcome import Outcome
-from attnspec.subjects.baseline import read_baseline, with_baseline, write_baseline
+from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.outcome import Change, Outcome
+from attnspec.subjects.baseline import read_baseline, read_entries, with_baseline, write_baseline
 from click.testing import CliRunner
 
 THEIRS = """
@@ -62,9 +63,36 @@ def test_only_what_gates_is_written(tmp_path: Path) -> None:
         ("a.must", Level.MUST, Verdict.VIOLATED), ("a.should", Level.SHOULD, Verdict.VIOLATED),
         ("a.may", Level.MAY, Verdict.ERRORED), ("a.held", Level.MUST, Verdict.HELD),
         ("a.gone", Level.MUST, Verdict.UNEXPECTED))]
-    assert write_baseline(path, outcomes, strict=False) == 1
-    assert write_baseline(path, outcomes, strict=True) == 2
+    assert len(write_baseline(path, outcomes, strict=False)) == 1
+    assert len(write_baseline(path, outcomes, strict=True)) == 2
     assert [each.clause for each in read_baseline(path)["mine:f"]] == ["a.must", "a.should"]
+
+
+def test_a_run_that_was_held_against_it_can_be_taken_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+
+    def outcome(clause: str, verdict: Verdict, change: Change | None = None) -> Outcome:
+        return Outcome("mine:f", clause, DType.FLOAT32, Level.MUST, verdict, clause, change=change)
+
+    def changed(clause: str, novelty: Novelty, verdict: Verdict) -> Outcome:
+        return outcome(clause, Verdict.UNEXPECTED, Change(novelty, "", verdict))
+
+    write_baseline(path, [outcome(f"a.{name}", Verdict.VIOLATED) for name in ("same", "mended", "other")], strict=False)
+    write_baseline(path, [
+        outcome("a.same", Verdict.EXPECTED), changed("a.mended", Novelty.MENDED, Verdict.HELD),
+        changed("a.other", Novelty.CHANGED, Verdict.ERRORED), outcome("a.new", Verdict.VIOLATED),
+        changed("a.manifest", Novelty.CHANGED, Verdict.ERRORED), outcome("a.excused", Verdict.EXPECTED)], strict=False)
+    assert [(each.clause, each.verdict) for each in read_entries(path)] == [
+        ("a.new", "violated"), ("a.other", "errored"), ("a.same", "violated")]
+
+
+def test_a_record_can_be_made_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
+    words = ["check", "theirs.py:attend", "--clause", CLAUSE, "--dtype", "float32", "--effort", "quick", "-n", "1"]
+    assert main([*words, "--record", "run.jsonl"]) == 1
+    assert main(["report", "run.jsonl", "--baseline", "known.yaml"]) == 0
+    assert main([*words, "--no-record", "--baseline", "known.yaml"]) == 0
 
 
 def test_what_a_manifest_lists_stays_as_it_is_there() -> None:
@@ -73,11 +101,82 @@ def test_what_a_manifest_lists_stays_as_it_is_there() -> None:
     assert with_baseline(Declaration(deviations=(own,)), known).deviations == (own, known[1])
 
 
+RARE = """
+import numpy as np
+def attend(query, key, value):
+    if {when}:
+        {deed}
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)
+"""
+ENTRY = """\
+known:
+- subject: theirs.py:attend
+  clause: attention.shape
+  dtype: float32
+  verdict: {verdict}
+  case: {case}
+"""
+CASE = "B1,H1,Hkv1,T7,S2,D1,Dv1;mask=none;families=normal;seed=1"
+
+
+def shape_judged(folder: Path, *more: str, when: str, deed: str, verdict: str, case: str = CASE) -> tuple[int, str]:
+    """The exit code and the output of a gate on an attention that does a deed now and then, known to fail so."""
+    (folder / "theirs.py").write_text(RARE.format(when=when, deed=deed), encoding="utf-8")
+    (folder / "known.yaml").write_text(ENTRY.format(verdict=verdict, case=case), encoding="utf-8")
+    arguments = ["theirs.py:attend", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance",
+                 "--no-record", "-n", "1", "--baseline", "known.yaml", *more]
+    done = CliRunner().invoke(check, arguments, standalone_mode=False)
+    assert done.exception is None
+    code: Any = done.return_value
+    return code, done.output
+
+
+def test_a_known_failure_is_met_on_its_own_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seldom = {"when": "query.shape == (1, 1, 7, 1)", "deed": "raise ValueError('a length of 7')", "verdict": "errored"}
+    assert shape_judged(tmp_path, **seldom)[0] == 0  # a glance draws one case, and not this one
+    code, output = shape_judged(tmp_path, **seldom, case=CASE.replace("T7", "T6"))
+    assert code == 1
+    assert "mended: theirs.py:attend attention.shape (float32) holds now" in output
+
+
+def test_a_known_failure_may_move_to_another_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    moved = {"when": "query.shape[2] != 7", "deed": "raise ValueError(query.shape)", "verdict": "errored"}
+    assert shape_judged(tmp_path, **moved)[0] == 0
+
+
+def test_a_known_crash_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deadly = {"when": "query.shape[2] == 7", "deed": "import os; os.abort()"}
+    code, output = shape_judged(tmp_path, **deadly, verdict="crashed")
+    assert (code, "1 known failure as listed, nothing new" in output) == (0, True)
+    code, output = shape_judged(tmp_path, **deadly, verdict="errored")
+    assert code == 1
+    assert "changed: theirs.py:attend attention.shape (float32) is crashed now, and is listed as errored" in output
+
+
+def test_a_case_that_is_none_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = shape_judged(tmp_path, when="False", deed="pass", verdict="errored",
+                                case="T7;mask=none;families=normal;seed=1")
+    assert code == 2
+    assert "known.yaml:3: 'case': this is no recipe: it should begin with sizes like B2,H2" in output
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("known:\n- {subject: m, clause: c, dtype: float23, verdict: violated}",
      "'float23' is not a known dtype. Did you mean 'float32'?"),
     ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
     ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
+    ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "
+     "finding: torch/causal_scale_not_postive}",
+     "'torch/causal_scale_not_postive' is not a known finding. Did you mean 'torch/causal_scale_not_positive'?"),
+    ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "
+     "finding: torch/hidden_nan_leaks}",
+     "torch/hidden_nan_leaks does not speak of torch/sdpa scale.explicit float32: see implementations/torch/findings."),
 ])
 def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "known.yaml"
@@ -102,3 +201,32 @@ def test_a_clause_that_is_gone_from_the_law_is_told(tmp_path: Path, monkeypatch:
 def test_an_update_of_nothing_is_told() -> None:
     done = CliRunner().invoke(check, ["numpy/attention", "--update-baseline"], standalone_mode=False)
     assert str(done.exception) == "--update-baseline needs to know which: --baseline PATH."
+
+
+STRANGE = """\
+known:
+- {subject: numpy/attention, clause: causal.no_lookahed, dtype: float32, verdict: violated}
+- {subject: numpy/atention, clause: causal.no_lookahead, dtype: float32, verdict: violated}
+- {subject: jax/dot_product_attention, clause: causal.no_lookahead, dtype: bfloat16, verdict: violated}
+- {subject: mine:attend, clause: causal.no_lookahead, dtype: float32, verdict: violated, case: T7}
+- {subject: mine:attend, clause: causal.no_lookahead, dtype: float32, verdict: errored}
+"""
+
+
+def test_lint_tells_what_no_run_can_meet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "strange.yaml").write_text(STRANGE, encoding="utf-8")
+    assert main(["lint", "--baseline", str(tmp_path)]) == 2
+    told = capsys.readouterr().out
+    for line, text in ((2, "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'?"),
+                       (3, "'numpy/atention' is not a known subject. Did you mean 'numpy/attention'?"),
+                       (4, "jax/dot_product_attention does not take bfloat16, so it cannot fail there."),
+                       (5, "'case': this is no recipe"),
+                       (6, "mine:attend causal.no_lookahead float32 is listed twice.")):
+        assert f"strange.yaml:{line}: {text}" in told
+
+
+def test_lint_reads_a_baseline_as_a_run_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "known.yaml"
+    path.write_text("knwon: []", encoding="utf-8")
+    assert main(["lint", "--baseline", str(path)]) == 2
+    assert "known.yaml:1: 'knwon' is not a known key of a baseline." in capsys.readouterr().out

@@ -84,3 +84,23 @@ def test_nothing_that_could_run_is_no_answer(folder: Path) -> None:
 def test_a_mistyped_library_is_named_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["confirm", "keras3"]) == 2
     assert "'keras3' is not a known library. Did you mean 'keras'?" in capsys.readouterr().err
+
+
+KNOWN = "known:\n- {subject: mine/here, clause: a.b, dtype: float32, verdict: violated, finding: mine/is_so}\n"
+
+
+@pytest.mark.parametrize(("known", "told"), [
+    (KNOWN, "confirmed  mine/is_so\n1 confirmed\n"), ("known: []", "known.yaml names no finding.\n")])
+def test_a_baseline_says_which_findings(
+    folder: Path, capsys: pytest.CaptureFixture[str], known: str, told: str,
+) -> None:
+    baseline = folder / "known.yaml"
+    baseline.write_text(known, encoding="utf-8")
+    assert confirm(folder, ["is_so", "is_not"], "-q", "--baseline", str(baseline)) == 0
+    assert capsys.readouterr().out.endswith(told)
+
+
+def test_a_baseline_that_is_explained_by_what_is_not_so_is_red(folder: Path) -> None:
+    baseline = folder / "known.yaml"
+    baseline.write_text(KNOWN.replace("is_so", "is_not"), encoding="utf-8")
+    assert confirm(folder, ["is_so", "is_not"], "-q", "--baseline", str(baseline)) == 1

@@ -10,9 +10,9 @@ from attnspec.court.court import Court
 from attnspec.court.deviations import check_deviations, has_reached, with_deviations
 from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import ManifestError, Place
-from attnspec.ground.nouns import DType, Effort, Level, Verdict
+from attnspec.ground.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.ground.plan import Plan
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import Change, Evidence, Measured, Outcome
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
                    (DType.FLOAT32,), Place("manifest.yaml", 7))
@@ -36,6 +36,44 @@ def test_a_failure_as_listed_is_expected_and_says_why() -> None:
 def test_any_other_verdict_is_unexpected(verdict: Verdict, reason: str) -> None:
     outcome = with_deviations(replace(OUTCOME, verdict=verdict), [LISTED], "2.13")
     assert (outcome.verdict, outcome.reason) == (Verdict.UNEXPECTED, LISTING + reason)
+
+
+MEASURED = Measured("agree", "rows should agree: 3 of 4 differ", 2.0, 2.0, 1.0, 0.0, 1.0, (0,), 4, 4, 3)
+SEEN = replace(OUTCOME, evidence=Evidence(MEASURED.sentence, "B=1", "B1", MEASURED))
+RAISED = replace(OUTCOME, verdict=Verdict.ERRORED, evidence=Evidence("ValueError: 3.5e-7 at 0x7f2a of 12", "B=1", "B1"))
+
+
+def test_how_something_failed_is_told_without_numbers() -> None:
+    assert (SEEN.how, RAISED.how) == ("agree", "ValueError: N at N of N")
+    assert replace(OUTCOME, reason="it claims 2 things").how == "it claims N things"
+    assert replace(RAISED, verdict=Verdict.CRASHED).how == ""
+
+
+@pytest.mark.parametrize(("outcome", "verdict"), [(SEEN, Verdict.EXPECTED), (OUTCOME, Verdict.UNEXPECTED)])
+def test_a_failure_is_as_listed_only_if_it_fails_in_that_way(outcome: Outcome, verdict: Verdict) -> None:
+    assert with_deviations(outcome, [replace(LISTED, how="agree")]).verdict is verdict
+
+
+@pytest.mark.parametrize(("outcome", "novelty", "fares"), [
+    (replace(OUTCOME, verdict=Verdict.HELD), Novelty.MENDED, "holds now"),
+    (SEEN, Novelty.CHANGED, "is violated (agree) now"),
+    (RAISED, Novelty.CHANGED, "is errored (ValueError: N at N of N) now"),
+    (replace(OUTCOME, verdict=Verdict.INAPPLICABLE), Novelty.CHANGED, "was not judged (inapplicable)"),
+])
+def test_what_is_not_as_listed_says_whether_it_is_mended(outcome: Outcome, novelty: Novelty, fares: str) -> None:
+    assert with_deviations(outcome, [replace(LISTED, how="differ")], "2.13").change == Change(
+        novelty, f"{fares}, and is listed as violated (differ) until 2.14", outcome.verdict)
+
+
+def test_a_failure_that_outlives_its_version_has_changed() -> None:
+    assert with_deviations(OUTCOME, [LISTED], "2.15").change == Change(
+        Novelty.CHANGED, "is listed as violated until 2.14, and 2.15 is installed", Verdict.VIOLATED)
+
+
+def test_what_is_as_listed_has_not_changed_and_names_its_finding() -> None:
+    outcome = with_deviations(OUTCOME, [replace(LISTED, finding="mine/ignored")], "2.13")
+    assert (outcome.change, outcome.finding) == (None, "mine/ignored")
+    assert outcome.reason == "the flag is ignored (mine/ignored, https://example.org/1, until 2.14)"
 
 
 def test_a_deviation_ends_with_its_version() -> None:

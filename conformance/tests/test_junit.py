@@ -10,10 +10,10 @@ import pytest
 from attnspec.cli.group import attnspec
 from attnspec.cli.junit import JUnit
 from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.junit import junit, write_junit
 from click.testing import CliRunner
@@ -135,6 +135,11 @@ def test_signs_that_xml_cannot_hold_are_replaced() -> None:
 def test_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     write_junit([run(outcome(Verdict.HELD))], tmp_path / "new" / "junit.xml")
     assert ElementTree.parse(tmp_path / "new" / "junit.xml").getroot().tag == "testsuites"
+
+
+def test_what_is_new_says_so_first() -> None:
+    new = replace(outcome(Verdict.VIOLATED, reason="why"), change=Change(Novelty.NEW, "", Verdict.VIOLATED))
+    assert one(tree(new), ".//failure").get("message") == "new: why"
 
 
 def test_the_command_report_writes_it_from_a_record(tmp_path: Path) -> None:

@@ -10,9 +10,20 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Measured, Outcome, Picture, Reading, SubjectCard
+from attnspec.record.outcome import (
+    Change,
+    Evidence,
+    Explanation,
+    KnownFinding,
+    Likeness,
+    Measured,
+    Outcome,
+    Picture,
+    Reading,
+    SubjectCard,
+)
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, duration, figure, gauge, moment
 from attnspec.report.formula import mathml
@@ -321,6 +332,30 @@ def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
     assert "lib/attend (A)" in words(page)
     assert "lib/attend (B)" in words(page)
     assert re.search(r"numpy ≠ ?1\.26 ?2\.4", words(section(page, "environment")))
+
+
+def test_known_and_new_stand_apart_in_every_environment() -> None:
+    finding = KnownFinding("lib/flag_ignored", "It ignores the flag.", ("core.*",), (), "", "no", "")
+    known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype, finding=finding.id)
+             for dtype in (DType.FLOAT32, DType.FLOAT16)]
+    changes = [violated(name="core.b", change=Change(Novelty.NEW, "is violated (agree)", Verdict.VIOLATED)),
+               outcome("lib/attend", "core.c", Verdict.UNEXPECTED, change=Change(Novelty.MENDED, "now", Verdict.HELD)),
+               outcome("lib/attend", "core.d", Verdict.EXPECTED)]
+    red = run(*known, *changes, environment={"python": "3.11"}, baseline="lists/numpy2.yaml")
+    red = replace(red, subjects=(card("lib/attend", library="Lib", findings=(finding,)),))
+    green = run(outcome("lib/attend", "core.a"), environment={"python": "3.12"}, baseline="lists/numpy126.yaml")
+    told = words(section(render([red, green]), "known"))
+    assert "ALib 2.4 3.11lists/numpy2.yaml3110" in told
+    assert "Bnumpy 2.4 3.12lists/numpy126.yaml0000" in told
+    assert "New in run A: 1 item lib/attend core.b f32 · must is violated (agree)" in told
+    assert "Mended in run A: 1 item lib/attend core.c f32 · must now" in told
+    assert "3 known failures in run A lib/flag_ignored It ignores the flag. lib/attend core.a f32 f16" in told
+    assert "no finding No finding explains these. lib/attend core.d f32" in told
+    assert "Changed in" not in told
+
+
+def test_a_page_of_runs_without_a_baseline_has_no_section_for_them() -> None:
+    assert 'id="known"' not in render([run(outcome("lib/attend", "core.a"))])
 
 
 def test_shards_of_one_run_are_one_subject() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from attnspec.adapters.jax.compiled import hurried_jit
-from jax.experimental.pallas.ops.gpu.attention import BlockSizes, mha
+from jax.experimental.pallas.ops.gpu import attention as kernel
 
 Array = Any
 
@@ -18,10 +18,15 @@ LARGEST_BLOCK = 128  # the kernel's default
 def _attend(query: Array, key: Array, value: Array, *, causal: bool = False, scale: float | None = None) -> Array:
     """Query (B,H,T,D), key and value (B,H,S,D) to (B,H,T,D)."""
     query, key, value = (array.swapaxes(1, 2) for array in (query, key, value))
-    blocks = BlockSizes(block_q=_block(query.shape[1]), block_k=_block(key.shape[1]))
+    blocks = _blocks(block_q=_block(query.shape[1]), block_k=_block(key.shape[1]))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    output = mha(query, key, value, None, sm_scale=scale, causal=causal, block_sizes=blocks, interpret=True)
+    output = kernel.mha(query, key, value, None, sm_scale=scale, causal=causal, interpret=True, **blocks)
     return output.swapaxes(1, 2)
+
+
+def _blocks(**sizes: int) -> dict[str, Any]:
+    """As the kernel takes them; in JAX 0.4 they are parameters of their own."""
+    return {"block_sizes": kernel.BlockSizes(**sizes)} if hasattr(kernel, "BlockSizes") else sizes
 
 
 def _block(length: int) -> int:

@@ -13,7 +13,7 @@ from attnspec.cli.wording import plural
 from attnspec.ground.errors import UsageError
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.baseline import write_baseline
+from attnspec.subjects.baseline import read_entries, write_baseline
 
 BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
                         help="Known failures: those listed stop nobody. Written by the first run.")
@@ -40,9 +40,9 @@ class Baseline:
         """The file that this run heeds; empty if none."""
         return str(self.path.absolute()) if self.path and not self.is_written else ""
 
-    def handlers(self, *, strict: bool) -> Sequence[Handler]:
-        """What writes the file, if this run does."""
-        return [_Writer(self.path, strict)] if self.path and self.is_written else []
+    def handlers(self, *, strict: bool, folders: Sequence[str]) -> Sequence[Handler]:
+        """What writes the file, if this run does. `folders`: further implementations, whose findings explain."""
+        return [_Writer(self.path, strict, folders)] if self.path and self.is_written else []
 
 
 @dataclass(slots=True)
@@ -51,11 +51,14 @@ class _Writer:
 
     path: Path
     strict: bool
+    folders: Sequence[str]
     _outcomes: list[Outcome] = field(default_factory=list)
     _is_whole: bool = False
 
     def start(self) -> None:
-        """Nothing to open."""
+        """Find out now, not after the run, whether what stays of the file can be read."""
+        if self.path.is_file():
+            read_entries(self.path)
 
     def handle(self, event: Event) -> None:
         """Keep the outcomes, and whether the run came to its end."""
@@ -70,6 +73,8 @@ class _Writer:
         if not self._is_whole:
             click.echo(f"baseline: {self.path} was not written, since the run was interrupted", err=True)
             return
-        known = write_baseline(self.path, self._outcomes, strict=self.strict)
-        click.echo(f"baseline: wrote {self.path} with {plural(known, 'known failure')}. Commit it: from now on only a "
-                   "change stops the gate", err=True)
+        known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders)
+        unexplained = sum(not each.finding for each in known)
+        without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
+        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}. Commit it: from "
+                   "now on only a change stops the gate", err=True)

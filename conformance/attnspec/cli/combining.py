@@ -45,7 +45,7 @@ def with_findings(event: Event) -> Event:
         return event
     library, _, name = event.card.id.partition("/")
     folder = home.folder("implementations") / library
-    found = known_findings(folder, event.card.id) if name and folder.is_dir() else ()
+    found = known_findings(folder, event.card.id, event.card.version) if name and folder.is_dir() else ()
     return replace(event, card=replace(event.card, findings=found))
 
 

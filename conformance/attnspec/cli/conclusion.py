@@ -8,6 +8,7 @@ import click
 
 from attnspec.cli.causes import Explained, explanations
 from attnspec.cli.digest import Digest
+from attnspec.cli.known import but_for, gone
 from attnspec.cli.unjudged import lacks
 from attnspec.cli.wording import counted, few, plural
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
@@ -35,6 +36,8 @@ def standing(digest: Digest) -> str:
         return click.style(f"does not conform{_why(digest)}", fg="red")
     if digest.contradictions:
         return click.style(_against(digest), fg="red")
+    if not_as_listed := gone(digest):
+        return click.style(f"not as listed: {not_as_listed}", fg="red")
     if idle(digest.outcomes):
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
@@ -60,9 +63,10 @@ def _verdict(digest: Digest) -> str:
     if digest.footer is None or digest.footer.interrupted:
         return "Interrupted: what is missing was not run."
     if _code(digest) == VIOLATED:
-        return f"Does not conform{_blame(digest)}"
+        is_blamed = digest.failures or digest.contradictions
+        return f"Does not conform{_blame(digest)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
-        return f"Conforms{_refused(digest)}."
+        return f"Conforms{_refused(digest)}{but_for(digest)}."
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
@@ -12,6 +13,7 @@ from attnspec.cli.options import IMPLEMENTATIONS
 from attnspec.ground.errors import UsageError
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.runner.confirming import Confirmation, Shown, confirmations
+from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.registry import library_folders, registered
 
@@ -22,8 +24,12 @@ _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "ye
 @click.argument("names", nargs=-1, metavar="[LIBRARY]...", shell_complete=completing.libraries)
 @click.option("-n", "workers", default=1, type=click.IntRange(1), metavar="WORKERS", help="Scripts at a time.")
 @click.option("--quiet", "-q", "is_brief", is_flag=True, help="Without what the scripts print.")
+@click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
+              help="Only the findings by which this baseline explains what it lists.")
 @IMPLEMENTATIONS
-def confirm(names: tuple[str, ...], workers: int, *, is_brief: bool, implementations: tuple[str, ...]) -> int:
+def confirm(
+    names: tuple[str, ...], workers: int, *, is_brief: bool, baseline: Path | None, implementations: tuple[str, ...],
+) -> int:
     """Run the script of every finding of each LIBRARY, or of all, and say whether it is still so.
 
     A script needs the library and not attnspec. Exit codes: 0 all that could run are confirmed, 1 one is not so here, 2
@@ -31,6 +37,11 @@ def confirm(names: tuple[str, ...], workers: int, *, is_brief: bool, implementat
     """
     seen: Counter[Shown] = Counter()
     findings = tuple(_findings(names, implementations))
+    if baseline:
+        findings = _named_in(baseline, findings, implementations)
+        if not findings:
+            click.echo(f"{baseline} names no finding.")
+            return CONFORMS
     for each in confirmations(findings, registered(implementations), workers):
         seen[each.shown] += 1
         _tell(each, is_brief=is_brief)
@@ -44,6 +55,12 @@ def _findings(names: Sequence[str], implementations: Sequence[str]) -> Iterator[
         if name not in folders:
             raise UsageError.unknown("library", name, folders)
         yield from read_findings(folders[name])
+
+
+def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequence[str]) -> tuple[Finding, ...]:
+    listed = read_baseline(baseline, implementations)
+    named = {each.finding for known in listed.values() for each in known}
+    return tuple(finding for finding in findings if finding.id in named)
 
 
 def _tell(each: Confirmation, *, is_brief: bool) -> None:

@@ -28,6 +28,11 @@ def verdict_words(verdict: Verdict) -> str:
     return verdict.value.replace("_", " ")
 
 
+def is_gone(outcome: Outcome) -> bool:
+    """Whether it was a known failure, and is no failure any more."""
+    return outcome.change is not None and outcome.change.verdict not in FAILURES
+
+
 @dataclass(slots=True)
 class Digest:
     """`on_trial` are the items that workers have taken up and not finished, oldest first.
@@ -78,8 +83,8 @@ class Digest:
 
     @property
     def failures(self) -> list[Outcome]:
-        """What gates, in the order of the law."""
-        return [outcome for outcome in self._alarming if self.gates(outcome)]
+        """What gates, in the order of the law; a known failure that is gone gates, and is none."""
+        return [outcome for outcome in self._alarming if self.gates(outcome) and not is_gone(outcome)]
 
     @property
     def advice(self) -> list[Outcome]:

@@ -97,7 +97,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIA
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)
-    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict), *junit]
+    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict, folders=plan.implementations), *junit]
     return _run(Session(plan, workers=workers, command=typed(), docket=docket), handlers)
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.ground.errors import AttnspecError, ManifestError, Place, RecordError, hint
+from attnspec.ground.errors import AttnspecError, ManifestError, Place, RecordError, UsageError, hint
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS
+from attnspec.ground.nouns import DType
 from attnspec.ground.profiles import PROFILES
 from attnspec.home import folder
 from attnspec.law.clause import Spec
 from attnspec.law.load import load_spec
 from attnspec.law.yaml_lines import shown
 from attnspec.record import schema as record
+from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, read_entries
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
@@ -24,12 +27,18 @@ T = TypeVar("T")
 
 
 @click.command()
+@click.option("--baseline", "baselines", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
+              help="A baseline to check, too, or a folder of them.")
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
-def lint(implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...]) -> int:
-    """Check the spec, every word in it, the manifests and the generated schemas."""
+def lint(
+    baselines: tuple[Path, ...], implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...],
+) -> int:
+    """Check the spec, every word in it, the manifests, the generated schemas, and baselines."""
     problems = list(_problems(implementations, spec, spec_add))
+    if baselines and not problems:  # they speak of what stands in the spec and in the manifests
+        problems = list(_of_baselines(baselines, load_spec(spec, spec_add), implementations))
     for problem in problems:
         click.echo(str(problem))
     click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
@@ -71,6 +80,38 @@ def _strangers(subject: Registered, law: Spec) -> Iterator[ManifestError]:
     for noun, name, known in named:
         if name not in known:
             yield ManifestError(f"{name!r} is not a known {noun}.{hint(name, known, noun)}", where=subject.where)
+
+
+def _of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
+    """Entries that no run can meet."""
+    subjects, clauses = registered(implementations), [clause.id for clause in law.clauses]
+    for path in paths:
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+            _, found = _tried(partial(read_baseline, file, implementations))
+            yield from found or _of_entries(read_entries(file), subjects, clauses)
+
+
+def _of_entries(
+    entries: Iterable[Entry], subjects: Mapping[str, Registered], clauses: Sequence[str],
+) -> Iterator[AttnspecError]:
+    seen: set[Key] = set()
+    for entry in entries:
+        yield from _tried(partial(_check_entry, entry, subjects, clauses))[1]
+        if entry.key in seen:
+            yield UsageError(f"{' '.join(entry.key)} is listed twice.", where=entry.where)
+        seen.add(entry.key)
+
+
+def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequence[str]) -> None:
+    """Raise UsageError for a subject, a clause, a dtype or a case that is none."""
+    if entry.clause not in clauses:
+        raise UsageError.unknown("clause", entry.clause, clauses, where=entry.where)
+    if ":" not in entry.subject and entry.subject not in subjects:
+        raise UsageError.unknown("subject", entry.subject, subjects, where=entry.where)
+    if entry.subject in subjects and DType(entry.dtype) not in subjects[entry.subject].declaration.dtypes:
+        raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
+    if entry.case:
+        parsed_case(entry.case, entry.where)
 
 
 @click.command()

@@ -9,6 +9,7 @@ import click
 
 from attnspec.cli.combining import tell_interrupted
 from attnspec.record.read import RunRecord, read_records
+from attnspec.subjects.baseline import write_baseline
 
 
 @click.command()
@@ -21,6 +22,8 @@ from attnspec.record.read import RunRecord, read_records
               help="Write the verdicts as JUnit XML for a CI server, too.")
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write an audit as a page of documentation in Markdown, too.")
+@click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
+              help="Write the failures as a baseline, or bring one up to date with them, too.")
 @click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
 def report(records: tuple[Path, ...], html: Path | None, *, table: bool, **wanted: Path | None) -> None:
     """Write one page from the records of one or several runs."""
@@ -59,8 +62,13 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
     write_audit_text(records, path)
 
 
+def _write_known(records: list[RunRecord], path: Path) -> None:
+    for record in records:
+        write_baseline(path, record.outcomes, strict=record.header.strict)
+
+
 _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
-    "junit": _write_junit, "markdown": _write_audit, "picture": _draw}
+    "baseline": _write_known, "junit": _write_junit, "markdown": _write_audit, "picture": _draw}
 
 
 def _print_table(record: RunRecord) -> None:

@@ -13,6 +13,7 @@ import click
 from attnspec.cli import findings, unjudged
 from attnspec.cli.conclusion import conclusion, remedy, standing, verdict
 from attnspec.cli.digest import Digest
+from attnspec.cli.known import held_against
 from attnspec.cli.wording import counted, named, plural
 from attnspec.ground.keywords import listed
 from attnspec.record.events import Event
@@ -20,6 +21,7 @@ from attnspec.record.events import Event
 SHOWN = 3      # failures told in full
 LINES = 40     # of the summary as a reader sees them; with what comes before it, a run stays below 45
 WIDTH = 80     # characters a line where nobody knows how wide the reader's are
+CHANGES = 12   # lines of what is new, mended or changed against a baseline
 LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
 
 
@@ -57,7 +59,8 @@ def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT
     """The lines. In short as many failures in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
         return [*_head(digest), *findings.everything(digest), *_contradictions(digest),
-                *_paragraph(unjudged.in_full(digest)), "", *places, conclusion(digest)]
+                *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,
+                conclusion(digest)]
     ranked = findings.ranked(digest)
     drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
     return next((draft for draft in drafts if _rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
@@ -68,7 +71,7 @@ def _draft(digest: Digest, ranked: Sequence[findings.Finding], shown: int, place
     others = [*findings.named(digest, ranked[shown:]), *findings.recommendations(digest), *unjudged.in_short(digest)]
     lost = unjudged.not_run(digest)
     return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
-            *places, conclusion(digest)]
+            *_paragraph(held_against(digest, CHANGES)), *places, conclusion(digest)]
 
 
 def _rows(lines: Sequence[str], width: int) -> int:

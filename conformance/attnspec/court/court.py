@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.court.deviations import check_deviations, with_deviations
+from attnspec.court.deviations import as_new, check_deviations, with_deviations
 from attnspec.court.due import is_due
-from attnspec.ground.declaration import Deviation
+from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType
+from attnspec.ground.nouns import FAILURES, DType, gates
 from attnspec.ground.plan import FAULT, Item, Plan
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.clause import Clause, Spec
@@ -53,7 +53,7 @@ class Court:
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
-        return read_baseline(Path(self.plan.baseline)) if self.plan.baseline else {}
+        return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
 
     def _registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
@@ -135,10 +135,17 @@ class Court:
 
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
-        hearing = self._hearing(item.target)
-        outcome = hearing.try_clause(self._check(item.clause), DType(item.dtype))
-        subject = hearing.subject
-        return with_deviations(outcome, subject.declaration.deviations, subject.library.version)
+        outcome = self._hearing(item.target).try_clause(self._check(item.clause), DType(item.dtype))
+        return self.compared(outcome)
+
+    def compared(self, outcome: Outcome) -> Outcome:
+        """The outcome in the light of the failures that are known of its subject. Loads nothing."""
+        found = self._registered(outcome.subject)
+        declaration = found.declaration if found else Declaration()
+        deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
+        told = with_deviations(outcome, deviations, found.library.version if found else "")
+        is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
+        return as_new(told) if is_new and self.plan.baseline else told
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from attnspec.ground.declaration import Declaration, Deviation
 from attnspec.ground.errors import ManifestError
-from attnspec.ground.nouns import FAILURES, DType, Verdict
-from attnspec.record.outcome import Outcome
+from attnspec.ground.nouns import FAILURES, DType, Novelty, Verdict
+from attnspec.record.outcome import Change, Outcome
 
 _SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
 _RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
@@ -44,21 +44,42 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
     deviation = listed(deviations, outcome.clause, outcome.dtype)
     if deviation is None:
         return outcome
-    is_met = outcome.verdict.value == deviation.verdict
+    is_met = outcome.verdict.value == deviation.verdict and deviation.how in ("", outcome.how)
     if is_met and not (deviation.until and has_reached(version, deviation.until)):
         reason = f"{deviation.reason} ({deviation.listing})"
-        return replace(outcome, verdict=Verdict.EXPECTED, reason=reason)
-    how = f"{version} is installed" if is_met else _how(outcome.verdict)
+        return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=deviation.finding)
+    how = f"{version} is installed" if is_met else _how(outcome, deviation)
     until = f" until {deviation.until}" if deviation.until else ""
     listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
     reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
-    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason)
+    said = f"is listed as {deviation.failure}{until}"
+    novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
+    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=Change(novelty, says, outcome.verdict))
 
 
-def _how(verdict: Verdict) -> str:
-    if verdict in _SILENT:
-        return f"it was not judged ({verdict.value})"
-    return f"it is {verdict.value} now" if verdict in FAILURES else "it passes now"
+def as_new(outcome: Outcome) -> Outcome:
+    """The outcome, a failure, marked as one that is listed nowhere."""
+    return replace(outcome, change=Change(Novelty.NEW, _fares(outcome), outcome.verdict))
+
+
+def _how(outcome: Outcome, deviation: Deviation) -> str:
+    if outcome.verdict in _SILENT:
+        return f"it was not judged ({outcome.verdict.value})"
+    if outcome.verdict not in FAILURES:
+        return "it passes now"
+    return f"it is {outcome.verdict.value}{' otherwise' if outcome.verdict.value == deviation.verdict else ''} now"
+
+
+def _change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
+    if outcome.verdict in _SILENT:
+        return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
+    if outcome.verdict not in FAILURES:
+        return Novelty.MENDED, f"holds now, and {said}"
+    return Novelty.CHANGED, f"{_fares(outcome)} now, and {said}"
+
+
+def _fares(outcome: Outcome) -> str:
+    return f"is {outcome.verdict.value}{f' ({outcome.how})' if outcome.how else ''}"
 
 
 def has_reached(version: str, until: str) -> bool:

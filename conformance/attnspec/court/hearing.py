@@ -16,11 +16,13 @@ from attnspec.court.tally import Tally, Violated
 from attnspec.court.tensors import missing_lift
 from attnspec.court.trial import Trial, seed_of
 from attnspec.faults.subject import is_own, own_subject
+from attnspec.ground.declaration import Deviation
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
@@ -29,7 +31,7 @@ CONVENTION = "convention_is"
 """The relation that says which convention was found: no fault is likely, for the finding says all there is."""
 
 CASES_OF_THE_KNOWN = 10
-"""How many cases a clause is tried on that the subject is known to violate."""
+"""How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
 
 
 def summon(target: str, plan: Plan) -> Subject:
@@ -90,7 +92,7 @@ class Hearing:
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         trial = self._trial(check, dtype)
-        return self._sentence(trial, trial.hold())
+        return self._sentence(trial, self._as_known(trial) or trial.hold())
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
@@ -101,11 +103,21 @@ class Hearing:
         """Whether the subject claims a profile; every subject claims core."""
         return profile == "core" or profile in self.subject.declaration.claims
 
+    def _known(self, check: Check, dtype: DType) -> Deviation | None:
+        return listed(self.subject.declaration.deviations, check.clause.id, dtype)
+
+    def _as_known(self, trial: Trial) -> Tally | None:
+        """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
+        known = self._known(trial.check, trial.bench.dtype)
+        if known is None or not known.case:
+            return None
+        tally = trial.put(parsed_case(known.case, known.where))
+        return tally if tally.failure else None
+
     def _trial(self, check: Check, dtype: DType) -> Trial:
-        known = listed(self.subject.declaration.deviations, check.clause.id, dtype)
-        is_known = known is not None  # the listed failure is not shrunk anew in every run
+        known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
         return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
-                     cases=CASES_OF_THE_KNOWN if is_known else 0, shrinks=not is_known,
+                     cases=CASES_OF_THE_KNOWN if known and not known.case else 0, shrinks=known is None,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
 
     def _broken_claims(self, check: Check) -> list[str]:

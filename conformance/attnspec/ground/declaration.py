@@ -85,7 +85,8 @@ class Deviation:
     """A known deviation: the clause, how it fails, why, and the version until which it stands.
 
     issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
-    Of a baseline, `until` is empty and `script` is the baseline itself.
+    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.how`; empty: in any way.
+    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
     """
 
     clause: str
@@ -96,11 +97,19 @@ class Deviation:
     dtypes: tuple[DType, ...] = ()
     where: Place = field(default=Place(""), compare=False)
     script: str = ""
+    how: str = ""
+    case: str = ""
+    finding: str = ""
 
     @property
     def proof(self) -> str:
         """The thread, or else the script."""
-        return self.issue or self.script
+        return ", ".join(filter(None, (self.finding, self.issue or self.script)))
+
+    @property
+    def failure(self) -> str:
+        """The verdict, and how it comes to it where that is known: `violated (agrees_with_definition)`."""
+        return f"{self.verdict} ({self.how})" if self.how else self.verdict
 
     @property
     def listing(self) -> str:

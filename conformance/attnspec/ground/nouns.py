@@ -57,6 +57,14 @@ def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
     return weight and verdict in FAILURES
 
 
+class Novelty(enum.Enum):
+    """How an outcome stands to the failures that are known of its subject, where it is not one of them."""
+
+    NEW = "new"          # a failure that is not listed
+    MENDED = "mended"    # a listed one that holds now
+    CHANGED = "changed"  # a listed one that fails otherwise, or is not judged any more
+
+
 class Effort(enum.Enum):
     """How hard a run looks.
 

@@ -24,6 +24,7 @@ class RunStarted:
     `planned` is how many items each subject has, so that a run that was killed still says what it did not reach.
     `spec_added`: the files of own clauses that were judged beside the spec; its digest covers them.
     `absent`: the registered subjects that an audit could not judge (subject, library, title, reason).
+    `baseline`: the file of known failures that the run is held against; empty if none.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
     meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
     """
@@ -45,6 +46,7 @@ class RunStarted:
     faults: tuple[Mapping[str, str], ...] = ()
     absent: tuple[Mapping[str, str], ...] = ()
     spec_added: tuple[str, ...] = ()
+    baseline: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,25 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """How an outcome differs from what is known of its subject. `says`: the rest of a sentence about the clause.
+
+    verdict: the one that it would have had, were nothing known.
+    """
+
+    novelty: Novelty
+    says: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """The verdict on one item. `readings`: what its instruments measured, in every case."""
+    """The verdict on one item.
+
+    readings: what its instruments measured, in every case.
+    change: how it differs from the list of known failures that it is held against, if it is held against one.
+    finding: of a known failure, the id of the finding that explains it, if its listing names one.
+    """
 
     subject: str
     clause: str
@@ -125,6 +145,19 @@ class Outcome:
     instrument: str = ""
     repeat: str = ""
     readings: tuple[Reading, ...] = ()
+    change: Change | None = None
+    finding: str = ""
+
+    @property
+    def how(self) -> str:
+        """How it failed, without numbers, which differ between machines: the relation, or the words of the exception.
+
+        Empty where nothing more than the verdict can be said.
+        """
+        if self.evidence and self.evidence.measured:
+            return self.evidence.measured.relation
+        is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
+        return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason) if is_told else ""
 
 
 @dataclass(frozen=True, slots=True)

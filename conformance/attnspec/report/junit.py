@@ -103,6 +103,7 @@ def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     """The element, and its message: the reason, led by whatever makes it none of the failures."""
     tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
     reason = outcome.reason or (outcome.evidence.sentence if outcome.evidence else "") or word
+    reason = f"{outcome.change.novelty.value}: {reason}" if outcome.change else reason
     does_gate = gates(outcome.verdict, outcome.level, strict=strict) or outcome.verdict is Verdict.NOT_RUN
     if tag != _SKIPPED and not does_gate:
         return _SKIPPED, f"{word}, but a `{outcome.level.value}` clause only advises: {reason}"

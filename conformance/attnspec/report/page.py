@@ -12,6 +12,7 @@ from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.campaign_view import Campaign, campaign
 from attnspec.report.findings import findings
 from attnspec.report.joined import Joined, join
+from attnspec.report.known import held
 from attnspec.report.ledger import themes
 from attnspec.report.pictures import LEVELS
 from attnspec.report.power_view import Power, power
@@ -55,7 +56,7 @@ def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
         "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked, "habits": found,
         "title": _audited(looked, summary) if looked else _title(summary, measured, tried, found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
-        "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
+        "held": held(joined), "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
 
 

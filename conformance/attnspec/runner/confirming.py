@@ -48,6 +48,10 @@ def _confirmed(finding: Finding, known: Mapping[str, Registered]) -> Confirmatio
     present = [subject for subject in concerned if not subject.missing]
     if concerned and not present:
         return Confirmation(finding, Shown.CANNOT_RUN, concerned[0].missing)
+    version = present[0].library.version if present else ""
+    if not finding.is_of(version):
+        reason = f"it is said of versions {finding.versions}; {version} is installed"
+        return Confirmation(finding, Shown.CANNOT_RUN, reason)
     return _run(finding, dict(present[0].process) if present else {})
 
 

@@ -40,6 +40,9 @@ class Judge(Protocol):
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item."""
 
+    def compared(self, outcome: Outcome) -> Outcome:
+        """An outcome that `try_item` did not live to give, in the light of the failures that are known."""
+
 
 def summon(plan: Plan, *, court: str = COURT, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
     """The court for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""

@@ -24,6 +24,7 @@ from attnspec.ground.errand import Errand
 from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Plan
 from attnspec.law.clause import Spec
+from attnspec.law.yaml_lines import shown
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner.clerk import Clerk
@@ -92,7 +93,8 @@ class Session:
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
             clauses=(), planned=Counter(item.target for item in items),
-            spec_added=tuple(map(portable_argument, spec.added)))
+            spec_added=tuple(map(portable_argument, spec.added)),
+            baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")
 
     def _footer(self, docket: Docket[Any], clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
         done = tuple(clerk.done.values())

@@ -68,7 +68,8 @@ class Trials:
             return ItemFinished(replace(outcome, reason=loss.reason))
         evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe, traceback=loss.traceback,
                             stderr=loss.stderr)
-        return ItemFinished(complete(replace(outcome, evidence=evidence), errand, self.plan))
+        lost = complete(replace(outcome, evidence=evidence), errand, self.plan)
+        return ItemFinished(lost if self.recipe else self.judge.compared(lost))
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts, and the exit code that follows from them."""

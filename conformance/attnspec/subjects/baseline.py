@@ -6,48 +6,112 @@ Written by the first run (`attnspec check mine:attend --baseline known.yaml`), a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
 from attnspec.ground.declaration import Declaration, Deviation
-from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import FAILURES, DType, gates
+from attnspec.ground.errors import Place, UsageError
+from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
 from attnspec.law.fields import Fields
-from attnspec.law.yaml_lines import load_yaml, shown
+from attnspec.law.yaml_lines import load_yaml
 from attnspec.record.outcome import Outcome
+from attnspec.subjects.findings import Finding
+from attnspec.subjects.registry import findings_of
 
-_KNOWN = ("subject", "clause", "dtype", "verdict", "reason")
+if TYPE_CHECKING:
+    from attnspec.problems.recipe import Recipe
+
+_ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason")
 _HEAD = """\
 # What was known to fail when this gate was set up. Written by attnspec: a failure that is listed here is expected, one
 # that is not stops the gate, and so does one that is gone. Change it with --update-baseline, and review the difference.
 """
+Key = tuple[str, str, str]  # subject, clause, dtype
+Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject or a finding, by its id
 
 
-def read_baseline(path: Path) -> Mapping[str, tuple[Deviation, ...]]:
-    """Known failures by subject. Raises UsageError with file and line."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One known failure, as the file has it.
+
+    how: as `Outcome.how`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of the
+    finding that explains it.  reason: what was seen, or what somebody wrote there; empty where a finding tells it.
+    """
+
+    subject: str
+    clause: str
+    dtype: str
+    verdict: str
+    how: str = ""
+    case: str = ""
+    finding: str = ""
+    reason: str = ""
+    where: Place = field(default=Place(""), compare=False)
+
+    @property
+    def key(self) -> Key:
+        """What it speaks of."""
+        return self.subject, self.clause, self.dtype
+
+    def deviation(self, findings: Findings) -> Deviation:
+        """The same, as what is known of a subject. Raises UsageError for a finding that does not explain it."""
+        reason = self._explanation(findings).says if self.finding else self.reason or "known"
+        return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),), self.where, self.where.file,
+                         self.how, self.case, self.finding)
+
+    def _explanation(self, findings: Findings) -> Finding:
+        known = {each.id: each for each in findings(self.finding)}
+        if self.finding not in known:
+            raise UsageError.unknown("finding", self.finding, known, where=self.where)
+        finding = known[self.finding]
+        if not finding.explains(*self.key):
+            raise UsageError(f"{finding.id} does not speak of {' '.join(self.key)}: see {finding.where}. Name the "
+                             "finding that does, or none.", where=self.where)
+        return finding
+
+
+def read_entries(path: Path) -> tuple[Entry, ...]:
+    """What a baseline lists. Raises UsageError with file and line."""
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
     fields.only(("known",))
+    return tuple(map(_entry, fields.each("known", "a known failure", optional=True)))
+
+
+def _entry(fields: Fields) -> Entry:
+    fields.only(_ENTRY)
+    verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
+    return Entry(
+        fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
+        **{name: fields.text(name, "") for name in _ENTRY[4:]}, where=fields.place("clause"))
+
+
+def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
+    """Known failures by subject. Raises UsageError with file and line."""
     known: dict[str, list[Deviation]] = defaultdict(list)
-    for entry in fields.each("known", "a known failure", optional=True):
-        known[entry.text("subject")].append(_deviation(entry, path))
+    findings = _findings(folders)
+    for entry in read_entries(path):
+        known[entry.subject].append(entry.deviation(findings))
     return {subject: tuple(listed) for subject, listed in known.items()}
 
 
-def _deviation(fields: Fields, path: Path) -> Deviation:
-    fields.only(_KNOWN)
-    return Deviation(
-        clause=fields.text("clause"),
-        verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
-        reason=fields.text("reason", "known"),
-        issue="",
-        until="",
-        dtypes=(fields.choice("dtype", DType, kind="dtype"),),
-        where=fields.place("clause"),
-        script=shown(path),
-    )
+def _findings(folders: Sequence[Path | str]) -> Findings:
+    of = cache(partial(findings_of, folders=folders))
+    return lambda name: () if ":" in name else of(name.partition("/")[0])
+
+
+def parsed_case(case: str, where: Place) -> Recipe:
+    """The recipe that an entry records. Raises UsageError with file and line."""
+    from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: NumPy)
+
+    try:
+        return Recipe.parse(case)
+    except UsageError as problem:
+        raise UsageError(f"'case': {problem}", where=where) from None
 
 
 def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Declaration:
@@ -57,18 +121,44 @@ def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Decla
     return replace(declaration, deviations=(*declaration.deviations, *more))
 
 
-def write_baseline(path: Path, outcomes: Iterable[Outcome], *, strict: bool) -> int:
-    """Write the failures that gate, in an order that keeps differences small; how many there are."""
-    known = [_entry(outcome) for outcome in outcomes
-             if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)]
-    known.sort(key=lambda entry: tuple(entry[name] for name in _KNOWN[:3]))
+def write_baseline(
+    path: Path, outcomes: Iterable[Outcome], *, strict: bool, folders: Sequence[Path | str] = (),
+) -> tuple[Entry, ...]:
+    """Write the failures that gate, in an order that keeps differences small; what the file lists then.
+
+    An entry that stays keeps its finding, or its reason; a new one gets the finding that speaks of it, where only one
+    does. What was not judged stays as it is. The outcomes may themselves be held against this very file.
+    """
+    before = {entry.key: entry for entry in read_entries(path)} if path.is_file() else {}
+    judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
+    findings = _findings(folders)
+    known = [entry for key, entry in before.items() if key not in judged or judged[key].verdict is Verdict.EXPECTED]
+    known += [_written(failed, before.get(key), findings) for key, outcome in judged.items()
+              if (failed := _failed(outcome, is_listed=key in before, strict=strict))]
+    known.sort(key=lambda entry: entry.key)
+    listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = yaml.safe_dump({"known": known}, sort_keys=False, allow_unicode=True, width=110)
+    text = yaml.safe_dump({"known": listed}, sort_keys=False, allow_unicode=True, width=110)
     path.write_text(f"{_HEAD}{text}", encoding="utf-8")
-    return len(known)
+    return tuple(known)
 
 
-def _entry(outcome: Outcome) -> dict[str, str]:
-    reason = outcome.evidence.sentence if outcome.evidence else outcome.reason
-    return {"subject": outcome.subject, "clause": outcome.clause, "dtype": outcome.dtype.value,
-            "verdict": outcome.verdict.value, "reason": reason or outcome.verdict.value}
+def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
+    """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
+    if outcome.verdict is Verdict.UNEXPECTED and outcome.change and is_listed:
+        outcome = replace(outcome, verdict=outcome.change.verdict)
+    return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
+
+
+def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
+    evidence = outcome.evidence
+    entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
+                  evidence.recipe if evidence else "")
+    speaking = [each.id for each in findings(outcome.subject) if each.explains(*entry.key)]
+    if before and before.finding in speaking:
+        return replace(entry, finding=before.finding)
+    if len(speaking) == 1:
+        return replace(entry, finding=speaking[0])
+    if before and before.reason and before.how in ("", entry.how):
+        return replace(entry, reason=before.reason)
+    return replace(entry, reason=evidence.sentence if evidence else outcome.reason)

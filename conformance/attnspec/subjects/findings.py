@@ -10,21 +10,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
+
 from attnspec.ground.errors import ManifestError, Place
 from attnspec.law.fields import Fields
 from attnspec.law.yaml_lines import load_yaml, shown
 from attnspec.record.outcome import KnownFinding
+from attnspec.subjects.manifest import read_versions
 
 FILE = "findings.yaml"
-_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "script", "documented", "issue")
+_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that a library does, of which one or more clauses complain.
 
-    subjects, clauses: ids, with * for any text.  dtypes: empty means all.  script: a file in the library's folder that
-    shows it in a few lines without attnspec, and exits with 1 where it is so, with 0 where it is not.
+    subjects, clauses: ids, with * for any text.  dtypes: empty means all.  versions: of the library, those that do it
+    (`<0.10.1`); empty means all.  script: a file in the library's folder that shows it in a few lines without attnspec,
+    and exits with 1 where it is so, with 0 where it is not.
     documented: where and how the library says that it does so, or "no".  issue: the public thread, if there is one.
     """
 
@@ -37,6 +41,11 @@ class Finding:
     documented: str
     issue: str
     where: Place
+    versions: str = ""
+
+    def is_of(self, version: str) -> bool:
+        """Whether this version of the library is among those that do it."""
+        return not (version and self.versions) or SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def concerns(self, subject: str) -> bool:
         """Whether the subject is among those that do it."""
@@ -48,12 +57,15 @@ class Finding:
                 and dtype in (self.dtypes or (dtype,)))
 
 
-def known_findings(folder: Path, subject: str) -> tuple[KnownFinding, ...]:
-    """What a report says of the subject's findings, with the scripts' texts. Raises ManifestError as below."""
+def known_findings(folder: Path, subject: str, version: str) -> tuple[KnownFinding, ...]:
+    """What a report says of the subject's findings in a version of its library, with the scripts' texts.
+
+    Raises ManifestError as below.
+    """
     return tuple(
         KnownFinding(each.id, each.says, each.clauses, each.dtypes, each.script.read_text(encoding="utf-8"),
                      each.documented, each.issue)
-        for each in read_findings(folder) if each.concerns(subject))
+        for each in read_findings(folder) if each.concerns(subject) and each.is_of(version))
 
 
 def read_findings(folder: Path) -> Iterator[Finding]:
@@ -80,4 +92,5 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         documented=fields.text("documented"),
         issue=fields.url("issue", ""),
         where=fields.place("id"),
+        versions=read_versions(fields),
     )

@@ -143,7 +143,7 @@ def _library(fields: Fields, folder: str) -> Library:
         folder=folder,
         distribution=fields.text("distribution", ""),
         also_distributed_as=fields.texts("also_distributed_as", ()),
-        versions=_versions(fields),
+        versions=read_versions(fields),
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
@@ -198,7 +198,8 @@ def _is_met(fields: Fields) -> bool:
     return bool(version) and needed.specifier.contains(version, prereleases=True)
 
 
-def _versions(fields: Fields) -> str:
+def read_versions(fields: Fields) -> str:
+    """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
     versions = fields.text("versions", "")
     try:
         SpecifierSet(versions)

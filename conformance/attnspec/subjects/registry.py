@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from attnspec import home
 from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError
 from attnspec.law.yaml_lines import shown
-from attnspec.subjects.findings import known_findings
+from attnspec.subjects.findings import Finding, known_findings, read_findings
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
 from attnspec.subjects.outline import no_such_subject
 
@@ -53,7 +53,14 @@ def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> 
         raise no_such_subject(target, known)
     _refuse_other_process(known[target])
     subject = load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
-    return replace(subject, findings=known_findings(_folder_of(known[target].library, folders), target))
+    library = known[target].library
+    return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version))
+
+
+def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, ...]:
+    """The findings of a library; none where there is no such library. Raises ManifestError."""
+    return tuple(finding for folder in library_folders(folders) if folder.name == library
+                 for finding in read_findings(folder))
 
 
 def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:

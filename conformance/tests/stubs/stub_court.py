@@ -61,6 +61,9 @@ class Court:
     def replay(self, item: Item, recipe: str) -> Outcome:
         return replace(self._judge(item, recipe), reason=f"replayed {recipe}")
 
+    def compared(self, outcome: Outcome) -> Outcome:
+        return outcome
+
     def _judge(self, item: Item, recipe: str) -> Outcome:
         self._breadcrumb(recipe)
         name = item.clause.removeprefix("stub.")
