@@ -109,7 +109,7 @@ class Examiner:
         return self._likeliest(found, case) or self._likeliest(_next_best(case, candidates), replace(case, fails=False))
 
     def _is_likely(self, fault: Fault, case: Case) -> bool:
-        """Whether a fault explains the case and no call of the panel speaks against it; what is cheapest is asked first.
+        """Whether a fault explains the case and no call of the panel speaks against it; what is cheap is asked first.
 
         A fault is put the whole panel only if it explains the case; but answers that are there already cost nothing,
         and before a large case the panel is the cheaper of the two.

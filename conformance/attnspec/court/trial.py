@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from attnspec.court.openings import Choices, OneExample, openings, within
 from attnspec.court.tally import Tally, Violated
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
-from attnspec.problems.domain import Domain
-from attnspec.problems.menu import VALUED, Menu, menu_of
+from attnspec.problems.menu import Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
@@ -288,20 +286,3 @@ class Trial:
         if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
             return replace(recipe, features=recipe.features - {"causal"})
         return recipe
-
-
-def seed_of(seed: int, domain: Domain) -> int:
-    """The seed of a clause's cases in a run with this seed: clauses that speak of the same problems get the same ones.
-
-    What a subject answered and what the definition says is remembered, and so serves all of them.
-    """
-    return zlib.crc32(f"{seed}:{_spelled(domain)}".encode())
-
-
-def _spelled(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. Window and softcap, which most subjects do not
-    take, are left out, so that the seed is the same as before there were any.
-    """
-    plain = replace(domain, sometimes=domain.sometimes - VALUED)
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in ("windows", "softcaps"))
-    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])

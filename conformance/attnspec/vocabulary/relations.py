@@ -19,7 +19,8 @@ from attnspec.vocabulary.observables import (
     see,
     settled_rows,
 )
-from attnspec.vocabulary.scene import OutsideLimits, Scene, Seen, working
+from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.scene import Scene, Seen, working
 from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
 
 Parts = tuple[Array, Array, Array, Array]
