@@ -188,7 +188,7 @@ SPEC = [
     ("a misspelled observable", "scale.yaml", "observe: weights", "observe: weight",
      "spec/scale.yaml:14: 'weight' is not a known choice for 'observe' of the relation 'agree'. Did you mean 'weights'?"),
     ("a tolerance by hand", "scale.yaml", "within: rounding", "within: 1e-5",
-     "spec/scale.yaml:14: 'within' of the relation 'agree' should be one of exact, reordering, rounding, not a number (1e-05)."),
+     "spec/scale.yaml:14: 'within' of the relation 'agree' should be one of exact, rounding, reordering, not a number (1e-05)."),
     ("a kind of tolerance", "scale.yaml", "within: rounding", "within: rounded",
      "spec/scale.yaml:14: 'rounded' is not a known choice for 'within' of the relation 'agree'. Did you mean 'rounding'?"),
     ("nothing claimed", "scale.yaml", "then:\n      - agree: {runs: [widened, halved], observe: weights, within: rounding}",
