@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from attnspec.ground.errors import UsageError
 from attnspec.runner.gate import gate
+from attnspec.runner.threads import one_thread
 
 STUBS = Path(__file__).parent / "stubs"
 FILE = """
@@ -128,3 +129,34 @@ def test_a_gate_takes_patterns_of_clauses() -> None:
 def test_a_gate_without_target_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="gate needs a target"):
         gate()
+
+
+def cost(folder: Path, *options: str) -> list[str]:
+    text = FILE.format(clauses=["stub.held", "stub.violated"], strict=False)
+    lines = pytest_run(folder, text, "-o", "cache_dir=.cache", "-p", "cacheprovider", *options).stdout.splitlines()
+    return [line for line in lines if line.startswith("attnspec gate")]
+
+
+def test_a_gate_says_before_it_runs_what_it_will_cost(tmp_path: Path) -> None:
+    told = "attnspec gate test_mine.py::test_attention: 2 items at effort quick; "
+    assert cost(tmp_path) == [f"{told}how long they take is measured now and told the next time"]
+    assert cost(tmp_path) == [f"{told}some 0 s of work, as last time"]
+
+
+def test_a_run_without_a_gate_says_nothing_of_cost(tmp_path: Path) -> None:
+    assert "attnspec gate" not in pytest_run(tmp_path, "def test_nothing(): pass").stdout
+
+
+def test_one_thread_judges_and_the_rest_are_given_back() -> None:
+    np = pytest.importorskip("numpy")
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    torch = pytest.importorskip("torch")
+    assert np.ones((2, 2)) @ np.ones(2) is not None  # its BLAS is loaded
+
+    def counts() -> list[int]:
+        return [*(pool["num_threads"] for pool in threadpoolctl.threadpool_info()), torch.get_num_threads()]
+    torch.set_num_threads(2)
+    before = counts()
+    with one_thread():
+        assert set(counts()) == {1}
+    assert counts() == before

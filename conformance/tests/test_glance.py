@@ -12,8 +12,9 @@ from attnspec.court.compile import Check, compile_spec
 from attnspec.court.court import REMEMBERED, Court
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
 from attnspec.court.hearing import Hearing
+from attnspec.court.openings import seed_of
 from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import ATTEMPTS, CASES, SPARE, Trial, seed_of
+from attnspec.court.trial import ATTEMPTS, CASES, SPARE, Trial
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.ground.declaration import Limits

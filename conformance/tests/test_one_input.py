@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import compile_spec
+from attnspec.court.openings import seed_of
 from attnspec.court.tally import Violated
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.trial import Trial
 from attnspec.ground.declaration import Declaration, Limits
 from attnspec.ground.errors import Place
 from attnspec.ground.nouns import DType, Effort, Kind

@@ -13,9 +13,9 @@ from attnspec.court import trial as trials
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check, compile_spec
 from attnspec.court.fixed import FIXED_KINDS
-from attnspec.court.openings import TELLING, Choices, OneExample, openings
+from attnspec.court.openings import TELLING, Choices, OneExample, openings, seed_of
 from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import CASES, Trial, seed_of
+from attnspec.court.trial import CASES, Trial
 from attnspec.faults.subject import own_subject
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType, Effort

@@ -515,3 +515,10 @@ def test_durations_times_and_counts_read_well() -> None:
 
 def test_a_gauge_is_linear_to_the_allowance_and_logarithmic_beyond() -> None:
     assert [gauge(m) for m in (0.0, 0.5, 1.0, 1e3, 1e6, 1e9, math.inf, math.nan)] == [0, 30, 60, 80, 100, 100, 100, 100]
+
+
+def test_what_a_subject_refuses_stands_beside_its_limits() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    told = card("lib/attend", refused={"grouped heads (Hkv < H)": "ValueError: one key head a query head"})
+    cell = section(render([replace(record, subjects=(told,))]), "conventions").partition("refuses grouped")[2]
+    assert words(f"<b>{cell}").startswith("heads (Hkv &lt; H): ValueError: one key head a query head")

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.court.openings import openings
-from attnspec.court.trial import seed_of
+from attnspec.court.openings import openings, seed_of
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.ground.declaration import Limits

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from attnspec.court.compile import Check
 from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
-from attnspec.court.trial import seed_of
+from attnspec.court.openings import seed_of
 from attnspec.ground.declaration import Declaration, Limits
 from attnspec.ground.nouns import DType, Effort
 from attnspec.problems.domain import Domain

@@ -12,8 +12,9 @@ from attnspec.campaign.draw import Block
 from attnspec.campaign.known import known
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.openings import seed_of
 from attnspec.court.tally import Tally
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.trial import Trial
 from attnspec.ground.nouns import Effort, Level
 from attnspec.problems.recipe import Recipe
 from attnspec.record.campaign import BINS, BlockJudged, bin_of

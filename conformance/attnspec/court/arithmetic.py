@@ -18,8 +18,9 @@ import numpy as np
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.failing import judged
+from attnspec.court.openings import seed_of
 from attnspec.court.tally import Violated
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.trial import Trial
 from attnspec.ground.errors import ManifestError
 from attnspec.ground.nouns import DType, Effort, Level
 from attnspec.numerics.precision import Precision, looser_words, precision_of

@@ -100,14 +100,24 @@ class Examiner:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
         candidates = [fault for fault in among if _may_stand(fault, case.trial)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
-        borne_out = [] if is_late else [each for each in candidates if self._faring(case).bears_out(each, case)]
-        likely = [fault for fault in borne_out if case.fails and case.explains(fault)]
+        likely = [] if is_late else [fault for fault in candidates if case.fails and self._is_likely(fault, case)]
         if likely:
             return self._likeliest(likely, case)
         if case.is_large:  # the panel alone, where the case is dear
             return self._likeliest(candidates, replace(case, fails=False))
         found = [fault for fault in candidates if case.fails and case.explains(fault)]
         return self._likeliest(found, case) or self._likeliest(_next_best(case, candidates), replace(case, fails=False))
+
+    def _is_likely(self, fault: Fault, case: Case) -> bool:
+        """Whether a fault explains the case and no call of the panel speaks against it; what is cheap is asked first.
+
+        A fault is put the whole panel only if it explains the case; but answers that are there already cost nothing,
+        and before a large case the panel is the cheaper of the two.
+        """
+        faring = self._faring(case)
+        if not faring.bears_out(fault, case, of_old=not case.is_large):
+            return False
+        return case.explains(fault) and (case.is_large or faring.bears_out(fault, case))
 
     def _likeliest(self, faults: Sequence[Fault], case: Case) -> tuple[Likeness, ...]:
         """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first."""
@@ -175,17 +185,20 @@ class Faring:
     def beside(self, fault: Fault, case: Case) -> Tried:
         """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
         agreed, tried = int(case.fails), int(case.fails)
-        for is_agreed in self._agreed(fault, case):
+        for is_agreed in self._agreed(fault, case, len(self.steps)):
             agreed, tried = agreed + is_agreed, tried + 1
             if tried - agreed > max(agreed, PATIENCE):
                 break
         return Tried(fault, agreed, tried)
 
-    def bears_out(self, fault: Fault, case: Case) -> bool:
-        """Whether no call of the panel speaks against the fault; it is put no further than the first that does."""
-        return all(self._agreed(fault, case))
+    def bears_out(self, fault: Fault, case: Case, *, of_old: bool = False) -> bool:
+        """Whether no call of the panel speaks against the fault; it is put no further than the first that does.
 
-    def _agreed(self, fault: Fault, case: Case) -> Iterator[bool]:
+        of_old: only calls count that it was put before.
+        """
+        return all(self._agreed(fault, case, self.panel.suspect(fault).answered if of_old else len(self.steps)))
+
+    def _agreed(self, fault: Fault, case: Case, calls: int) -> Iterator[bool]:
         """Whether fault and subject agree, call by call.
 
         Where the subject raises, it may not be meant to answer; that NaN leaks is another matter than most mistakes.
@@ -193,7 +206,8 @@ class Faring:
         suspect = self.panel.suspect(fault)
         if case.bar.aspect is Aspect.KEPT and self.steps:
             suspect.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
-        for index, (held_to, seen, is_right) in enumerate(zip(self.panel.rulers, self.steps, self.right, strict=True)):
+        for index in range(calls):
+            held_to, seen, is_right = self.panel.rulers[index], self.steps[index], self.right[index]
             step = suspect.step(index)
             poisoned = self.panel.poisoned[index] and not case.is_poisoned
             if poisoned or (seen.ending is Ending.RAISED and not case.raises):

@@ -34,6 +34,7 @@ class Case:
     fails: bool
     _rulers: dict[int, Ruler] = field(default_factory=dict)
     _suspects: dict[str, Suspect] = field(default_factory=dict)
+    _explained: dict[str, bool] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
@@ -52,7 +53,12 @@ class Case:
         return any(is_poisoned(step.problem) for step in self.tape)
 
     def explains(self, fault: Fault) -> bool:
-        """Whether the fault, put the same calls, answers as the subject did, and fails as well."""
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well; found out once."""
+        if fault.name not in self._explained:
+            self._explained[fault.name] = self._explains(fault)
+        return self._explained[fault.name]
+
+    def _explains(self, fault: Fault) -> bool:
         suspect = self._suspect(fault)
         return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
             self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)

@@ -11,10 +11,11 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
+from attnspec.court.openings import seed_of
 from attnspec.court.pictures import pictures
 from attnspec.court.tally import Tally, Violated
 from attnspec.court.tensors import missing_lift
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.trial import Trial
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.ground.declaration import Deviation
 from attnspec.ground.keywords import KEYWORDS

@@ -8,7 +8,8 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.diagnosis import Diagnosis, diagnose
 from attnspec.court.failing import judged
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.openings import seed_of
+from attnspec.court.trial import Trial
 from attnspec.faults.doubles import Arithmetic, double
 from attnspec.faults.subject import own_subject
 from attnspec.ground.nouns import DType, Effort

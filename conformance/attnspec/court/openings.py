@@ -6,14 +6,17 @@ deck of its own, shuffled by the seed, in which everything comes up once before 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import product
 from typing import TypeVar
 
 import numpy as np
 from hypothesis.database import ExampleDatabase, choices_to_bytes
 
-from attnspec.problems.menu import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
+from attnspec.problems.domain import Domain
+from attnspec.problems.menu import FAMILIES_A_CALL, SEED_BYTES, SMALL, VALUED, Menu, byte_for
 from attnspec.problems.shapes import logits
 from attnspec.problems.stream import words
 
@@ -43,6 +46,23 @@ def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     sizes = menu.recipe(*choices).sizes
     shape = byte_for(wider.weighted.index(sizes), len(wider.weighted))
     return bytes([shape, *choices[0][1:]]), *choices[1:]
+
+
+def seed_of(seed: int, domain: Domain) -> int:
+    """The seed of a clause's cases in a run with this seed: clauses that speak of the same problems get the same ones.
+
+    What a subject answered and what the definition says is remembered, and so serves all of them.
+    """
+    return zlib.crc32(f"{seed}:{_spelled(domain)}".encode())
+
+
+def _spelled(domain: Domain) -> str:
+    """The same text in every process: sets have no order of their own. Window and softcap, which most subjects do not
+    take, are left out, so that the seed is the same as before there were any.
+    """
+    plain = replace(domain, sometimes=domain.sometimes - VALUED)
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in ("windows", "softcaps"))
+    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
 def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:

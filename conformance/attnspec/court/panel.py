@@ -192,7 +192,12 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
             continue
         problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
-            yield from ((problem, name) for name in ("", *(subject.variants if call.flips else ())))
+            yield from ((problem, name) for name in ("", *(_flipped(subject) if call.flips else ())))
+
+
+def _flipped(subject: Subject) -> tuple[str, ...]:
+    """The variants that the panel is put to: not those that compile, for which each of its calls is a program."""
+    return tuple(name for name in subject.variants if not subject.declaration.variants[name].compiles)
 
 
 def _is_common(recipe: Recipe, bar: Bar) -> bool:

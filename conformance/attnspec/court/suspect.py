@@ -45,6 +45,11 @@ class Suspect:
             steps.append(put(docked, *self._calls[len(steps)]))
         return steps[index]
 
+    @property
+    def answered(self) -> int:
+        """How many calls were put so far, without noise."""
+        return len(self._put[0][1]) if 0 in self._put else 0
+
     def shaken(self, index: int) -> Iterator[Step]:
         """The call with rounding errors put in, several times."""
         return (self.step(index, noise=seed) for seed in NOISES)

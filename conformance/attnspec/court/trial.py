@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,7 @@ from attnspec.court.openings import Choices, OneExample, openings, within
 from attnspec.court.tally import Tally, Violated
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import Effort
-from attnspec.problems.domain import Domain
-from attnspec.problems.menu import VALUED, Menu, menu_of
+from attnspec.problems.menu import Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
@@ -35,6 +33,10 @@ from attnspec.vocabulary.scene import OutsideLimits, Scene
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
+
+COMPILED = 5
+"""Variants that compile are put the first cases of a trial: so many, or one in so many where that is more. In these all
+keywords stand together once and each alone once, and shapes are dealt; what comes later is put to other variants."""
 
 SPARE = 2
 """How many openings more a glance may try for each case, where nothing was claimed."""
@@ -62,7 +64,7 @@ class Trial:
     `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
-    under other clauses; at a glance that is not shrunk again.
+    under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
     """
 
     check: Check
@@ -75,6 +77,7 @@ class Trial:
     most: int = 0
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
+    compiles: bool = True
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -103,20 +106,27 @@ class Trial:
         cases = self.cases or CASES[self.effort]
         if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
             phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
-            self._run(menu, tally, max_examples=cases // 2, phases=phases)
+            self._sparing._run(menu, tally, max_examples=cases // 2, phases=phases)
 
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
-        for choices in openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2):
+        dealt = openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2)
+        for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
+            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
             try:
-                self._try(menu.recipe(*choices), tally)
+                trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
                 if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
-                    self._shrink(menu, choices, tally)
+                    trial._shrink(menu, choices, tally)
                 return False
         return True
+
+    @property
+    def _sparing(self) -> Trial:
+        """The same trial for a case that is not put to variants that compile."""
+        return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
@@ -232,7 +242,7 @@ class Trial:
         drawn = self.check.drawn(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.bench.conventions)
         return Scene(self.bench.subject, self.bench.dtype, self.bench.conventions, runs, self.bench, drawn,
-                     self._rows(problem, recipe), cases=max(1, len(self._fixed)))
+                     self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
@@ -276,20 +286,3 @@ class Trial:
         if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
             return replace(recipe, features=recipe.features - {"causal"})
         return recipe
-
-
-def seed_of(seed: int, domain: Domain) -> int:
-    """The seed of a clause's cases in a run with this seed: clauses that speak of the same problems get the same ones.
-
-    What a subject answered and what the definition says is remembered, and so serves all of them.
-    """
-    return zlib.crc32(f"{seed}:{_spelled(domain)}".encode())
-
-
-def _spelled(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. Window and softcap, which most subjects do not
-    take, are left out, so that the seed is the same as before there were any.
-    """
-    plain = replace(domain, sometimes=domain.sometimes - VALUED)
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in ("windows", "softcaps"))
-    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])

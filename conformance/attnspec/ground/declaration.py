@@ -124,13 +124,17 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The same subject with one hidden switch flipped: another function, and what it declares otherwise."""
+    """The same subject with one hidden switch flipped: another function, and what it declares otherwise.
+
+    compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
+    """
 
     name: str
     function: str
     conventions: Mapping[str, str] = field(default_factory=dict)
     precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
     weights: str = ""
+    compiles: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from attnspec.court.bench import Archive, SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.due import is_due
+from attnspec.court.openings import seed_of
 from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.trial import Trial
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.ground.nouns import DType, Effort, Level
 from attnspec.problems.recipe import Recipe

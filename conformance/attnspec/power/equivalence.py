@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from attnspec.court.bench import Archive, SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.openings import seed_of
 from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import Trial, seed_of
+from attnspec.court.trial import Trial
 from attnspec.faults.catalogue import ALL
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject

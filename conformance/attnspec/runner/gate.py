@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import TypeVar
 
 import pytest
 
-from attnspec.ground.errors import UsageError
+from attnspec.ground.errors import AttnspecError, UsageError
 from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.plan import Item, Plan
 from attnspec.record.codec import encode
 from attnspec.runner.announce import announce
+from attnspec.runner.gate_cost import EFFORT
 from attnspec.runner.judge import COURT, HANDED, clause_of, distinct_items, pronounce, summon
+from attnspec.runner.threads import one_thread
 
 E = TypeVar("E", DType, Effort)
 
@@ -30,7 +33,7 @@ def gate(
     profiles: Iterable[str] = (),
     clauses: Iterable[str] = (),
     dtypes: Iterable[str] = (),
-    effort: str = "default",
+    effort: str = "quick",
     seed: int = 0,
     strict: bool = False,
     lift: str = "",
@@ -67,10 +70,14 @@ def _test(plan: Plan, court: str) -> Callable[..., None]:
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
-        outcome = pronounce(judge, item, plan=plan)
+        with suppress(AttnspecError):  # the verdict on the item says it better
+            judge.card(item.target)  # loads the subject, and with it the threads that are to be limited
+        with one_thread():
+            outcome = pronounce(judge, item, plan=plan)
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
+    setattr(test_attention, EFFORT, plan.effort.value)
     return test_attention
 
 

@@ -35,7 +35,7 @@ _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homep
             "faster_with", "subjects")
 _SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", *DECLARED)
-_VARIANT = ("function", "conventions", "precision", "weights", "note")
+_VARIANT = ("function", "conventions", "precision", "weights", "compiles", "note")
 _DEVIATION = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d*)?")
 
@@ -234,6 +234,7 @@ def _variant(name: str, fields: Fields, folder: Path) -> Variant:
         conventions=read_conventions(fields),
         precision=read_precision(fields),
         weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
+        compiles=fields.flag("compiles", default=False),
     )
 
 

@@ -19,7 +19,8 @@ from attnspec.vocabulary.observables import (
     see,
     settled_rows,
 )
-from attnspec.vocabulary.scene import OutsideLimits, Scene, Seen, working
+from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.scene import Scene, Seen, working
 from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
 
 Parts = tuple[Array, Array, Array, Array]
@@ -216,9 +217,9 @@ def answers_are_kept(scene: Scene, *, run: RunName, then: RunName) -> Measured:
 
 def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """Every hidden switch that the subject declares, flipped on the same inputs, changes no more than rounding."""
-    variants = scene.bench.variants()
+    variants = scene.variants()
     if not variants:
-        raise OutsideLimits("it declares no hidden switch")
+        raise NoClaim("the variants that compile were asked before")
     base, worst = see(scene, run, observe), nothing("variants_agree", "no variant was claimed on")
     for name, bench in variants.items():
         other = see(scene.against(bench), run, observe)

@@ -73,7 +73,7 @@ class Scene:
     """What a relation may look at.
 
     rows: the sampled query rows of a large problem, or None for all.  cases: among how many cases of one clause a rate
-    of false alarms is shared out.
+    of false alarms is shared out.  compiles: whether variants that compile are asked of this case.
     """
 
     subject: Subject
@@ -85,6 +85,7 @@ class Scene:
     rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
     cases: int = 1
+    compiles: bool = True
 
     def problem(self, run: str) -> Any:  # noqa: ANN401  (Problem or LayerProblem: the clause knows)
         """The problem of a run of one part."""
@@ -99,6 +100,13 @@ class Scene:
             self.bench.ask(problem, "", fresh=True)
         return tuple(self.bench.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
                      for index, part in enumerate(posed.parts))
+
+    def variants(self) -> Mapping[str, Bench]:
+        """The benches of the variants that are asked of this case. Raises OutsideLimits where there are none at all."""
+        declared, benches = self.subject.declaration.variants, self.bench.variants()
+        if not benches:
+            raise OutsideLimits("it declares no hidden switch")
+        return {name: bench for name, bench in benches.items() if self.compiles or not declared[name].compiles}
 
     def against(self, bench: Bench) -> Scene:
         """The same case before another bench."""

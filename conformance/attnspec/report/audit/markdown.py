@@ -102,7 +102,8 @@ def _conventions(looked: Audit) -> Lines:
 def _noted(card: SubjectCard) -> str:
     """What its manifest notes, and which parameters of its function are left alone."""
     defaults = f"Left at their defaults: {listed(card.defaults)}." if card.defaults else ""
-    return _prose(" ".join(filter(None, (card.note, defaults))))
+    refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
+    return _prose(" ".join(filter(None, (card.note, refused, defaults))))
 
 
 def _convention(row: Customs, looked: Audit) -> Sequence[str]:
