@@ -49,11 +49,15 @@ def test_a_gate_knows_what_it_knew_when_it_was_set_up(tmp_path: Path, monkeypatc
 
     code, output = judged(tmp_path, shift=0)  # mended
     assert code == 1
-    assert "but it passes now: see whether that is meant, and run with --update-baseline." in output
+    assert "mended: theirs.py:attend causal.no_lookahead (float32) holds now" in output
+    assert "Is a change meant? Then --update-baseline takes it into the list" in output
     assert (tmp_path / "known.yaml").read_text(encoding="utf-8") == written  # on request only
 
-    assert judged(tmp_path, "--update-baseline", shift=0)[0] == 0
+    code, output = judged(tmp_path, "--update-baseline", shift=0)
+    assert code == 1  # what changed is told; the next run is held against the new list
+    assert "mended: theirs.py:attend causal.no_lookahead (float32) holds now" in output
     assert read_baseline(tmp_path / "known.yaml") == {}
+    assert judged(tmp_path, "--update-baseline", shift=0)[0] == 0
     assert judged(tmp_path, shift=1)[0] == 1  # new
 
 

@@ -13,16 +13,19 @@ from attnspec.cli.wording import plural
 from attnspec.ground.errors import UsageError
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.baseline import read_entries, write_baseline
+from attnspec.subjects.baseline import write_baseline
 
 BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
                         help="Known failures: those listed stop nobody. Written by the first run.")
-UPDATE = click.option("--update-baseline", is_flag=True, help="Write the baseline anew from what this run finds.")
+UPDATE = click.option("--update-baseline", is_flag=True, help="Bring the baseline up to date with what this run finds.")
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The file, and whether this run writes it: then it is judged as if nothing were known."""
+    """The file, and whether this run writes it. One that is there is heeded all the same.
+
+    Then the cases that it records are put first, and an update loses nothing that it would not have come across.
+    """
 
     path: Path | None
     is_written: bool
@@ -38,7 +41,7 @@ class Baseline:
     @property
     def applied(self) -> str:
         """The file that this run heeds; empty if none."""
-        return str(self.path.absolute()) if self.path and not self.is_written else ""
+        return str(self.path.absolute()) if self.path and self.path.exists() else ""
 
     def handlers(self, *, strict: bool, folders: Sequence[str]) -> Sequence[Handler]:
         """What writes the file, if this run does. `folders`: further implementations, whose findings explain."""
@@ -56,9 +59,7 @@ class _Writer:
     _is_whole: bool = False
 
     def start(self) -> None:
-        """Find out now, not after the run, whether what stays of the file can be read."""
-        if self.path.is_file():
-            read_entries(self.path)
+        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Keep the outcomes, and whether the run came to its end."""

@@ -32,7 +32,7 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     if len(changes) > len(told):
         yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
     if changes:
-        yield "  Is a change meant? Then --update-baseline writes the list anew, and its difference is to be reviewed."
+        yield "  Is a change meant? Then --update-baseline takes it into the list, whose difference is to be reviewed."
 
 
 def gone(digest: Digest) -> str:
