@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attnspec.ground.errors import UsageError
@@ -160,3 +161,29 @@ def test_one_thread_judges_and_the_rest_are_given_back() -> None:
     with one_thread():
         assert set(counts()) == {1}
     assert counts() == before
+
+
+HALVES = """
+import numpy as np
+def attend(query, key, value):
+    logits = (query @ key.swapaxes(-1, -2)).astype(np.float32) / np.sqrt(query.shape[-1])
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True) @ value.astype(np.float32)).astype(query.dtype)
+attend.dtypes = ["float16", "bfloat16"]
+"""
+
+
+@pytest.mark.parametrize(("options", "put"), [
+    ({}, {"float16"}), ({"dtypes": ["bfloat16", "float16"]}, {"float16", "bfloat16"}),
+    ({"effort": "default"}, {"float16", "bfloat16"})], ids=["as it is", "dtypes named", "effort named"])
+def test_a_quick_gate_puts_most_clauses_at_one_dtype(options: dict[str, Any], put: set[str], tmp_path: Path) -> None:
+    (tmp_path / "halves.py").write_text(HALVES, encoding="utf-8")
+    text = f"""
+from attnspec import gate
+test_it = gate("halves.py:attend", clauses=["attention.one_key", "attention.definition"], **{options})
+"""
+    out = pytest_run(tmp_path, text, "-rA").stdout
+    passed = {line.partition("[")[2] for line in out.splitlines() if line.startswith("PASSED")}
+    assert passed == {*(f"halves.py:attend-attention.one_key-{dtype}]" for dtype in put),
+                      *(f"halves.py:attend-attention.definition-{dtype}]" for dtype in ("float16", "bfloat16"))}
+    assert ("it is put at float16 alone" in out) is (put == {"float16"})

@@ -11,6 +11,7 @@ from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
+from attnspec.court.due import first_of, is_due
 from attnspec.court.openings import seed_of
 from attnspec.court.pictures import pictures
 from attnspec.court.tally import Tally, Violated
@@ -30,6 +31,9 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 
 CONVENTION = "convention_is"
 """The relation that says which convention was found: no fault is likely, for the finding says all there is."""
+
+PUT_ONCE = "it is put at {} alone; a gate that names dtypes, or looks with effort default, puts it at all"
+"""Why a gate does not put a clause that does not depend on the dtype."""
 
 CASES_OF_THE_KNOWN = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
@@ -87,6 +91,9 @@ class Hearing:
         if dtype not in self.subject.declaration.dtypes:
             reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
             return self._inapplicable(check, dtype, reason)
+        if self.plan.is_brief and not is_due(clause, dtype, self.plan.effort, self.subject.declaration.dtypes,
+                                             is_brief=True):
+            return self._inapplicable(check, dtype, PUT_ONCE.format(first_of(self.subject.declaration.dtypes).value))
         if reason := check.lacking(self.subject):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"

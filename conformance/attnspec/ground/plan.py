@@ -23,6 +23,7 @@ class Plan:
     spec: a folder of clauses instead of those shipped.  spec_add: files of own clauses, or folders of such files, to be
     judged beside them; as they were typed, so that a command which is printed can be typed again.
     baseline: a file of failures that are known and stop nobody; empty means none.
+    is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `court/due.py`).
     more: what a docket beyond the court's trials needs to know, by name.
     """
 
@@ -38,6 +39,7 @@ class Plan:
     spec: str = ""
     deadline: float = 300.0
     baseline: str = ""
+    is_brief: bool = False
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     spec_add: tuple[str, ...] = ()
 

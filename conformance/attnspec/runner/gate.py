@@ -46,9 +46,11 @@ def gate(
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
-    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.  effort: quick, default or
-    thorough.  strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item
-    may look for.  spec_add: files of clauses of your own, judged beside the others (docs/writing-a-clause.md).
+    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.
+    effort: quick, default or thorough. Quick, and with no dtypes named, every clause is put at float32 (or the first
+    dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped.
+    strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
+    for.  spec_add: files of clauses of your own, judged beside the others (docs/writing-a-clause.md).
     baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
     started.  court: what judges (for tests of attnspec itself).
     The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
@@ -57,11 +59,12 @@ def gate(
     """
     if not targets:
         raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
+    named = tuple(_member(DType, "dtype", name) for name in dtypes)
     plan = Plan(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
-        dtypes=tuple(_member(DType, "dtype", name) for name in dtypes), effort=_member(Effort, "effort", effort),
+        dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=tuple(implementations), deadline=deadline,
-        baseline=baseline, spec_add=_paths(spec_add))
+        baseline=baseline, spec_add=_paths(spec_add), is_brief=effort == Effort.QUICK.value and not named)
     return _test(plan, court)
 
 
