@@ -3,109 +3,155 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from attnspec.forms.form import Form, Layout
+from attnspec.forms.families import BORN, layer_lines
+from attnspec.forms.form import At, Form
+from attnspec.forms.imports import alias, import_lines
+from attnspec.forms.lines import blocks, broken, keywords, literal, names_in, wrapped
+from attnspec.forms.telling import told
+from attnspec.forms.writing import (
+    ARRAYS,
+    arguments,
+    called_helper,
+    handed,
+    joined_lines,
+    optional,
+    passed_to,
+    typed,
+    with_axes,
+    words_of,
+)
 from attnspec.ground.nouns import Kind
 
-_DEFAULTS: Mapping[str, str] = {"causal": "False", "return_weights": "False"}
-_INTO: Mapping[Layout, str] = {
-    Layout.BHTD: "{0}",
-    Layout.BTHD: "{0}.swapaxes(1, 2)",
-    Layout.NTD: "{0}.reshape(-1, *{0}.shape[2:])",
-    Layout.BTE: "{0}.swapaxes(1, 2).reshape({0}.shape[0], {0}.shape[2], -1)",
-}
-_BACK: Mapping[Layout, str] = {
-    Layout.BHTD: "output",
-    Layout.BTHD: "output.swapaxes(1, 2)",
-    Layout.NTD: "output.reshape(*query.shape[:3], -1)",
-    Layout.BTE: "output.reshape(query.shape[0], query.shape[2], query.shape[1], -1).swapaxes(1, 2)",
-}
-_HIDDEN: Mapping[str, str] = {
-    "": 'np.where(mask, bias, np.array(-np.inf, bias.dtype))',
-    "torch": 'bias.masked_fill(~mask, float("-inf"))',
-    "jax": "jnp.where(mask, bias, -jnp.inf)",
-}
-_IMPORTS: Mapping[str, str] = {"": "import numpy as np", "torch": "import torch", "jax": "import jax.numpy as jnp"}
 ADAPTER = "attend"
+_SHAPES: Mapping[Kind, str] = {
+    Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
+    Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
+}
+_EACH = '''def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function for every entry of its arguments' first axis; an argument may be None."""
+
+    def mapped(*arrays: Any) -> Any:
+        at = range(len(arrays[0]))
+        return {stack}([function(*(None if each is None else each[i] for each in arrays)) for i in at])
+
+    return mapped'''
 
 
 def source(form: Form) -> str:
     """The whole module. Its function is called `attend`."""
-    return "\n".join([*_head(form), *_signature(form), *_body(form), *_construction(form)]) + "\n"
+    layer = layer_lines(form) if form.is_class else []
+    mapped = _EACH.replace("{stack}", words_of(form).stack).splitlines()
+    code = [_attend(form, layer), layer, *_shared(form),
+            mapped if form.arrangement.mapped and form.lift != "jax" else []]
+    used = names_in(*(line for block in code for line in block if '"""' not in line))
+    constants = ['PARTS = ("query", "key", "value")'] if "PARTS" in used else []
+    head = blocks([_docstring(form), *import_lines(form, used), constants], between=1)
+    return "\n".join(blocks([head, *code])) + "\n"
 
 
-def _head(form: Form) -> Iterator[str]:
-    yield f'"""`{form.module}.{form.name}` for attnspec. Written by `attnspec init`: read it, mend what is wrong."""'
-    yield from ("", "from __future__ import annotations", "")
-    needed = form.kind is Kind.LAYER or _shares_parameter(form)
-    yield from ((_IMPORTS[form.lift], "") if needed else ())
-    top = form.name.partition(".")[0]
-    yield f"from {form.module} import {top}"
-    yield from (("", 'PARTS = ("query", "key", "value")') if form.kind is Kind.LAYER else ())
-    yield from ("", "")
+def _docstring(form: Form) -> Iterator[str]:
+    yield f'"""`{form.module}.{form.name}` for attnspec.'
+    yield ""
+    yield "Written by `attnspec init`: read it, mend what is wrong. Found out by trying:"
+    for sentence in told(form):
+        yield from wrapped(f"- {sentence}", hanging=2)
+    yield '"""'
 
 
-def _signature(form: Form) -> Iterator[str]:
-    words = ["params", "heads"] if form.kind is Kind.LAYER else []
-    words += [f"{name}={_DEFAULTS.get(name, 'None')}" for name in form.keywords]
-    yield f"def {ADAPTER}(query, key, value, *, {', '.join(words)}):" if words else f"def {ADAPTER}(query, key, value):"
-    shapes = "query (B,T,M), key and value (B,S,M)" if form.kind is Kind.LAYER else "query (B,H,T,D), key, value"
-    yield f'    """{shapes}, as `{form.name}` takes them."""'
+def _shared(form: Form) -> Iterator[list[str]]:
+    """A helper for every parameter that serves several keywords."""
+    for parameter in dict.fromkeys(each.parameter for each in form.passed):
+        if len(passed_to(form, parameter)) > 1:
+            yield joined_lines(form, parameter)
 
 
-def _body(form: Form) -> Iterator[str]:
-    """Keywords that are not used are not handed over, so that the library's own defaults are on trial."""
-    fixed = ", ".join(f'"{name}": {text}' for name, text in form.fixed.items())
-    if form.passed or fixed:
-        yield f"    more = {{{fixed}}}"
-        yield from _handed_over(form)
-    yield f"    answer = {_call(form)}"
-    yield from _answer(form)
+def _attend(form: Form, layer: list[str]) -> list[str]:
+    words = [*ARRAYS, *(["params", "heads"] if form.kind is Kind.LAYER else []), *form.keywords]
+    signature = [optional(form, name) for name in words]
+    signature[3:3] = ["*"] if len(words) > 3 else []
+    array = words_of(form).array
+    returns = f"{array} | tuple[{array}, {array}]" if "return_weights" in form.keywords else array
+    body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
+    return [*broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0), f'    """{_SHAPES[form.kind]}"""',
+            *_unused(form), *with_axes(form, body)]
 
 
-def _handed_over(form: Form) -> Iterator[str]:
-    for each in form.passed:
-        used = each.keyword if each.keyword in _DEFAULTS else f"{each.keyword} is not None"
-        yield f"    if {used}:"
-        yield f'        more["{each.parameter}"] = {each.expression}'
-    if _shares_parameter(form):
-        bias = next(each for each in form.passed if each.keyword == "bias")
-        both = bias.expression.replace("bias", _HIDDEN[form.lift], 1)
-        yield "    if mask is not None and bias is not None:  # there is one parameter for both"
-        yield f'        more["{bias.parameter}"] = {both}'
+def _unused(form: Form) -> Iterator[str]:
+    """Of a layer with one input."""
+    if form.kind is Kind.LAYER and form.arrangement.is_one:
+        yield "    del key, value  # one input serves for all three"
 
 
-def _shares_parameter(form: Form) -> bool:
-    return bool(form.parameter("mask")) and form.parameter("mask") == form.parameter("bias")
+def _trees(form: Form) -> Iterator[str]:
+    """The parameters that a function is given, each as a tree."""
+    for root in _roots(form):
+        inner = {path[1:]: text for path, text in (form.state or {}).items() if path[0] == root}
+        holders = {path[1:]: each.partition(":")[2] for path, each in form.holders.items() if path[0] == root}
+        if () not in inner:
+            yield from literal(inner, holders, prefix=f"their_{root} = ")
 
 
-def _call(form: Form) -> str:
-    function = form.name if form.kind is Kind.ATTENTION else "_module(query, params, heads)"
-    into = "{0}" if form.kind is Kind.LAYER else _INTO[form.layout]
-    arrays = [into.format(name) for name in ("query", "key", "value")[:form.inputs]]
-    given = [f"{name}={array}" for name, array in zip(form.names, arrays, strict=True)] if form.names else arrays
-    return f"{function}({', '.join([*given, *(['**more'] if form.passed or form.fixed else [])])})"
+def _roots(form: Form) -> tuple[str, ...]:
+    return () if form.is_class else tuple(dict.fromkeys(path[0] for path in form.state or ()))
+
+
+def _call(form: Form) -> tuple[str, list[str]]:
+    """The callee, and its arguments."""
+    trees = {root: (form.state or {}).get((root,), f"their_{root}") for root in _roots(form)}
+    given = {**trees, **arguments(form)}
+    callee = "layer" if form.is_class else alias(form)
+    if form.by_position:
+        return callee, [*handed(form), *(given[name] for name in form.by_position)]
+    return callee, [*handed(form), *keywords(given)]
 
 
 def _answer(form: Form) -> Iterator[str]:
-    back = "output" if form.kind is Kind.LAYER else _BACK[form.layout]
-    weights = "return_weights" in form.keywords
-    if weights or form.returns_pair:
-        yield "    output = answer[0] if isinstance(answer, (tuple, list)) else answer"
+    """From the call to what the adapter returns."""
+    reading = form.reading
+    if form.is_class and form.state is None and form.kind is Kind.LAYER:
+        callee, given = _call(form)
+        whole = f"{callee}({', '.join(given)})"
+        yield f"    return {BORN[form.family].format(whole)}"
+    elif reading is None:
+        yield from _called(form, "return ")
+    elif reading.weights:
+        yield from _called(form, "answer = ")
+        asked = f"answer{reading.asked}" if reading.asked == reading.path else (
+            f"answer{reading.asked} if return_weights else answer{reading.path}")
+        yield f"    output = {asked}"
+        yield from broken("return (", [reading.back.text.format("output"),
+                                       reading.weights_back.text.format(f"answer{reading.weights}")],
+                          f") if return_weights else {reading.back.text.format('output')}")
+    elif reading.back.text == "{0}":
+        yield from _called(form, "return ", reading.path)
     else:
-        back = back.replace("output", "answer")
-    yield f"    return ({back}, answer[1]) if return_weights else {back}" if weights else f"    return {back}"
+        yield from _called(form, "output = ", reading.path)
+        yield f"    return {reading.back.text.format('output')}"
 
 
-def _construction(form: Form) -> Iterator[str]:
-    if form.kind is not Kind.LAYER:
+def _called(form: Form, begin: str, end: str = "") -> Iterator[str]:
+    """The call; one for each entry of the batch where the callee knows none."""
+    if not form.arrangement.mapped:
+        callee, given = _call(form)
+        yield from broken(f"{begin}{callee}(", given, f"){end}")
         return
-    arguments = ", ".join(f"{name}={text}" for name, text in form.construction.items())
-    yield from ("", "", "def _module(query, params, heads):",
-                '    """The layer with these parameters, in evaluation mode."""',
-                f"    module = {form.name}({arguments}).to(query.dtype).eval()",
-                "    with torch.no_grad():")
-    for name, text in form.state.items():
-        yield f'        module.get_parameter("{name}").copy_('
-        yield f"            {text})"
-    yield "    return module"
+    yield from _mapped(form, begin, end)
+
+
+def _mapped(form: Form, begin: str, end: str) -> Iterator[str]:
+    """What differs from entry to entry goes through the map: the arrays, masks and biases."""
+    given, array = arguments(form), words_of(form).array
+    inner = dict(zip(ARRAYS, handed(replace(form, names=())), strict=False))
+    outer = {name: text for name, text in given.items() if {"B", "mask", "bias"} & names_in(text)}
+    arrays = [f"{theirs}={ours}" for theirs, ours in zip(form.names, inner, strict=True)] if form.names else [*inner]
+    called = [*arrays, *keywords({name: name if name in outer else text for name, text in given.items()})]
+    typed_names = [*(typed(form, name) for name in inner), *(f"{name}: {array} | None" for name in outer)]
+    yield from broken("def one(", typed_names, f") -> {array}:")
+    yield from broken(f"return {_call(form)[0]}(", called, f"){end}", 8)
+    yield ""
+    callee = "one"
+    for _ in range(form.arrangement.mapped):
+        callee = words_of(form).mapped.format(callee)
+    yield from broken(f"{begin}{callee}(", [*inner.values(), *outer.values()], ")")

@@ -1,0 +1,101 @@
+"""How a class of each family is made into something that can be called: constructed, and its parameters filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from attnspec.forms.form import At, Family, Form
+from attnspec.forms.imports import alias
+from attnspec.forms.lines import Path, broken, keywords, literal
+from attnspec.forms.writing import arguments, handed, helper, words_of
+
+LAYER = "_layer"
+_BORN = "jax.random.key(0)"
+
+
+def layer_lines(form: Form) -> list[str]:
+    """The helper that gives the layer, ready to be called; while its parameters are unknown, as it is born."""
+    made = _MADE[form.family](form)
+    doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
+    return helper(form, LAYER, f"Callable[..., {words_of(form).array}]", doc, [*_config(form), *made])
+
+
+def _config(form: Form) -> list[str]:
+    if form.config is None:
+        return []
+    fields = form.config.fields
+    if form.config.is_dict:
+        return broken("config = {", [f'"{name}": {text}' for name, text in fields.items()], "}")
+    return broken(f"config = {form.config.name or 'SimpleNamespace'}(", keywords(fields), ")")
+
+
+def _constructed(form: Form, begin: str, end: str = ")", **more: str) -> list[str]:
+    given = {**arguments(form, At.CONSTRUCTOR), **more}
+    return broken(f"{begin}{alias(form)}(", keywords(given), end)
+
+
+def _torch(form: Form) -> list[str]:
+    lines = _constructed(form, "layer = ", ").to(query.dtype).eval()")
+    if form.state:
+        lines += [*_entries("state = {", ((f'"{"".join(path).lstrip(".")}": ', text) for path, text in
+                                          form.state.items())),
+                  "    with torch.no_grad():", "        for name, array in state.items():",
+                  "            layer.get_parameter(name).copy_(array)"]
+    return [*lines, "    return layer"]
+
+
+def _entries(begin: str, entries: Iterable[tuple[str, str]], end: str = "}", indent: int = 4) -> list[str]:
+    space = " " * indent
+    return [f"{space}{begin}", *(f"{space}    {name}{text}," for name, text in entries), f"{space}{end}"]
+
+
+def _equinox(form: Form) -> list[str]:
+    lines = _constructed(form, "layer = ")
+    if not form.state:
+        return [*lines, "    return layer"]
+    places = [f"layer{''.join(path)}" for path in form.state]
+    return [*lines, "    return equinox.tree_at(", *_entries("lambda layer: (", (("", place) for place in places), "),", 8),
+            "        layer,", *_entries("(", (("", text) for text in form.state.values()), "),", 8), "    )"]
+
+
+def _linen(form: Form) -> list[str]:
+    lines = _constructed(form, "layer = ")
+    if form.state is None:
+        return [*lines, f"    return partial(layer.init, {_BORN})"]
+    return [*lines, *literal(form.state, {}, prefix="variables = "), "    return partial(layer.apply, variables)"]
+
+
+def _nnx(form: Form) -> list[str]:
+    filled = [f"    layer{''.join(path)} = nnx.Param({text})" for path, text in (form.state or {}).items()]
+    return [*_constructed(form, "layer = "), *filled, "    return layer"]
+
+
+def _haiku(form: Form) -> list[str]:
+    """Its layers live inside a function that is transformed."""
+    array = words_of(form).array
+    inside = [line.replace("    ", "        ", 1) for line in _constructed(form, "return ", ")(*arrays, **more)")]
+    lines = [f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", *inside, ""]
+    if form.state is None:
+        return [*lines, f"    return partial(haiku.transform(call).init, {_BORN})"]
+    return [*lines, *literal(form.state, {}, prefix="variables = "),
+            "    return partial(haiku.transform(call).apply, variables, None)"]
+
+
+def _keras(form: Form) -> list[str]:
+    """Its variables are there once it has been called."""
+    lines = _constructed(form, "layer = ", dtype="keras.backend.standardize_dtype(query.dtype)")
+    if not form.state:
+        return [*lines, "    return layer"]
+    return [*lines, *broken("layer(", handed(form), ")  # a first call makes its variables"),
+            *_entries("layer.set_weights([", (("", text) for text in form.state.values()), "])"), "    return layer"]
+
+
+_MADE: Mapping[Family, Callable[[Form], list[str]]] = {
+    Family.TORCH: _torch, Family.EQUINOX: _equinox, Family.LINEN: _linen, Family.NNX: _nnx, Family.HAIKU: _haiku,
+    Family.KERAS: _keras}
+
+BORN: Mapping[Family, str] = {
+    Family.TORCH: "dict(layer.named_parameters())", Family.EQUINOX: "layer", Family.LINEN: "{0}", Family.HAIKU: "{0}",
+    Family.NNX: "nnx.to_pure_dict(nnx.state(layer, nnx.Param))",
+    Family.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]"}
+"""What tells the parameters of a layer as it is born; `{0}` is a call of it."""

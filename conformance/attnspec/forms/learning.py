@@ -1,0 +1,191 @@
+"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from attnspec.forms.form import At, Form, Passed
+from attnspec.forms.lookup import Parameter, theirs
+from attnspec.forms.posing import GROUPED, AnyProblem, bias_of, mask_of, plain, problem_of, truth_of
+from attnspec.forms.trying import Trier
+from attnspec.forms.vocabulary import VOCABULARIES
+from attnspec.ground.keywords import Window
+from attnspec.ground.nouns import Kind
+
+Parameters = Mapping[At, Sequence[Parameter]]
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A way to hand a keyword over: Python, what that means, and the limits that come with it."""
+
+    expression: str
+    says: str = ""
+    limits: Mapping[str, bool | str] = field(default_factory=dict)
+
+
+_AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
+    "BTS": (("{0}[:, 0]", "(B,T,S)"), ("{0}[:, :1]", "(B,1,T,S)")),
+    "BHS": (("{0}[:, :, 0]", "(B,H,S)"),),
+    "BS": (("{0}[:, 0, 0]", "(B,S)"), ("{0}[:, :1, :1]", "(B,1,1,S)"), ("{0}[:, 0, :1]", "(B,1,S)")),
+    "TS": (("{0}[0, 0]", "(T,S)"),),
+}
+"""By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
+
+_WINDOWS = (
+    Saying("window", "(left, right)"),
+    Saying("tuple(-1 if side is None else side for side in window)", "(left, right), -1 for a side without bound"),
+    Saying("window", "(left, right), both numbers", {"window_is_bounded": True}),
+    Saying("window[0]", "so many keys to either side", {"window_is_symmetric": True, "window_is_bounded": True}),
+    Saying("window[0] + 1", "so many keys to either side, its own among them",
+           {"window_is_symmetric": True, "window_is_bounded": True}),
+    Saying("window[0] + 1", "so many keys back, its own among them",
+           {"window_needs_causal": True, "window_is_bounded": True}),
+)
+_OTHERS: Mapping[str, tuple[Saying, ...]] = {
+    "causal": (Saying("True"), Saying('"causal"', "a word")),
+    "scale": (Saying("scale"), Saying("1 / scale", "what the dot products are divided by")),
+    "softcap": (Saying("softcap"),),
+}
+_POSED: Mapping[str, Mapping[str, object]] = {
+    "causal": {"causal": True}, "scale": {"scale": 0.75}, "softcap": {"softcap": 0.5}}
+
+
+def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """The form with all keywords that were understood."""
+    for learn in (_masks, _biases, _added_masks, _named, _window, _weights, _grouped):
+        form = learn(form, parameters, trier)
+    return form
+
+
+def _extended(form: Form, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[Form]:
+    """The form with one keyword more, in every way in which it may be handed over."""
+    for saying in sayings:
+        for at, listed in parameters.items():
+            for parameter in theirs(keyword, listed):
+                if parameter.text or parameter.name in (form.given if at is At.CALL else form.construction):
+                    passed = Passed(keyword, parameter.name, saying.expression, saying.says, at)
+                    yield replace(form, passed=(*form.passed, passed), limits={**form.limits, **saying.limits})
+
+
+def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Form | None:
+    return next((form for form in forms if trier.is_right(form, problem)), None)
+
+
+def _axes_of(form: Form) -> Iterator[tuple[str, str, str, Mapping[str, bool | str]]]:
+    """How many axes a mask may have: the axes, the expression, its shape, and the limit that comes with it."""
+    for axes, shapes in _AXES.items():
+        for expression, shape in shapes:
+            yield axes, expression, shape, ({} if axes == "BHTS" else {"mask_axes": axes})
+
+
+def _masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """True and False; as few axes as it has to be, one meaning after the other."""
+    numbers = VOCABULARIES[form.lift].numbers
+    means = (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
+             (numbers, "1 where a query may attend, else 0"))
+    for axes, expression, shape, limits in _axes_of(form):
+        problem = plain(form)
+        posed = problem.but(mask=mask_of(problem.sizes, axes))
+        sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
+                   for meaning, says in means]
+        if found := _first_right(_extended(form, "mask", parameters, sayings), posed, trier):
+            return found
+    return form
+
+
+def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """What is added; a callee that takes no other mask may take one so, if -inf is no harm to it."""
+    problem = plain(form)
+    sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
+    found = _first_right(_extended(form, "bias", parameters, sayings),
+                         problem.but(bias=bias_of(problem.sizes, form.dtype)), trier)
+    if found is None or found.parameter("mask"):
+        return found or form
+    as_mask = replace(found, limits={**found.limits, "bias_is_mask": True})
+    return as_mask if trier.is_right(as_mask, problem.but(mask=mask_of(problem.sizes))) else found
+
+
+def _added_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """A mask of few axes that is added: 0 or -inf."""
+    if form.parameter("mask") or form.limits.get("bias_is_mask"):
+        return form
+    for axes, expression, shape, limits in _axes_of(form):
+        problem = plain(form)
+        text = VOCABULARIES[form.lift].added.format(expression.format("mask"))
+        saying = Saying(text, f"added, 0 or -inf{shape and f', {shape}'}", limits)
+        posed = problem.but(mask=mask_of(problem.sizes, axes))
+        if found := _first_right(_extended(form, "mask", parameters, [saying]), posed, trier):
+            return found
+    return _not_understood(form, parameters)
+
+
+def _not_understood(form: Form, parameters: Parameters) -> Form:
+    unknown = [each.name for each in theirs("mask", parameters[At.CALL]) if each.name != form.parameter("causal")]
+    said = f"Its {unknown[0]} was not understood as a mask, so masks are left out." if unknown else ""
+    return replace(form, remarks=(*form.remarks, said)) if said else form
+
+
+def _named(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Keywords that have a name of their own: the causal flag, the scale, the softcap."""
+    for keyword, sayings in _OTHERS.items():
+        if (keyword == "scale" and form.kind is Kind.LAYER) or form.limits.get(f"{keyword}_only"):
+            continue
+        posed = plain(form).but(**_POSED[keyword])
+        form = _first_right(_extended(form, keyword, parameters, sayings), posed, trier) or form
+    return form
+
+
+def _window(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    for saying in _WINDOWS:
+        needs_causal = "window_needs_causal" in saying.limits
+        if needs_causal and "causal" not in form.keywords:
+            continue
+        posed = plain(form).but(window=_sides(saying), **({"causal": True} if needs_causal else {}))
+        if found := _first_right(_extended(form, "window", parameters, [saying]), posed, trier):
+            return found
+    return form
+
+
+def _sides(saying: Saying) -> Window:
+    """A window of the kind that is meant."""
+    if "window_needs_causal" in saying.limits:
+        return 2, 0
+    if "window_is_symmetric" in saying.limits:
+        return 1, 1
+    return (2, 1) if saying.limits else (1, None)
+
+
+def _weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
+    and not logits, is told by their rows, which sum to 1.
+    """
+    if form.arrangement.mapped or form.reading is None:
+        return form
+    averaging = {each.name for each in parameters[At.CALL]} & {"average_attn_weights"}
+    known = replace(form, given={**form.given, **dict.fromkeys(averaging, "False")})
+    flagged = _extended(known, "return_weights", parameters, [Saying("True")])
+    return next((found for option in (known, *flagged) for found in _with_weights(option, trier)), form)
+
+
+def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
+    """The form with weights, wherever they may be in what comes back."""
+    asked = plain(form).but(return_weights=True)
+    raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
+    assert form.reading is not None  # the output was found before
+    for found in trier.outputs(form, raw, asked, truth_of(form, asked).output.shape):
+        for path, back, limits in trier.weights(form, raw, asked):
+            reading = replace(form.reading, asked=found.reading.path, weights=path, weights_back=back)
+            candidate = replace(form, reading=reading, limits={**form.limits, **limits})
+            if trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
+                yield candidate
+
+
+def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """A flag for fewer key/value heads is given where there are fewer."""
+    if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[At.CALL]}:
+        return form
+    flagged = replace(form, given={**form.given, "enable_gqa": "Hkv != H"})
+    return flagged if trier.is_right(flagged, problem_of(form.kind, GROUPED, form.dtype)) else form
