@@ -7,6 +7,7 @@ our axes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -43,6 +44,11 @@ class Back:
 
     shape: str
     text: str
+
+    def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape in numbers."""
+        axes = (axis.split("·") for axis in self.shape.strip("()").split(","))
+        return tuple(math.prod(sizes[each] for each in axis) for axis in axes)
 
 
 _SWAPPED = "{0}.swapaxes(1, 2)"
@@ -113,6 +119,7 @@ WEIGHTS: tuple[Back, ...] = (
     Back("(B,H,T,S)", "{0}"),
     Back("(B·H,T,S)", "{0}.reshape(B, -1, *{0}.shape[1:])"),
     Back("(H,B,T,S)", "{0}.swapaxes(0, 1)"),
+    Back("(B,T,S)", "{0}"),
 )
 """Ways to read weights."""
 

@@ -15,25 +15,26 @@ from attnspec.forms.meaning import SIZES, roles
 from attnspec.forms.posing import CROSS
 from attnspec.ground.nouns import Kind
 
-_FIELDS: Mapping[str, str] = {**SIZES[Kind.LAYER], "dropout": "0.0", "biases": "True", "length": "T", "place": "0"}
+_FIELDS: Mapping[Kind, Mapping[str, str]] = {
+    kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0"} for kind in Kind}
 """What a field is set to, by what it means."""
-_NUMBERS: Mapping[str, int] = {
-    "M": CROSS.H * CROSS.D, "heads": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D, "Dv": CROSS.D, "T": CROSS.T}
+_NUMBERS: Mapping[str, int] = {"M": CROSS.H * CROSS.D, "heads": CROSS.H, "H": CROSS.H, "Hkv": CROSS.H, "D": CROSS.D,
+                               "Dv": CROSS.D, "T": CROSS.T}
 _BY_DEFAULT = frozenset({"length", "inner_width", "out_width", "value_head_width", "place"})
 """What a class of configs has a sensible default for."""
 _ENDINGS = ("Config", "Args", "Arguments", "ConfigBase", "Params")
 
 
-def configs_of(layer: type[Any], parameter: Parameter, others: Mapping[str, object]) -> Iterator[Config]:
+def configs_of(layer: type[Any], parameter: Parameter, kind: Kind, others: Mapping[str, object]) -> Iterator[Config]:
     """The configs worth a try: of the annotated class, of classes beside the layer, and of what the layer asks for.
 
     others: what else its constructor is given.
     """
     for made_by in _classes(layer, parameter):
-        if fields := _fields_of(made_by):
+        if fields := _fields_of(made_by, kind):
             yield Config(fields, made_by.__name__, made_by.__module__)
     for is_dict in (False, True):
-        if fields := _asked(layer, parameter.name, others, is_dict=is_dict):
+        if fields := _asked(layer, parameter.name, kind, others, is_dict=is_dict):
             yield Config(fields, is_dict=is_dict)
 
 
@@ -55,13 +56,13 @@ def _common(first: str, second: str) -> str:
     return first[:next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)]
 
 
-def _fields_of(made_by: type[Any]) -> Mapping[str, str]:
+def _fields_of(made_by: type[Any], kind: Kind) -> Mapping[str, str]:
     """The fields whose names say what they mean; nothing if none tells a number of heads."""
     parameters = parameters_of(made_by)
     means = roles(parameters, At.CONSTRUCTOR)
     required = {each.name for each in parameters if each.is_required}
-    fields = {name: _FIELDS[role] for name, role in means.items()
-              if role in _FIELDS and (name in required or role not in _BY_DEFAULT)}
+    fields = {name: _FIELDS[kind][role] for name, role in means.items()
+              if role in _FIELDS[kind] and (name in required or role not in _BY_DEFAULT)}
     return fields if "heads" in means.values() else {}
 
 
@@ -71,6 +72,7 @@ class _Asked:
     for a question that can do without (`getattr(config, name, default)`).
     """
 
+    kind: Kind
     fields: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     missed: str = ""
@@ -78,7 +80,7 @@ class _Asked:
     def answer(self, name: str) -> object:
         """The field's value. Raises KeyError for one whose name says nothing."""
         role = roles([Parameter(name)], At.CONSTRUCTOR).get(name, "")
-        text = _FIELDS.get(role, "False" if name in self.unknown else "")
+        text = _FIELDS[self.kind].get(role, "False" if name in self.unknown else "")
         if not text:
             self.missed = name
             raise KeyError(name)
@@ -112,9 +114,10 @@ class _Items(dict[str, object]):
         return self._asked.answer(name)
 
 
-def _asked(layer: type[Any], name: str, others: Mapping[str, object], *, is_dict: bool) -> Mapping[str, str]:
+def _asked(layer: type[Any], name: str, kind: Kind, others: Mapping[str, object], *,
+           is_dict: bool) -> Mapping[str, str]:
     """What the constructor asks of it; nothing if it cannot be satisfied."""
-    asked = _Asked()
+    asked = _Asked(kind)
     for _ in range(_MOST):
         asked.fields.clear()
         try:

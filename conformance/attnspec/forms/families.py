@@ -17,7 +17,15 @@ def layer_lines(form: Form) -> list[str]:
     """The helper that gives the layer, ready to be called; while its parameters are unknown, as it is born."""
     made = _MADE[form.family](form)
     doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
-    return helper(form, LAYER, f"Callable[..., {words_of(form).array}]", doc, [*_config(form), *made])
+    lines = [*_config(form), *_returned(made)]
+    return helper(form, LAYER, f"Callable[..., {words_of(form).array}]", doc, lines)
+
+
+def _returned(lines: list[str]) -> list[str]:
+    """Without a name for what is returned at once."""
+    if lines[-1] == "    return layer" and lines[-2].startswith("    ).") or len(lines) == 2:
+        return [lines[0].replace("layer = ", "return ", 1), *lines[1:-1]]
+    return lines
 
 
 def _config(form: Form) -> list[str]:
@@ -35,13 +43,17 @@ def _constructed(form: Form, begin: str, end: str = ")", **more: str) -> list[st
 
 
 def _torch(form: Form) -> list[str]:
-    lines = _constructed(form, "layer = ", ").to(query.dtype).eval()")
+    made = _constructed(form, "layer = ", ").to(query.dtype).eval()")
+    made += [f"    layer.{name} = nn.Identity()" for name in form.without]
+    if form.family is Family.LAZY:
+        given = [*handed(form), *keywords(form.given)]
+        made += broken("layer(", given, ")  # a first call makes its parameters")
     if form.state:
-        lines += [*_entries("state = {", ((f'"{"".join(path).lstrip(".")}": ', text) for path, text in
-                                          form.state.items())),
-                  "    with torch.no_grad():", "        for name, array in state.items():",
-                  "            layer.get_parameter(name).copy_(array)"]
-    return [*lines, "    return layer"]
+        made += [*_entries("state = {", ((f'"{"".join(path).lstrip(".")}": ', text)
+                                         for path, text in form.state.items())),
+                 "    with torch.no_grad():", "        for name, array in state.items():",
+                 "            layer.get_parameter(name).copy_(array)"]
+    return [*made, "    return layer"]
 
 
 def _entries(begin: str, entries: Iterable[tuple[str, str]], end: str = "}", indent: int = 4) -> list[str]:
@@ -86,16 +98,16 @@ def _keras(form: Form) -> list[str]:
     lines = _constructed(form, "layer = ", dtype="keras.backend.standardize_dtype(query.dtype)")
     if not form.state:
         return [*lines, "    return layer"]
-    return [*lines, *broken("layer(", handed(form), ")  # a first call makes its variables"),
+    return [*lines, *broken("layer(", [*handed(form), *keywords(form.given)], ")  # a first call makes its variables"),
             *_entries("layer.set_weights([", (("", text) for text in form.state.values()), "])"), "    return layer"]
 
 
 _MADE: Mapping[Family, Callable[[Form], list[str]]] = {
-    Family.TORCH: _torch, Family.EQUINOX: _equinox, Family.LINEN: _linen, Family.NNX: _nnx, Family.HAIKU: _haiku,
+    Family.TORCH: _torch, Family.LAZY: _torch, Family.EQUINOX: _equinox, Family.LINEN: _linen, Family.NNX: _nnx, Family.HAIKU: _haiku,
     Family.KERAS: _keras}
 
 BORN: Mapping[Family, str] = {
-    Family.TORCH: "dict(layer.named_parameters())", Family.EQUINOX: "layer", Family.LINEN: "{0}", Family.HAIKU: "{0}",
+    Family.TORCH: "dict(layer.named_parameters())", Family.LAZY: "({0}, dict(layer.named_parameters()))[1]", Family.EQUINOX: "layer", Family.LINEN: "{0}", Family.HAIKU: "{0}",
     Family.NNX: "nnx.to_pure_dict(nnx.state(layer, nnx.Param))",
     Family.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]"}
 """What tells the parameters of a layer as it is born; `{0}` is a call of it."""

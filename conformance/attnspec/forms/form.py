@@ -17,6 +17,7 @@ class Family(enum.Enum):
     FUNCTION = "function"
     TREE = "function over parameters"
     TORCH = "module of PyTorch"
+    LAZY = "module of PyTorch whose parameters a first call makes"
     EQUINOX = "module of Equinox"
     LINEN = "module of flax.linen"
     NNX = "module of flax.nnx"
@@ -84,6 +85,7 @@ class Form:
     construction, config: of a class: the arguments of its constructor.
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
+    without: submodules that are replaced by nn.Identity.
     default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as the manifest has them.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     """
@@ -102,6 +104,7 @@ class Form:
     config: Config | None = None
     state: Mapping[Path, str] | None = None
     holders: Mapping[Path, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
     default_scale: str = ""
     dtype: DType = DType.FLOAT32
     limits: Mapping[str, bool | int | str] = field(default_factory=dict)
@@ -121,8 +124,9 @@ class Form:
     @property
     def keywords(self) -> tuple[str, ...]:
         """Ours that it understands, in the order in which they were found."""
-        weights = ("return_weights",) if self.reading and self.reading.weights else ()
-        return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *weights)))
+        weights = ["return_weights"] if self.reading and self.reading.weights else []
+        causal = ["causal"] if self.limits.get("causal_only") else []
+        return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *causal, *weights)))
 
     @property
     def is_class(self) -> bool:

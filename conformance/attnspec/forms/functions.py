@@ -63,12 +63,3 @@ def named(names: Sequence[str], parameters: Sequence[Parameter]) -> tuple[str, .
     first = parameters[:len(names)]
     is_usual = tuple(each.name for each in first) == tuple(names) and all(each.by_position for each in first)
     return () if is_usual else tuple(names)
-
-
-def attention_class_forms(form: Form, made: Sequence[Parameter], called: Sequence[Parameter]) -> Iterator[Form]:
-    """Of a class without parameters of its own: how it is constructed, and then as a function."""
-    options = choices(made, roles(made, At.CONSTRUCTOR), Kind.ATTENTION, At.CONSTRUCTOR, form.lift)
-    for construction in combinations(options):
-        left = {each.name: each.text for each in made
-                if each.name not in construction and not each.is_required}
-        yield from array_forms(replace(form, kind=Kind.ATTENTION, construction=construction, left=left), called)

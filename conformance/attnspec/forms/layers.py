@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from attnspec.forms.arrangements import arrangements
 from attnspec.forms.configs import configs_of
 from attnspec.forms.form import At, Family, Form
-from attnspec.forms.functions import array_names, attention_class_forms, named, with_given
+from attnspec.forms.functions import array_forms, array_names, named, with_given
 from attnspec.forms.leaves import Leaf, leaves_in
-from attnspec.forms.lookup import Parameter, made_by, parameters_of, theirs
+from attnspec.forms.lookup import Parameter, lifts_of, made_by, parameters_of, theirs
 from attnspec.forms.meaning import choices, combinations, roles
 from attnspec.forms.posing import plain
 from attnspec.forms.states import State, states
+from attnspec.forms.trees import roots_of, tree_of
 from attnspec.forms.trying import Trier
 from attnspec.forms.vocabulary import VOCABULARIES
 from attnspec.ground.errors import TargetError
@@ -33,16 +36,18 @@ def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = family_of(target, layer)
     form = Form(target, Kind.LAYER, family, lift_of(family))
-    made, called = made_by(layer), call_of(layer, family)
-    for construction in _constructions(form, layer, made):
-        for known in _calls(construction, called):
+    called = call_of(layer, family)
+    for known in (known for made in _constructed(form, layer) for known in _calls(made, called)):
+        born = trier.returned(known, plain(known))
+        if _is_lazy(born):
+            known = replace(known, family=Family.LAZY)
             born = trier.returned(known, plain(known))
-            leaves = _leaves(family, born)
-            if leaves:
-                yield from (_with_state(known, state) for state in _states(known, leaves))
-            elif born is not None:
-                yield from attention_class_forms(form, made, called)
-                return
+        if leaves := _leaves(family, born):
+            yield from (each for state in _states(known, leaves) for each in _with_state(known, state))
+        elif born is not None:
+            attention = replace(form, kind=Kind.ATTENTION)
+            yield from (each for made in _constructed(attention, layer) for each in array_forms(made, called))
+            return
 
 
 def family_of(target: str, layer: type[Any]) -> Family:
@@ -71,21 +76,23 @@ def call_of(layer: type[Any], family: Family) -> tuple[Parameter, ...]:
     return parameters_of(function)[1:]
 
 
-def _constructions(form: Form, layer: type[Any], made: Sequence[Parameter]) -> Iterator[Form]:
+def _constructed(form: Form, layer: type[Any]) -> Iterator[Form]:
+    """How it is constructed: what each parameter means, and the config that it wants."""
+    made = made_by(layer)
     means = roles(made, At.CONSTRUCTOR)
-    if not {"heads", "config"} & set(means.values()):
+    if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
         form = replace(form, limits={**form.limits, "single_head": True})
     config = next((each for each in made if means.get(each.name) == "config"), None)
-    options = choices([each for each in made if each is not config], means, Kind.LAYER, At.CONSTRUCTOR, form.lift)
+    options = choices([each for each in made if each is not config], means, form.kind, At.CONSTRUCTOR, form.lift)
     for construction in combinations(options):
-        left = {each.name: each.text for each in made
-                if each.name not in construction and not each.is_required}
+        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required}
         known = replace(form, construction=construction, left=left)
         if config is None:
             yield known
         else:
             given, others = {config.name: "config", **construction}, dict.fromkeys(construction, 0)
-            yield from (replace(known, construction=given, config=each) for each in configs_of(layer, config, others))
+            yield from (replace(known, construction=given, config=each)
+                        for each in configs_of(layer, config, form.kind, others))
 
 
 def _calls(form: Form, called: Sequence[Parameter]) -> Iterator[Form]:
@@ -100,11 +107,40 @@ def _calls(form: Form, called: Sequence[Parameter]) -> Iterator[Form]:
             yield replace(with_given(form, rest, given), arrangement=arrangement, names=named(names, called))
 
 
+def tree_forms(target: str, function: Callable[..., Any]) -> Iterator[Form]:
+    """Every form of a function over parameters worth a try; none for a function that is handed no parameters."""
+    parameters = parameters_of(function)
+    roots = roots_of(parameters)
+    for lift in lifts_of(function) if roots else ():
+        form = Form(target, Kind.LAYER, Family.TREE, lift)
+        tree = tree_of(function, roots, _given_to_initialisers(form))
+        rest = tuple(each for each in parameters if each.name not in roots)
+        for known in _calls(form, rest) if tree else ():
+            names = known.names or (() if parameters[0].name in array_names(rest) else array_names(rest)[:1])
+            yield from (each for state in _states(known, tree.leaves) for each in _with_state(
+                replace(known, names=names, holders=tree.holders), replace(state, made={**state.made, **tree.others})))
+
+
+def _given_to_initialisers(form: Form) -> Mapping[str, object]:
+    sizes = plain(form).sizes
+    lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
+    if form.lift == "jax":
+        import jax  # noqa: PLC0415  (only where the function takes its arrays)
+
+        return {**lengths, "random_key": jax.random.key(0)}
+    return {**lengths, "random_key": np.random.default_rng(0)}
+
+
+def _is_lazy(born: object) -> bool:
+    """Whether PyTorch has yet to learn the shapes of these parameters."""
+    return isinstance(born, dict) and any(type(each).__name__ == "UninitializedParameter" for each in born.values())
+
+
 def _leaves(family: Family, born: object) -> tuple[Leaf, ...]:
     """Its parameters as its family names them."""
     found = leaves_in(born)
     if family in (Family.TORCH, Family.NNX):
-        return tuple(Leaf(tuple(f".{step.strip('[]').strip(chr(34))}" for step in leaf.path), leaf.shape) for leaf in found)
+        return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
     return found
 
 
@@ -115,9 +151,15 @@ def _states(form: Form, leaves: Sequence[Leaf]) -> Iterator[State]:
     return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if "Hkv" in texts else "heads")
 
 
-def _with_state(form: Form, state: State) -> Form:
-    limits = {**({} if state.has_biases else {"has_biases": False}),
+def _with_state(form: Form, state: State) -> Iterator[Form]:
+    """With all that it has, and, if it normalises, without its norms."""
+    limits = {**form.limits, **({} if state.has_biases else {"has_biases": False}),
               **({} if state.projects_output else {"projects_output": False})}
-    left = ", ".join("".join(path).strip('[]".') for path in state.left)
-    said = (f"Parameters that keep the values they are born with: {left}.",) if left else ()
-    return replace(form, state=state.made, limits={**form.limits, **limits}, remarks=(*form.remarks, *said))
+    known = replace(form, state=state.made, limits=limits)
+    left = ["".join(path).strip('[]".') for path in state.left]
+    said = f"Parameters that keep the values they are born with: {', '.join(left)}."
+    yield replace(known, remarks=(*form.remarks, said)) if left else known
+    norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
+    if norms and form.family is Family.TORCH:
+        said = f"Its {' and '.join(norms)} is left out, so that attention alone is on trial."
+        yield replace(known, without=norms, remarks=(*form.remarks, said))

@@ -100,6 +100,7 @@ def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """What is added; a callee that takes no other mask may take one so, if -inf is no harm to it."""
     problem = plain(form)
     sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
+    sayings += [Saying("[bias]", "in a list")]
     found = _first_right(_extended(form, "bias", parameters, sayings),
                          problem.but(bias=bias_of(problem.sizes, form.dtype)), trier)
     if found is None or found.parameter("mask"):

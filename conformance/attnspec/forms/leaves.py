@@ -13,10 +13,11 @@ _DEEPEST = 6
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An array in a tree. shape: None where nobody knows."""
+    """An array in a tree. shape: None where nobody knows.  names: what it and its holders are called where it is used."""
 
     path: Path
     shape: tuple[int, ...] | None = None
+    names: tuple[str, ...] = ()
 
 
 def arrays_in(tree: object, deepest: int = _DEEPEST) -> Iterator[tuple[Path, object]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from attnspec.forms.form import At
 from attnspec.forms.lookup import Parameter, theirs
+from attnspec.forms.states import role_of
 from attnspec.forms.words import SCALE_DIVIDES, SYNONYMS, plain
 from attnspec.ground.nouns import Kind
 
@@ -71,7 +72,12 @@ def _roles_of(at: At) -> tuple[str, ...]:
 
 def choices(parameters: Iterable[Parameter], means: Mapping[str, str], kind: Kind, at: At, lift: str) -> Choices:
     """What each parameter may be given; those are left out that keep their defaults."""
-    found = {each.name: _choice(each, means.get(each.name, ""), kind, at, lift) for each in parameters}
+    is_module = kind is Kind.LAYER and at is At.CONSTRUCTOR and lift == "torch"
+    found = {}
+    for each in parameters:
+        role = means.get(each.name, "")
+        made = _projection(each) if is_module and role in ("", "query", "key", "value") else ()
+        found[each.name] = made or _choice(each, role, kind, at, lift)
     return {name: options for name, options in found.items() if options}
 
 
@@ -83,18 +89,29 @@ def _choice(parameter: Parameter, role: str, kind: Kind, at: At, lift: str) -> t
     if role == "scale":
         return _scale(parameter)
     if role == "causal":
-        return ("False",) if required or parameter.default is True else ()
+        return _causal(parameter)
     if role in _OFF and (required or _is_on(parameter, role)):
         return (_OFF[role],)
     if role == "biases" and at is At.CONSTRUCTOR:
         return ("True", *(() if required else ("",)))
     if role == "activation" and at is At.CONSTRUCTOR:
         return ("None",)
+    if role == "context" and kind is Kind.LAYER:
+        return ("query",) if required else ("", "query")
     if role in ("angles", "turns"):
         return _ANGLES if role == "angles" else _TURNS
     if role == "batch_first":
         return ("True",)
     return _needed(parameter, role, kind, lift) if required else ()
+
+
+def _projection(parameter: Parameter) -> tuple[str, ...]:
+    """What a constructor is given that wants its projections ready-made, as modules of PyTorch; empty for all else."""
+    role = role_of((parameter.name,)) if parameter.is_required else ""
+    width = {"query": "heads * D", "key": "Hkv * D", "value": "Hkv * D"}.get(role, "")
+    if role == "out":
+        return ("nn.Linear(heads * D, M)",)
+    return (f"nn.Linear(M, {width})",) if width else ()
 
 
 def _needed(parameter: Parameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
@@ -105,17 +122,25 @@ def _needed(parameter: Parameter, role: str, kind: Kind, lift: str) -> tuple[str
         return (_MODULE,)
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
-    if role == "mask" and kind is Kind.ATTENTION:
-        return ("None", *_all_visible(lift))
-    return ("None", "False")
+    if role == "mask":
+        return ("None",) if kind is Kind.LAYER else _all_visible(parameter, lift)
+    return ("None", "[]") if role == "bias" else ("None", "False")
 
 
-def _all_visible(lift: str) -> tuple[str, ...]:
-    """Masks that hide nothing: as truth values of keys and of scores, and as numbers to be added."""
+def _all_visible(parameter: Parameter, lift: str) -> tuple[str, ...]:
+    """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
     made = {"": "np", "torch": "torch", "jax": "jnp"}[lift]
     truth = "torch.bool" if lift == "torch" else "bool"
-    return (f"{made}.ones((B, H, T, S), dtype={truth})", f"{made}.ones((B, S), dtype={truth})",
-            f"{made}.zeros((B, H, T, S), dtype=query.dtype)")
+    of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
+    added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
+    return ("None", of_keys, of_scores, added) if "key" in parameter.name else ("None", added, of_scores, of_keys)
+
+
+def _causal(parameter: Parameter) -> tuple[str, ...]:
+    """Of a flag that is on, or has to be given; or that leaves it to the callee where nobody says so."""
+    if parameter.default is None:
+        return "False", ""
+    return ("False",) if parameter.is_required or parameter.default is True else ()
 
 
 def _scale(parameter: Parameter) -> tuple[str, ...]:

@@ -17,10 +17,10 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy
 
 AnyProblem = Problem | LayerProblem
 
-CROSS = Sizes(2, 3, 3, 5, 7, 4, 4)
+CROSS = Sizes(4, 2, 2, 3, 5, 8, 8)
 """Each axis has a length of its own."""
-SQUARE = Sizes(2, 3, 3, 5, 5, 4, 4)
-GROUPED = Sizes(2, 6, 3, 5, 7, 4, 4)
+SQUARE = Sizes(4, 2, 2, 3, 3, 8, 8)
+GROUPED = Sizes(4, 6, 2, 3, 5, 8, 8)
 
 SCALES: Mapping[str, Callable[[Sizes], float]] = {
     "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}

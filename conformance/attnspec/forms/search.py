@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from attnspec.forms.form import At, Family, Form
 from attnspec.forms.functions import function_forms
-from attnspec.forms.layers import call_of, class_forms
+from attnspec.forms.layers import call_of, class_forms, tree_forms
 from attnspec.forms.learning import Parameters, learned
 from attnspec.forms.lookup import made_by, parameters_of
 from attnspec.forms.posing import SCALES, AnyProblem, close, plain, truths
 from attnspec.forms.telling import lying
-from attnspec.forms.trying import Output, Trier
+from attnspec.forms.trying import Output, Step, Trier
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType
 
-_POSES: tuple[Callable[[Form], Form], ...] = (
-    lambda form: form,
-    lambda form: replace(form, limits={**form.limits, "self_attention_only": True}),
-    lambda form: replace(form, dtype=DType.FLOAT16),
-    lambda form: replace(form, dtype=DType.BFLOAT16),
-)
-"""What a form may have to be put to: more keys than queries, as many, and in half precision."""
+def _as_it_is(form: Form, trier: Trier) -> Form:  # noqa: ARG001  (a pose's signature)
+    return form
+
+
+def _square(form: Form, trier: Trier) -> Form | None:  # noqa: ARG001
+    """As many keys as queries, where there were more."""
+    is_new = not form.arrangement.is_one and not form.limits.get("self_attention_only")
+    return replace(form, limits={**form.limits, "self_attention_only": True}) if is_new else None
+
+
+def _half(form: Form, trier: Trier) -> Form | None:
+    """In float16, where nothing came back in float32."""
+    refused = trier.nearest is not None and trier.nearest.step is Step.RAISED
+    return replace(form, dtype=DType.FLOAT16) if refused else None
+
+
+_POSES: tuple[Callable[[Form, Trier], Form | None], ...] = (_as_it_is, _square, _half)
+"""What a form may have to be put to."""
 
 
 def form_of(target: str, function: Callable[..., Any], trier: Trier) -> Form:
@@ -35,9 +47,13 @@ def form_of(target: str, function: Callable[..., Any], trier: Trier) -> Form:
     raise TargetError(_failure(target, trier))
 
 
-def _forms(target: str, function: Callable[..., Any], trier: Trier, pose: Callable[[Form], Form]) -> Iterator[Form]:
-    forms = class_forms(target, function, trier) if isinstance(function, type) else function_forms(target, function)
-    return (pose(form) for form in forms)
+def _forms(target: str, function: Callable[..., Any], trier: Trier,
+           pose: Callable[[Form, Trier], Form | None]) -> Iterator[Form]:
+    if isinstance(function, type):
+        forms = class_forms(target, function, trier)
+    else:
+        forms = itertools.chain(tree_forms(target, function), function_forms(target, function))
+    return (posed for form in forms if (posed := pose(form, trier)) is not None)
 
 
 def _parameters(function: Callable[..., Any], form: Form) -> Parameters:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.forms.families import BORN, layer_lines
@@ -29,12 +29,13 @@ _SHAPES: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
 }
-_EACH = '''def _each(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function for every entry of its arguments' first axis; an argument may be None."""
+_EACH = '''def _each(function: Callable[..., {array}]) -> Callable[..., {array}]:
+    """The function for every entry of the first axis of its arguments, of which some may be None."""
 
-    def mapped(*arrays: Any) -> Any:
-        at = range(len(arrays[0]))
-        return {stack}([function(*(None if each is None else each[i] for each in arrays)) for i in at])
+    def mapped(first: {array}, *others: {array} | None) -> {array}:
+        entries = range(len(first))
+        rest = [[None if each is None else each[at] for each in others] for at in entries]
+        return {stack}([function(first[at], *rest[at]) for at in entries])
 
     return mapped'''
 
@@ -42,7 +43,8 @@ _EACH = '''def _each(function: Callable[..., Any]) -> Callable[..., Any]:
 def source(form: Form) -> str:
     """The whole module. Its function is called `attend`."""
     layer = layer_lines(form) if form.is_class else []
-    mapped = _EACH.replace("{stack}", words_of(form).stack).splitlines()
+    words = words_of(form)
+    mapped = _EACH.format(array=words.array, stack=words.stack).splitlines()
     code = [_attend(form, layer), layer, *_shared(form),
             mapped if form.arrangement.mapped and form.lift != "jax" else []]
     used = names_in(*(line for block in code for line in block if '"""' not in line))
@@ -79,9 +81,11 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
 
 
 def _unused(form: Form) -> Iterator[str]:
-    """Of a layer with one input."""
+    """What of its parameters says nothing to the callee."""
     if form.kind is Kind.LAYER and form.arrangement.is_one:
         yield "    del key, value  # one input serves for all three"
+    if form.limits.get("causal_only"):
+        yield from ("    if not causal:", '        raise ValueError("it is always causal")')
 
 
 def _trees(form: Form) -> Iterator[str]:
@@ -97,22 +101,26 @@ def _roots(form: Form) -> tuple[str, ...]:
     return () if form.is_class else tuple(dict.fromkeys(path[0] for path in form.state or ()))
 
 
-def _call(form: Form) -> tuple[str, list[str]]:
-    """The callee, and its arguments."""
+def _callee(form: Form) -> str:
+    return "layer" if form.is_class else alias(form)
+
+
+def _given(form: Form) -> Mapping[str, str]:
+    """What the call is given beside its arrays."""
     trees = {root: (form.state or {}).get((root,), f"their_{root}") for root in _roots(form)}
-    given = {**trees, **arguments(form)}
-    callee = "layer" if form.is_class else alias(form)
-    if form.by_position:
-        return callee, [*handed(form), *(given[name] for name in form.by_position)]
-    return callee, [*handed(form), *keywords(given)]
+    return {**trees, **arguments(form)}
+
+
+def _beside(form: Form, given: Mapping[str, str]) -> Sequence[str]:
+    """By name, or in the order in which they have to come."""
+    return [given[name] for name in form.by_position] if form.by_position else keywords(given)
 
 
 def _answer(form: Form) -> Iterator[str]:
     """From the call to what the adapter returns."""
     reading = form.reading
     if form.is_class and form.state is None and form.kind is Kind.LAYER:
-        callee, given = _call(form)
-        whole = f"{callee}({', '.join(given)})"
+        whole = f"{_callee(form)}({', '.join([*handed(form), *_beside(form, _given(form))])})"
         yield f"    return {BORN[form.family].format(whole)}"
     elif reading is None:
         yield from _called(form, "return ")
@@ -134,22 +142,22 @@ def _answer(form: Form) -> Iterator[str]:
 def _called(form: Form, begin: str, end: str = "") -> Iterator[str]:
     """The call; one for each entry of the batch where the callee knows none."""
     if not form.arrangement.mapped:
-        callee, given = _call(form)
-        yield from broken(f"{begin}{callee}(", given, f"){end}")
-        return
-    yield from _mapped(form, begin, end)
+        yield from broken(f"{begin}{_callee(form)}(", [*handed(form), *_beside(form, _given(form))], f"){end}")
+    else:
+        yield from _mapped(form, begin, end)
 
 
 def _mapped(form: Form, begin: str, end: str) -> Iterator[str]:
     """What differs from entry to entry goes through the map: the arrays, masks and biases."""
-    given, array = arguments(form), words_of(form).array
+    given, array = _given(form), words_of(form).array
     inner = dict(zip(ARRAYS, handed(replace(form, names=())), strict=False))
     outer = {name: text for name, text in given.items() if {"B", "mask", "bias"} & names_in(text)}
     arrays = [f"{theirs}={ours}" for theirs, ours in zip(form.names, inner, strict=True)] if form.names else [*inner]
-    called = [*arrays, *keywords({name: name if name in outer else text for name, text in given.items()})]
+    called = [*arrays, *_beside(form, {name: name if name in outer else text for name, text in given.items()})]
     typed_names = [*(typed(form, name) for name in inner), *(f"{name}: {array} | None" for name in outer)]
+    yield ""
     yield from broken("def one(", typed_names, f") -> {array}:")
-    yield from broken(f"return {_call(form)[0]}(", called, f"){end}", 8)
+    yield from broken(f"return {_callee(form)}(", called, f"){end}", 8)
     yield ""
     callee = "one"
     for _ in range(form.arrangement.mapped):

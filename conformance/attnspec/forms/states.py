@@ -105,7 +105,7 @@ def role_of(path: Path) -> str:
 
 def is_bias(leaf: Leaf) -> bool:
     """By its name; by its shape where the name does not say."""
-    last = re.split(r"[^A-Za-z0-9]+", leaf.path[-1].strip('[]".'))
+    last = re.split(r"[^A-Za-z0-9]+", " ".join((leaf.path[-1].strip('[]".'), *leaf.names[-1:])))
     return any(word.lower() in ("b", "bias", "biases") or re.fullmatch(r"b[qkvo]", word) for word in last) or (
         leaf.shape is not None and len(leaf.shape) == 1)
 
@@ -120,7 +120,7 @@ def states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: Vocabulary, 
 def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
     """By parameter, which matrix it is: as the names say; or four or three unnamed ones in every order."""
     kept = [leaf for leaf in leaves if not re.search(r"norm|\bln", " ".join(leaf.path))]
-    named = {leaf.path: role_of(leaf.path) for leaf in kept}
+    named = {leaf.path: role_of((*leaf.path, *leaf.names)) for leaf in kept}
     matrices = [leaf.path for leaf in kept if not is_bias(leaf)]
     found = [named[path] for path in matrices if named[path]]
     if len(set(found)) == len(found) and len(found) == len(matrices) and len(found) > 1:
@@ -152,8 +152,11 @@ def _kind(role: str) -> str:
 
 
 def _fits(leaf: Leaf, way: Way, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
+    """By its shape; of a shape that nobody knows only the usual ways."""
     lengths = {**sizes, "p": len(_PARTS.get(roles[leaf.path], ("",)))}
-    return leaf.shape is None or way.shape(lengths) == leaf.shape
+    if leaf.shape is None:
+        return not way.axes.endswith(" 1") and (not is_bias(leaf) or " " not in way.axes or way.axes.startswith("("))
+    return way.shape(lengths) == leaf.shape
 
 
 def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, Way], words: Vocabulary) -> State:

@@ -40,7 +40,8 @@ def _output(form: Form) -> Iterator[str]:
     reading = form.reading
     if reading is not None:
         place = f" is answer{reading.path}," if reading.path else " is"
-        yield f"The output{place} {reading.back.shape}."
+        shape = reading.back.shape.replace(("", "B,", "B,H,")[form.arrangement.mapped], "")
+        yield f"The output{place} {shape}."
         if reading.weights:
             yield f"Weights are answer{reading.weights}, {reading.weights_back.shape}."
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import itertools
-import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from attnspec.problems.problem import Array, LayerProblem
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.stderr import kept_stderr
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
-from attnspec.subjects.target import load_bare
+from attnspec.subjects.target import load_bare, offered
 
 
 Limited = Mapping[str, bool | int | str]
@@ -78,7 +77,8 @@ class Trier:
         path.write_text(source(form), encoding="utf-8")
         subject = load_bare(f"{path}:{ADAPTER}", lift=form.lift)
         limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
-        return replace(subject, declaration=replace(subject.declaration, limits=limits))
+        declaration = replace(subject.declaration, limits=limits)
+        return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
     def returned(self, form: Form, problem: AnyProblem) -> object:
         """What the callee itself returns; None where it raises, and then the attempt is kept."""
@@ -170,14 +170,21 @@ def _keywords(problem: AnyProblem) -> Mapping[str, object]:
 
 
 def _way_back(back: Back, array: Array, problem: AnyProblem) -> Array | None:
-    """The array as it would lie among ours; None where it cannot."""
-    sizes = problem.sizes
-    try:
-        made = eval(back.text.format("output"), {"output": array, "B": sizes.B, "H": sizes.H, "T": sizes.T})  # noqa: S307
-    except (ValueError, IndexError):
+    """The array as it would lie among ours; None where it has another shape."""
+    sizes, width = problem.sizes, _width(problem)
+    lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width or sizes.H * sizes.Dv}
+    if array.shape != back.lengths(lengths):
         return None
-    return np.asarray(made)
+    return np.asarray(eval(back.text.format("output"), {"output": array, **lengths}))  # noqa: S307  (of a table here)
+
+
+def _width(problem: AnyProblem) -> int:
+    """Of the output of a layer that projects it."""
+    out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
+    return 0 if out is None else int(out.shape[1])
 
 
 def _summary(raised: BaseException) -> str:
-    return traceback.format_exception_only(raised)[-1].strip().partition("\n")[0]
+    """The exception's type and the first line of what it says."""
+    said = str(raised).strip().partition("\n")[0]
+    return f"{type(raised).__name__}: {said}" if said else type(raised).__name__

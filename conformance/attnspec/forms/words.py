@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 _MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
-          "padding_mask")
+          "padding_mask", "custom_mask")
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays
@@ -16,9 +16,10 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "value": ("value", "v", "values", "xv", "inputs_v", "v_x", "value_states", "value_layer", "vs", "input_v"),
     "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
     "packed_pair": ("kv", "kv_packed", "packed_kv"),
+    "context": ("context", "y", "memory", "xa", "encoder_hidden_states", "key_value_states", "kv_x", "kv"),
     # keywords of ours; a mask's parameter may also be where a bias is added
     "mask": _MASKS,
-    "bias": ("bias", "attn_bias", "attention_bias", "position_bias", "relative_position_bias", *_MASKS),
+    "bias": ("bias", "attn_bias", "attention_bias", "biases", "position_bias", "relative_position_bias", *_MASKS),
     "causal": ("causal", "is_causal", "use_causal_mask", "use_causal", "autoregressive", "mask_future", "causal_mask",
                "attn_mask_type", "mask_type", *_MASKS[:3]),
     "scale": ("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale", "temperature",
@@ -31,7 +32,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # sizes
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",
               "num_query_heads", "no_heads", "nb_heads", "num_q_heads", "h", "heads_num"),
-    "kv_heads": ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads", "n_local_heads", "num_query_groups"),
+    "kv_heads": ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads", "n_local_heads", "num_query_groups",
+                 "kv_n_heads", "num_kv_groups", "num_kv"),
     "width": ("embed_dim", "dim", "d_model", "hidden_size", "n_embd", "model_dim", "query_dim", "in_features",
               "embed_size", "hidden_dim", "num_hiddens", "embedding_dim", "n_state", "n_feat", "channels", "emb_dim",
               "query_size", "input_dim", "d_in", "embed_dim_to_check", "n_units", "width", "features"),

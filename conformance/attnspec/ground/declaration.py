@@ -23,6 +23,7 @@ class Limits:
     min_head_width: the least D.   min_scores: the least B·H·T·S.
     contiguous_features: query, key and value must be contiguous along their last axis.
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
+    causal_only: every call is causal; there is no flag that could be off.
     window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     """
@@ -41,6 +42,7 @@ class Limits:
     min_scores: int = 1
     contiguous_features: bool = False
     mask_axes: str = "BHTS"
+    causal_only: bool = False
     window_needs_causal: bool = False
     window_is_symmetric: bool = False
     window_is_bounded: bool = False

@@ -89,6 +89,8 @@ class Subject:
             yield f"{self.id} takes problems of {limits.min_scores} scores (B·H·T·S) and more; here {sizes}"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
+        if limits.causal_only and not problem.causal:
+            yield f"{self.id} is always causal"
         if problem.window and (reason := limits.window_misfit(problem.window, causal=problem.causal)):
             yield f"{self.id} takes {reason}; here {problem.window}"
         if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
