@@ -129,6 +129,11 @@ class Form:
         return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *causal, *weights)))
 
     @property
+    def attends_to_itself(self) -> bool:
+        """Whether it takes as many keys as queries only."""
+        return self.arrangement.is_one or bool(self.limits.get("self_attention_only"))
+
+    @property
     def is_class(self) -> bool:
         """Whether it is constructed before it is called."""
         return self.family not in (Family.FUNCTION, Family.TREE)

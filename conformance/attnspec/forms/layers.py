@@ -19,7 +19,7 @@ from attnspec.forms.meaning import choices, combinations, roles
 from attnspec.forms.posing import plain
 from attnspec.forms.states import State, states
 from attnspec.forms.trees import roots_of, tree_of
-from attnspec.forms.trying import Trier
+from attnspec.forms.trying import Attempt, Step, Trier
 from attnspec.forms.vocabulary import VOCABULARIES
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import Kind
@@ -29,21 +29,26 @@ _BASES: Mapping[str, Family] = {
     "flax.linen.module.Module": Family.LINEN, "flax.nnx.module.Module": Family.NNX,
     "haiku._src.module.Module": Family.HAIKU, "keras.src.layers.layer.Layer": Family.KERAS}
 """By base class, whose a class is."""
-_CALLED: Mapping[Family, str] = {Family.TORCH: "forward", Family.KERAS: "call"}
+_CALLED: Mapping[str, str] = {"keras": "call", "torch": "forward"}  # Keras has layers that are modules of PyTorch
+"""By package, the method that a layer's author writes."""
+_SHOWN = 4  # parameters in a message
 
 
 def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = family_of(target, layer)
     form = Form(target, Kind.LAYER, family, lift_of(family))
-    called = call_of(layer, family)
+    called = call_of(layer)
     for known in (known for made in _constructed(form, layer) for known in _calls(made, called)):
         born = trier.returned(known, plain(known))
         if _is_lazy(born):
             known = replace(known, family=Family.LAZY)
             born = trier.returned(known, plain(known))
         if leaves := _leaves(family, born):
-            yield from (each for state in _states(known, leaves) for each in _with_state(known, state))
+            found = [each for state in _states(known, leaves) for each in _with_state(known, state)]
+            if not found:
+                trier.keep(Attempt(known, Step.NO_MATRICES, _not_told(leaves)))
+            yield from found
         elif born is not None:
             attention = replace(form, kind=Kind.ATTENTION)
             yield from (each for made in _constructed(attention, layer) for each in array_forms(made, called))
@@ -70,10 +75,15 @@ def lift_of(family: Family) -> str:
     return keras.backend.backend() if keras.backend.backend() in ("torch", "jax") else ""
 
 
-def call_of(layer: type[Any], family: Family) -> tuple[Parameter, ...]:
+def call_of(layer: type[Any]) -> tuple[Parameter, ...]:
     """The parameters of its call."""
-    function = inspect.unwrap(getattr(layer, _CALLED.get(family, "__call__")))
-    return parameters_of(function)[1:]
+    name = next((name for base, name in _CALLED.items() if base in _roots(layer)), "__call__")
+    return parameters_of(inspect.unwrap(getattr(layer, name)))[1:]
+
+
+def _roots(layer: type[Any]) -> frozenset[str]:
+    """The packages of its bases."""
+    return frozenset(base.__module__.partition(".")[0] for base in layer.__mro__)
 
 
 def _constructed(form: Form, layer: type[Any]) -> Iterator[Form]:
@@ -142,6 +152,12 @@ def _leaves(family: Family, born: object) -> tuple[Leaf, ...]:
     if family in (Family.TORCH, Family.NNX):
         return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
     return found
+
+
+def _not_told(leaves: Sequence[Leaf]) -> str:
+    names = [f"{''.join(leaf.path).strip('.')} {leaf.shape}" for leaf in leaves]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"which of its parameters ({', '.join(names[:_SHOWN])}{more}) is which matrix could not be told"
 
 
 def _states(form: Form, leaves: Sequence[Leaf]) -> Iterator[State]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.forms.form import At, Form, Passed
 from attnspec.forms.lookup import Parameter, theirs
-from attnspec.forms.posing import GROUPED, AnyProblem, bias_of, mask_of, plain, problem_of, truth_of
-from attnspec.forms.trying import Trier
+from attnspec.forms.posing import AnyProblem, bias_of, mask_of, plain, truth_of
+from attnspec.forms.trying import Attempt, Trier
 from attnspec.forms.vocabulary import VOCABULARIES
+from attnspec.forms.words import SYNONYMS
+from attnspec.forms.words import plain as plain_name
 from attnspec.ground.keywords import Window
 from attnspec.ground.nouns import Kind
 
@@ -54,10 +56,28 @@ _POSED: Mapping[str, Mapping[str, object]] = {
 
 
 def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    """The form with all keywords that were understood."""
-    for learn in (_masks, _biases, _added_masks, _named, _window, _weights, _grouped):
+    """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
+    nearest: dict[str, Attempt | None] = {}
+    for keyword, learn in _STEPS:
+        trier.nearest = nearest.get(keyword)
         form = learn(form, parameters, trier)
-    return form
+        nearest[keyword] = trier.nearest
+    said = (_not_understood(form, keyword, parameters, attempt) for keyword, attempt in nearest.items() if attempt)
+    return replace(form, remarks=(*form.remarks, *filter(None, said)))
+
+
+def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
+    """That a parameter was not understood, for somebody may have meant it: what was nearest, and what stood against it."""
+    used = {each.parameter for each in form.passed}
+    unknown = [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
+               and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
+    is_known = keyword in form.keywords or (keyword == "mask" and form.limits.get("bias_is_mask"))
+    if is_known or not unknown or not nearest.form.passed:
+        return ""
+    tried = nearest.form.passed[-1]
+    says = f" ({tried.says})" if tried.says else ""
+    return (f"Its {unknown[0]} was not understood as `{keyword}`, which is left out. Nearest is "
+            f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
 
 
 def _extended(form: Form, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[Form]:
@@ -120,23 +140,18 @@ def _added_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
         posed = problem.but(mask=mask_of(problem.sizes, axes))
         if found := _first_right(_extended(form, "mask", parameters, [saying]), posed, trier):
             return found
-    return _not_understood(form, parameters)
-
-
-def _not_understood(form: Form, parameters: Parameters) -> Form:
-    unknown = [each.name for each in theirs("mask", parameters[At.CALL]) if each.name != form.parameter("causal")]
-    said = f"Its {unknown[0]} was not understood as a mask, so masks are left out." if unknown else ""
-    return replace(form, remarks=(*form.remarks, said)) if said else form
-
-
-def _named(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    """Keywords that have a name of their own: the causal flag, the scale, the softcap."""
-    for keyword, sayings in _OTHERS.items():
-        if (keyword == "scale" and form.kind is Kind.LAYER) or form.limits.get(f"{keyword}_only"):
-            continue
-        posed = plain(form).but(**_POSED[keyword])
-        form = _first_right(_extended(form, keyword, parameters, sayings), posed, trier) or form
     return form
+
+
+def _named(keyword: str) -> Callable[[Form, Parameters, Trier], Form]:
+    """For a keyword that has parameters of its own: the causal flag, the scale, the softcap."""
+    def learn(form: Form, parameters: Parameters, trier: Trier) -> Form:
+        if (keyword == "scale" and form.kind is Kind.LAYER) or form.limits.get(f"{keyword}_only"):
+            return form
+        posed = plain(form).but(**_POSED[keyword])
+        return _first_right(_extended(form, keyword, parameters, _OTHERS[keyword]), posed, trier) or form
+
+    return learn
 
 
 def _window(form: Form, parameters: Parameters, trier: Trier) -> Form:
@@ -189,4 +204,13 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
     if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[At.CALL]}:
         return form
     flagged = replace(form, given={**form.given, "enable_gqa": "Hkv != H"})
-    return flagged if trier.is_right(flagged, problem_of(form.kind, GROUPED, form.dtype)) else form
+    return flagged if trier.is_right(flagged, plain(form, H=6)) else form
+
+
+_STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
+    ("mask", _masks), ("bias", _biases), ("mask", _added_masks), ("causal", _named("causal")), ("scale", _named("scale")),
+    ("softcap", _named("softcap")), ("window", _window), ("return_weights", _weights), ("heads", _grouped))
+"""What is learned of which keyword, in this order."""
+_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}
+"""Parameters that may be meant, but more likely are another keyword's."""

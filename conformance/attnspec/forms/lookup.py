@@ -12,6 +12,7 @@ from typing import Any
 
 from attnspec.forms.words import SYNONYMS, plain
 
+_PLAIN = (type(None), bool, int, float, str)
 REQUIRED = inspect.Parameter.empty
 
 
@@ -37,9 +38,8 @@ class Parameter:
     @property
     def text(self) -> str:
         """Its default in Python, where Python's `repr` can be read back; else empty."""
-        simple = self.default is None or isinstance(self.default, bool | int | float | str)
-        nested = isinstance(self.default, tuple) and all(isinstance(each, int | float | None) for each in self.default)
-        return repr(self.default) if simple or nested else ""
+        parts = self.default if type(self.default) is tuple else (self.default,)
+        return repr(self.default) if all(type(each) in _PLAIN for each in parts) else ""
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[Parameter, ...]:

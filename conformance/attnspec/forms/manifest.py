@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from attnspec.forms.form import Form
-from attnspec.forms.search import plain_problem
-from attnspec.forms.trying import SIZES, Trier, problem_of
+from attnspec.forms.form import Family, Form
+from attnspec.forms.lines import wrapped
+from attnspec.forms.posing import plain
+from attnspec.forms.trying import Trier
 from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
-from attnspec.problems.problem import LayerProblem, Problem, numpy_dtype
 from attnspec.subjects.probe import YES, probe_conventions
+
+Limited = Mapping[str, bool | int | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,12 @@ class Learned:
 
     dtypes: tuple[DType, ...]
     probed: Mapping[str, str]
-    limits: Mapping[str, str]
+    limits: Limited
 
 
 def names_of(form: Form) -> tuple[str, str]:
     """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", form.name.replace(".", "_")).lower()
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", form.name.replace(".", "_")).lower()
     return re.sub(r"\W", "_", form.module.partition(".")[0]), name
 
 
@@ -42,13 +44,30 @@ def head(form: Form) -> str:
 
 def entry(form: Form, trier: Trier) -> str:
     """The part that speaks of the subject. The adapter itself is asked."""
-    return "\n".join(_entry(form, _learned(form, trier))) + "\n"
+    return "\n".join(_entry(form, learned_of(form, trier))) + "\n"
 
 
-def _learned(form: Form, trier: Trier) -> Learned:
-    subject, dtypes = trier.subject(form), _dtypes(form, trier)
-    probed = probe_conventions(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)), dtypes[0])
-    return Learned(dtypes, probed, _limits(form, trier, has_groups=probed.get("grouped") == YES))
+def learned_of(form: Form, trier: Trier) -> Learned:
+    """What the adapter is asked once it is known how to call it."""
+    dtypes = tuple(dtype for dtype in DType if dtype is form.dtype
+                   or trier.answer(replace(form, dtype=dtype), plain(replace(form, dtype=dtype))) is not None)
+    limited = replace(form, limits=_limits(form, trier))
+    subject = trier.subject(limited)
+    probed = probe_conventions(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)), form.dtype)
+    grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
+    return Learned(dtypes, probed, {**limited.limits, **grouped})
+
+
+def _limits(form: Form, trier: Trier) -> Limited:
+    """Those of the form, and which of its widths and heads are tied to each other."""
+    limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
+    if not trier.is_right(form, plain(form, Dv=6)):
+        limits["ties_value_width"] = True
+    if form.kind is Kind.LAYER:
+        limits["grouped"] = not form.limits.get("single_head") and trier.is_right(form, plain(form, H=6, D=4, Dv=4))
+        if not trier.is_right(form, plain(form, M=24)):
+            limits["ties_model_width"] = True
+    return limits
 
 
 def _entry(form: Form, learned: Learned) -> Iterator[str]:
@@ -58,48 +77,24 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
     yield f"    function: {name}:attend"
     yield from ((f"    kind: {form.kind.value}",) if form.kind is Kind.LAYER else ())
     yield from ((f"    lift: {form.lift}",) if form.lift else ())
+    yield from ((f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}",) if form.family is Family.KERAS else ())
     yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
     yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
-    yield f"    limits: {{{_pairs(learned.limits)}}}"
+    yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
     conventions = {name: answer for name, answer in learned.probed.items()
                    if name in CONVENTIONS and answer != UNDEFINED}
     yield from ((f"    conventions: {{{_pairs(conventions)}}}",) if conventions else ())
-    yield from (("    note: >-", *(f"      {remark}" for remark in form.remarks)) if form.remarks else ())
+    yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())
 
 
-def _pairs(mapping: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}: {value}" for name, value in mapping.items())
+def _pairs(mapping: Limited) -> str:
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in mapping.items()}
+    return ", ".join(f"{name}: {text}" for name, text in texts.items())
 
 
 def _claims(form: Form, learned: Learned) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
-    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in form.keywords)]
-    return tuple(dict.fromkeys([*claims, *(["grouped"] if learned.limits["grouped"] == "true" else [])]))
-
-
-def _dtypes(form: Form, trier: Trier) -> tuple[DType, ...]:
-    """Those in which a plain problem comes back; float32 at the least, in which the form was found."""
-    problem = plain_problem(form)
-    return tuple(dtype for dtype in DType
-                 if dtype is DType.FLOAT32 or trier.output(form, _in(problem, dtype)) is not None)
-
-
-def _in(problem: Problem | LayerProblem, dtype: DType) -> Problem | LayerProblem:
-    number = numpy_dtype(dtype)
-    arrays = {name: getattr(problem, name).astype(number) for name in ("query", "key", "value")}
-    if isinstance(problem, LayerProblem):
-        params = {name: array.astype(number) for name, array in problem.params.items()}
-        return problem.but(dtype=dtype, params=params, **arrays)
-    return problem.but(dtype=dtype, **arrays)
-
-
-def _limits(form: Form, trier: Trier, *, has_groups: bool) -> Mapping[str, str]:
-    """Limits that the trial showed."""
-    limits = {"grouped": "true" if has_groups else "false"}
-    if form.kind is Kind.LAYER:
-        limits |= {"ties_value_width": "true", "ties_model_width": "true"}
-        limits |= {"self_attention_only": "true"} if form.inputs == 1 else {}
-        limits |= {} if any("b_out" in text for text in form.state.values()) else {"has_biases": "false"}
-    elif trier.output(form, problem_of(form.kind, replace(SIZES, Dv=6))) is None:
-        limits["ties_value_width"] = "true"
-    return limits
+    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in form.keywords),
+              *(["masking"] if form.limits.get("bias_is_mask") else []),
+              *(["grouped"] if learned.limits.get("grouped") else [])]
+    return tuple(dict.fromkeys(claims))

@@ -81,6 +81,13 @@ def choices(parameters: Iterable[Parameter], means: Mapping[str, str], kind: Kin
     return {name: options for name, options in found.items() if options}
 
 
+def unknown_ones(parameters: Iterable[Parameter], at: At) -> list[Parameter]:
+    """Those that have to be given and whose names say nothing."""
+    listed = tuple(parameters)
+    means = roles(listed, at)
+    return [each for each in listed if each.is_required and not means.get(each.name) and not role_of((each.name,))]
+
+
 def _choice(parameter: Parameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
     """One parameter's. An unknown one that is required is given None, for want of better."""
     required = parameter.is_required
@@ -124,7 +131,9 @@ def _needed(parameter: Parameter, role: str, kind: Kind, lift: str) -> tuple[str
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":
         return ("None",) if kind is Kind.LAYER else _all_visible(parameter, lift)
-    return ("None", "[]") if role == "bias" else ("None", "False")
+    if role == "bias":
+        return "None", "[]"
+    return ("False", "None") if parameter.annotation in (bool, "bool") else ("None", "False")
 
 
 def _all_visible(parameter: Parameter, lift: str) -> tuple[str, ...]:

@@ -20,7 +20,6 @@ AnyProblem = Problem | LayerProblem
 CROSS = Sizes(4, 2, 2, 3, 5, 8, 8)
 """Each axis has a length of its own."""
 SQUARE = Sizes(4, 2, 2, 3, 3, 8, 8)
-GROUPED = Sizes(4, 6, 2, 3, 5, 8, 8)
 
 SCALES: Mapping[str, Callable[[Sizes], float]] = {
     "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}
@@ -50,11 +49,19 @@ class Truth:
         return (math.inf if math.isnan(worst) else worst), told
 
 
-def plain(form: Form) -> AnyProblem:
-    """What a form is tried on first, and its keywords are added to."""
-    sizes = SQUARE if form.arrangement.is_one or form.limits.get("self_attention_only") else CROSS
+def unlike(truth: Truth, output: Array) -> float:
+    """0 for an output that points where the truth does, 1 for one that has nothing in common with it; 2 for NaN."""
+    seen = truth.sees[..., None]
+    first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return 2.0 if math.isnan(lengths) else 1 - float(first @ second) / lengths if lengths else 1.0
+
+
+def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
+    """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
+    sizes = replace(SQUARE if form.attends_to_itself else CROSS, **lengths)
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
-    problem = problem_of(form.kind, sizes, form.dtype)
+    problem = problem_of(form.kind, sizes, form.dtype, M)
     if isinstance(problem, LayerProblem):
         left_out = [*(["b_"] if form.limits.get("has_biases") is False else []),
                     *(["w_out", "b_out"] if form.limits.get("projects_output") is False else [])]

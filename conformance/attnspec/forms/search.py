@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from attnspec.forms.form import At, Family, Form
+from attnspec.forms.form import At, Form
 from attnspec.forms.functions import function_forms
 from attnspec.forms.layers import call_of, class_forms, tree_forms
 from attnspec.forms.learning import Parameters, learned
 from attnspec.forms.lookup import made_by, parameters_of
-from attnspec.forms.posing import SCALES, AnyProblem, close, plain, truths
-from attnspec.forms.telling import lying
-from attnspec.forms.trying import Output, Step, Trier
+from attnspec.forms.meaning import unknown_ones
+from attnspec.forms.posing import SCALES, AnyProblem, close, plain, truths, unlike
+from attnspec.forms.telling import described
+from attnspec.forms.trying import Attempt, Output, Step, Trier
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType
 
@@ -24,8 +25,7 @@ def _as_it_is(form: Form, trier: Trier) -> Form:  # noqa: ARG001  (a pose's sign
 
 def _square(form: Form, trier: Trier) -> Form | None:  # noqa: ARG001
     """As many keys as queries, where there were more."""
-    is_new = not form.arrangement.is_one and not form.limits.get("self_attention_only")
-    return replace(form, limits={**form.limits, "self_attention_only": True}) if is_new else None
+    return None if form.attends_to_itself else replace(form, limits={**form.limits, "self_attention_only": True})
 
 
 def _half(form: Form, trier: Trier) -> Form | None:
@@ -43,8 +43,8 @@ def form_of(target: str, function: Callable[..., Any], trier: Trier) -> Form:
     for pose in _POSES:
         for form in _forms(target, function, trier, pose):
             if (found := _found(form, trier)) is not None:
-                return learned(found, _parameters(function, found), trier)
-    raise TargetError(_failure(target, trier))
+                return learned(found, parameters_of_all(function), trier)
+    raise TargetError(_failure(target, function, trier))
 
 
 def _forms(target: str, function: Callable[..., Any], trier: Trier,
@@ -56,9 +56,10 @@ def _forms(target: str, function: Callable[..., Any], trier: Trier,
     return (posed for form in forms if (posed := pose(form, trier)) is not None)
 
 
-def _parameters(function: Callable[..., Any], form: Form) -> Parameters:
+def parameters_of_all(function: Callable[..., Any]) -> Parameters:
+    """Of its call, and of its constructor if it is a class."""
     if isinstance(function, type):
-        return {At.CALL: call_of(function, form.family), At.CONSTRUCTOR: made_by(function)}
+        return {At.CALL: call_of(function), At.CONSTRUCTOR: made_by(function)}
     return {At.CALL: parameters_of(function)}
 
 
@@ -97,21 +98,23 @@ def _nearest_first(form: Form, outputs: list[Output]) -> Iterator[Output]:
 
 
 def _keep_nearest(form: Form, problem: AnyProblem, outputs: list[Output], trier: Trier) -> None:
+    """What is nearest to the definition as it is, with what would make it right."""
     truth = next(truths(problem, ""))
     for output in outputs:
-        trier.differs(replace(form, reading=output.reading), *truth.gap(output.array))
+        without_input = output.array - problem.query if output.array.shape == problem.query.shape else output.array
+        adds_input = truth.gap(without_input)[0] <= close(problem.dtype)
+        said = "; it adds its input (a residual), without which it would be right" if adds_input else ""
+        distance = 0.0 if adds_input else unlike(truth, output.array)
+        trier.keep(Attempt(replace(form, reading=output.reading), Step.OTHER_NUMBERS,
+                           f"its output is {truth.gap(output.array)[1]}{said}", distance))
 
 
-def _failure(target: str, trier: Trier) -> str:
+def _failure(target: str, function: Callable[..., Any], trier: Trier) -> str:
     """What was tried, the nearest of it, and what stood against that."""
     nearest = trier.nearest
-    told = "" if nearest is None else f" Nearest is: {_described(nearest.form)}; but {nearest.against}."
-    return (f"{target} answers as attention in none of {trier.tried} forms that were tried.{told} Write its adapter by "
-            "hand: docs/writing-an-adapter.md.")
-
-
-def _described(form: Form) -> str:
-    given = {**form.construction, **form.given}
-    told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
-    read = f", its output read as {form.reading.back.shape}" if form.reading else ""
-    return f"{'a class, ' if form.family is not Family.FUNCTION else ''}{lying(form)}{told}{read}"
+    told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
+    known = parameters_of_all(function)
+    unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
+    said = f" Nobody can tell what its {' and '.join(unknown)} means, which has to be given." if unknown else ""
+    return (f"{target} answers as attention in none of the {trier.tried} forms that were tried.{told}{said} Write its "
+            "adapter by hand: docs/writing-an-adapter.md.")

@@ -20,6 +20,16 @@ def lying(form: Form) -> str:
     return f"{_ARRAYS[form.lift]} {told}{one}"
 
 
+def described(form: Form) -> str:
+    """A form in one sentence's part: what is called, with what, and where the output was."""
+    given = {**form.construction, **form.given}
+    told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
+    without = f", without its {' and '.join(form.without)}" if form.without else ""
+    path = form.reading.path if form.reading else ""
+    read = f", its output {path and f'answer{path}, '}{form.reading.back.shape}" if form.reading else ""
+    return f"a {form.family.value} that takes {lying(form)}{told}{without}{read}"
+
+
 def told(form: Form) -> Iterator[str]:
     """One sentence a fact."""
     yield f"It is a {form.family.value}. It takes {lying(form)}{_by_name(form)}."

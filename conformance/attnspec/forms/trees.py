@@ -51,8 +51,7 @@ def tree_of(function: Callable[..., Any], roots: Sequence[str], sizes: Mapping[s
     """What the function is handed. sizes: what an initialiser is given, by what its parameter means. None if nobody
     can tell.
     """
-    taken = {path: names for path, names in parts_taken(function, {root: (root,) for root in roots}).items()
-             if len(path) > 1 or len(roots) > 1}
+    taken = _taken(function, roots)
     made = list(_initialised(function, roots[0], sizes))
     if not taken:  # the source does not tell, or picks by names that it makes itself
         return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {}, {}) if made else None
@@ -60,6 +59,16 @@ def tree_of(function: Callable[..., Any], roots: Sequence[str], sizes: Mapping[s
     others, holders = dict(_numbers(taken)), dict(_annotated(function, roots))
     leaves = tuple(Leaf(path, shapes.get(path), names) for path, names in taken.items() if path not in others)
     return Tree(leaves, others | dict(_unused(function, roots, taken)), holders)
+
+
+def _taken(function: Callable[..., Any], roots: Sequence[str]) -> Mapping[Path, tuple[str, ...]]:
+    """What is taken of the trees; a parameter that is called after a matrix may be one, and then has methods."""
+    found: dict[Path, tuple[str, ...]] = {}
+    for path, names in parts_taken(function, {root: (root,) for root in roots}).items():
+        is_array = bool(role_of(path[:1])) and any(step.startswith(".") for step in path[1:])
+        found[path[:1] if is_array else path] = names
+    kept = {path: names for path, names in found.items() if len(path) > 1 or role_of(path)}
+    return dict(sorted(kept.items(), key=lambda each: roots.index(each[0][0])))
 
 
 def _numbers(taken: Mapping[Path, object]) -> Iterator[tuple[Path, str]]:

@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.forms.arrangements import BACKS, WEIGHTS, Back
 from attnspec.forms.form import Form, Reading
 from attnspec.forms.leaves import arrays_in
-from attnspec.forms.posing import AnyProblem, close, truths
+from attnspec.forms.posing import AnyProblem, close, truths, unlike
 from attnspec.forms.source import ADAPTER, source
 from attnspec.forms.writing import ARRAYS
 from attnspec.ground.declaration import Limits
@@ -43,23 +43,24 @@ class Step(enum.IntEnum):
     """How far an attempt came."""
 
     RAISED = 0
-    NO_OUTPUT = 1
-    OTHER_NUMBERS = 2
+    NO_MATRICES = 1
+    NO_OUTPUT = 2
+    OTHER_NUMBERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A form that is not right: how far it came, what stood against it, and by how much it is off, if it is."""
+    """A form that is not right: how far it came, what stood against it, and how unlike the truth its output is."""
 
     form: Form
     step: Step
     against: str
-    gap: float = 0.0
+    unlike: float = 0.0
 
     @property
     def nearness(self) -> tuple[int, float]:
         """Greater is nearer."""
-        return self.step, -self.gap
+        return self.step, -self.unlike
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ class Trier:
                 arrays = [subject.lift.hand(getattr(problem, name).copy()) for name in ARRAYS]
                 return subject.function(*arrays, **_layered(subject, problem), **_keywords(problem))
         except (Exception, SystemExit) as raised:  # whatever somebody's code may raise
-            self._keep(Attempt(form, Step.RAISED, f"it raises {_summary(raised)}"))
+            self.keep(Attempt(form, Step.RAISED, f"it raises {_summary(raised)}"))
             return None
 
     def outputs(self, form: Form, returned: object, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
@@ -99,7 +100,7 @@ class Trier:
                  and output.shape == shape]
         if not found:
             shapes = " and ".join(str(np.shape(array)) for _, array in arrays_in(returned, 2))
-            self._keep(Attempt(form, Step.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, of which nothing "
+            self.keep(Attempt(form, Step.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, of which nothing "
                                                      f"can be read as {shape}"))
         return found
 
@@ -132,9 +133,9 @@ class Trier:
             subject = self.subject(form)
             return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
         except SubjectRaised as raised:
-            self._keep(Attempt(form, Step.RAISED, f"it raises {raised}"))
+            self.keep(Attempt(form, Step.RAISED, f"it raises {raised}"))
         except (UnusableAnswer, TargetError, ValueError) as refused:
-            self._keep(Attempt(form, Step.NO_OUTPUT, str(refused)))
+            self.keep(Attempt(form, Step.NO_OUTPUT, str(refused)))
         return None
 
     def is_right(self, form: Form, problem: AnyProblem) -> bool:
@@ -142,17 +143,14 @@ class Trier:
         answer = self.answer(form, problem)
         if answer is None:
             return False
-        output = answer.output.astype(np.float64)
-        gap, told = min(truth.gap(output) for truth in truths(problem, form.default_scale))
-        if gap > close(problem.dtype):
-            self.differs(form, gap, told)
-        return gap <= close(problem.dtype)
+        output, known = answer.output.astype(np.float64), list(truths(problem, form.default_scale))
+        if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
+            return True
+        self.keep(Attempt(form, Step.OTHER_NUMBERS, f"its output is {known[0].gap(output)[1]}", unlike(known[0], output)))
+        return False
 
-    def differs(self, form: Form, gap: float, told: str) -> None:
-        """Keep that its numbers are others."""
-        self._keep(Attempt(form, Step.OTHER_NUMBERS, f"its output is {told}", gap))
-
-    def _keep(self, attempt: Attempt) -> None:
+    def keep(self, attempt: Attempt) -> None:
+        """Remember it if it is nearer than all before."""
         if self.nearest is None or attempt.nearness > self.nearest.nearness:
             self.nearest = attempt
 

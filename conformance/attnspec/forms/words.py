@@ -11,7 +11,7 @@ _MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks"
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays
     "query": ("query", "q", "queries", "xq", "inputs_q", "q_x", "query_states", "query_layer", "qs", "hidden_states", "x",
-              "inputs", "input", "inputs_x", "input_q", "tgt"),
+              "inputs", "input", "inputs_x", "input_q", "src", "tgt"),
     "key": ("key", "k", "keys", "xk", "inputs_k", "k_x", "key_states", "key_layer", "ks", "input_k"),
     "value": ("value", "v", "values", "xv", "inputs_v", "v_x", "value_states", "value_layer", "vs", "input_v"),
     "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
