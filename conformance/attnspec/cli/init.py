@@ -32,7 +32,7 @@ def init(target: str, into: Path, deadline: float) -> int:
     if written.failure:
         raise TargetError(written.failure)
     folder = into / _free_name(written.library, into)
-    _write(folder, written)
+    write(folder, written)
     for sentence in written.found:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {sentence}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
@@ -47,7 +47,7 @@ def _free_name(library: str, into: Path) -> str:
     return f"{library}_own" if is_taken else library
 
 
-def _write(folder: Path, written: Written) -> None:
+def write(folder: Path, written: Written) -> None:
     """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
     adapter, manifest = folder / f"{written.name}.py", folder / FILE
     if adapter.exists():

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from attnspec.forms.arrangements import Arrangement, Back, arrangements
-from attnspec.forms.lines import Path
 from attnspec.ground.nouns import DType, Kind
+
+Path = tuple[str, ...]
+"""From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
 
 
 class Family(enum.Enum):
@@ -85,8 +87,8 @@ class Form:
     construction, config: of a class: the arguments of its constructor.
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
-    without: submodules that are replaced by nn.Identity.
-    default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as the manifest has them.
+    without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.
+    default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as in the manifest.
     left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     """
 
@@ -94,7 +96,7 @@ class Form:
     kind: Kind = Kind.ATTENTION
     family: Family = Family.FUNCTION
     lift: str = ""
-    arrangement: Arrangement = arrangements(Kind.ATTENTION, 3)[0]  # noqa: RUF009  (frozen)
+    arrangement: Arrangement = arrangements(Kind.ATTENTION, 3)[0]
     names: tuple[str, ...] = ()
     reading: Reading | None = None
     given: Mapping[str, str] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class Form:
     state: Mapping[Path, str] | None = None
     holders: Mapping[Path, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    compiled: bool = False
     default_scale: str = ""
     dtype: DType = DType.FLOAT32
     limits: Mapping[str, bool | int | str] = field(default_factory=dict)

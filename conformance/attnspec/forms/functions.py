@@ -10,7 +10,6 @@ from attnspec.forms.arrangements import arrangements
 from attnspec.forms.form import At, Form
 from attnspec.forms.lookup import Parameter, lifts_of, parameters_of, theirs
 from attnspec.forms.meaning import choices, combinations, roles
-from attnspec.ground.nouns import Kind
 
 LISTED = ("inputs", "input")
 
@@ -44,7 +43,7 @@ def with_given(form: Form, rest: Sequence[Parameter], given: Mapping[str, str]) 
 
 
 def array_names(parameters: Sequence[Parameter]) -> tuple[str, ...]:
-    """The parameters that are arrays: query, key and value; query and a pair; all in one; by their place if not by name."""
+    """The parameters that are arrays: query, key and value; query and a pair; all in one; or the first three."""
     query, key, value = (theirs(word, parameters) for word in ("query", "key", "value"))
     packed, pair = theirs("packed", parameters), theirs("packed_pair", parameters)
     if packed:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from attnspec.forms.arrangements import arrangements
-from attnspec.forms.configs import configs_of
 from attnspec.forms.form import At, Family, Form
 from attnspec.forms.functions import array_forms, array_names, named, with_given
-from attnspec.forms.leaves import Leaf, leaves_in
 from attnspec.forms.lookup import Parameter, lifts_of, made_by, parameters_of, theirs
 from attnspec.forms.meaning import choices, combinations, roles
+from attnspec.forms.parameters.configs import configs_of
+from attnspec.forms.parameters.leaves import Leaf, leaves_in
+from attnspec.forms.parameters.states import State, states
+from attnspec.forms.parameters.trees import Tree, roots_of, tree_of
 from attnspec.forms.posing import plain
-from attnspec.forms.states import State, states
-from attnspec.forms.trees import roots_of, tree_of
 from attnspec.forms.trying import Attempt, Step, Trier
 from attnspec.forms.vocabulary import VOCABULARIES
 from attnspec.ground.errors import TargetError
@@ -39,11 +41,8 @@ def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
     family = family_of(target, layer)
     form = Form(target, Kind.LAYER, family, lift_of(family))
     called = call_of(layer)
-    for known in (known for made in _constructed(form, layer) for known in _calls(made, called)):
-        born = trier.returned(known, plain(known))
-        if _is_lazy(born):
-            known = replace(known, family=Family.LAZY)
-            born = trier.returned(known, plain(known))
+    for called_so in (each for made in _constructed(form, layer) for each in _calls(made, called)):
+        known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
             found = [each for state in _states(known, leaves) for each in _with_state(known, state)]
             if not found:
@@ -55,24 +54,32 @@ def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
             return
 
 
+def _born(form: Form, trier: Trier) -> tuple[Form, object]:
+    """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
+    born = trier.returned(form, plain(form))
+    if not _is_lazy(born):
+        return form, born
+    lazy = replace(form, family=Family.LAZY)
+    return lazy, trier.returned(lazy, plain(lazy))
+
+
 def family_of(target: str, layer: type[Any]) -> Family:
     """Whose class it is. Raises TargetError."""
     for base in layer.__mro__:
         name = f"{base.__module__}.{base.__qualname__}"
         if name in _BASES:
             return _BASES[name]
-    families = ", ".join(sorted(family.value.rpartition(" ")[2] for family in _BASES.values()))
-    raise TargetError(f"{target} is a class, and none of {families}, so nobody can tell how it is constructed and where "
-                      "its matrices are. Write its adapter by hand: docs/writing-an-adapter.md.")
+    raise TargetError(f"{target} is a class of no family whose parameters can be told (PyTorch, Equinox, Flax, Haiku, "
+                      "Keras), so nobody can tell how it is constructed and where its matrices are. Write its adapter "
+                      "by hand: docs/writing-an-adapter.md.")
 
 
 def lift_of(family: Family) -> str:
     """Whose arrays its layers take; of Keras, those of its backend."""
     if family is not Family.KERAS:
         return "torch" if family is Family.TORCH else "jax"
-    import keras  # noqa: PLC0415  (it is here: the class is its)
-
-    return keras.backend.backend() if keras.backend.backend() in ("torch", "jax") else ""
+    backend = str(sys.modules["keras"].backend.backend())  # it is imported: the class is its
+    return backend if backend in ("torch", "jax") else ""
 
 
 def call_of(layer: type[Any]) -> tuple[Parameter, ...]:
@@ -125,20 +132,24 @@ def tree_forms(target: str, function: Callable[..., Any]) -> Iterator[Form]:
         form = Form(target, Kind.LAYER, Family.TREE, lift)
         tree = tree_of(function, roots, _given_to_initialisers(form))
         rest = tuple(each for each in parameters if each.name not in roots)
-        for known in _calls(form, rest) if tree else ():
-            names = known.names or (() if parameters[0].name in array_names(rest) else array_names(rest)[:1])
-            yield from (each for state in _states(known, tree.leaves) for each in _with_state(
-                replace(known, names=names, holders=tree.holders), replace(state, made={**state.made, **tree.others})))
+        first = () if parameters[0].name in array_names(rest) else array_names(rest)[:1]
+        if tree is not None:
+            for known in _calls(form, rest):
+                yield from _over(replace(known, names=known.names or first), tree)
+
+
+def _over(form: Form, tree: Tree) -> Iterator[Form]:
+    """The form with its parameters in every state worth a try."""
+    for state in _states(form, tree.leaves):
+        whole = replace(state, made={**state.made, **tree.others})
+        yield from _with_state(replace(form, holders=tree.holders), whole)
 
 
 def _given_to_initialisers(form: Form) -> Mapping[str, object]:
     sizes = plain(form).sizes
     lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
-    if form.lift == "jax":
-        import jax  # noqa: PLC0415  (only where the function takes its arrays)
-
-        return {**lengths, "random_key": jax.random.key(0)}
-    return {**lengths, "random_key": np.random.default_rng(0)}
+    key = importlib.import_module("jax").random.key(0) if form.lift == "jax" else np.random.default_rng(0)
+    return {**lengths, "random_key": key}
 
 
 def _is_lazy(born: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.forms.form import At, Form, Passed
+from attnspec.forms.form import At, Family, Form, Passed
 from attnspec.forms.lookup import Parameter, theirs
 from attnspec.forms.posing import AnyProblem, bias_of, mask_of, plain, truth_of
 from attnspec.forms.trying import Attempt, Trier
@@ -67,7 +67,7 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
 
 
 def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
-    """That a parameter was not understood, for somebody may have meant it: what was nearest, and what stood against it."""
+    """That a parameter was not understood which somebody may mean: the nearest, and what stood against it."""
     used = {each.parameter for each in form.passed}
     unknown = [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
                and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
@@ -94,7 +94,7 @@ def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Fo
     return next((form for form in forms if trier.is_right(form, problem)), None)
 
 
-def _axes_of(form: Form) -> Iterator[tuple[str, str, str, Mapping[str, bool | str]]]:
+def _all_axes() -> Iterator[tuple[str, str, str, Mapping[str, bool | str]]]:
     """How many axes a mask may have: the axes, the expression, its shape, and the limit that comes with it."""
     for axes, shapes in _AXES.items():
         for expression, shape in shapes:
@@ -106,7 +106,7 @@ def _masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
     numbers = VOCABULARIES[form.lift].numbers
     means = (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
              (numbers, "1 where a query may attend, else 0"))
-    for axes, expression, shape, limits in _axes_of(form):
+    for axes, expression, shape, limits in _all_axes():
         problem = plain(form)
         posed = problem.but(mask=mask_of(problem.sizes, axes))
         sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
@@ -133,7 +133,7 @@ def _added_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """A mask of few axes that is added: 0 or -inf."""
     if form.parameter("mask") or form.limits.get("bias_is_mask"):
         return form
-    for axes, expression, shape, limits in _axes_of(form):
+    for axes, expression, shape, limits in _all_axes():
         problem = plain(form)
         text = VOCABULARIES[form.lift].added.format(expression.format("mask"))
         saying = Saying(text, f"added, 0 or -inf{shape and f', {shape}'}", limits)
@@ -163,6 +163,14 @@ def _window(form: Form, parameters: Parameters, trier: Trier) -> Form:
         if found := _first_right(_extended(form, "window", parameters, [saying]), posed, trier):
             return found
     return form
+
+
+def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+    """Under jax.jit, as JAX is meant to run, if it runs so."""
+    if form.lift != "jax" or form.family is Family.KERAS:
+        return form
+    compiled = replace(form, compiled=True)
+    return compiled if trier.is_right(compiled, plain(form)) else form
 
 
 def _sides(saying: Saying) -> Window:
@@ -208,8 +216,8 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
 
 
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
-    ("mask", _masks), ("bias", _biases), ("mask", _added_masks), ("causal", _named("causal")), ("scale", _named("scale")),
-    ("softcap", _named("softcap")), ("window", _window), ("return_weights", _weights), ("heads", _grouped))
+    ("mask", _masks), ("bias", _biases), ("mask", _added_masks), *((name, _named(name)) for name in _OTHERS),
+    ("window", _window), ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}

@@ -7,25 +7,34 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import ml_dtypes
+import numpy as np
+
 from attnspec.forms.form import Family, Form
-from attnspec.forms.lines import wrapped
-from attnspec.forms.posing import plain
+from attnspec.forms.posing import mask_of, plain
 from attnspec.forms.trying import Trier
+from attnspec.forms.writing.lines import wrapped
 from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
+from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.subjects.probe import YES, probe_conventions
 
+_FLUSHED = "a subnormal value comes back as 0"
 Limited = Mapping[str, bool | int | str]
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What trying the adapter taught beside its form. `probed`: answers of the probe of conventions."""
+    """What trying the adapter taught beside its form.
+
+    probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
+    """
 
     dtypes: tuple[DType, ...]
     probed: Mapping[str, str]
     limits: Limited
+    flushing: tuple[DType, ...]
 
 
 def names_of(form: Form) -> tuple[str, str]:
@@ -55,7 +64,27 @@ def learned_of(form: Form, trier: Trier) -> Learned:
     subject = trier.subject(limited)
     probed = probe_conventions(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)), form.dtype)
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
-    return Learned(dtypes, probed, {**limited.limits, **grouped})
+    return Learned(dtypes, {**probed, **_together(form, trier, probed)}, {**limited.limits, **grouped},
+                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)))
+
+
+def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
+    """A mask and the causal flag on values of another width too: another kernel may refuse what one accepts."""
+    problem = plain(form, Dv=6)
+    if probed.get("mask_with_causal") != "both" or not trier.is_right(form, problem):
+        return {}
+    both = problem.but(mask=mask_of(problem.sizes), causal=True)
+    return {} if trier.answer(form, both) is not None else {"mask_with_causal": UNDEFINED}
+
+
+def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
+    """Whether a subnormal value, the only one that there is to attend to, comes back as 0."""
+    number = numpy_dtype(dtype)
+    ones = np.ones((1, 1, 1, 2), number)
+    value = np.full((1, 1, 1, 2), ml_dtypes.finfo(number).smallest_normal / 4, number)
+    problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
+    answer = trier.answer(form, problem)
+    return answer is not None and not answer.output.astype(np.float64).any()
 
 
 def _limits(form: Form, trier: Trier) -> Limited:
@@ -77,13 +106,16 @@ def _entry(form: Form, learned: Learned) -> Iterator[str]:
     yield f"    function: {name}:attend"
     yield from ((f"    kind: {form.kind.value}",) if form.kind is Kind.LAYER else ())
     yield from ((f"    lift: {form.lift}",) if form.lift else ())
-    yield from ((f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}",) if form.family is Family.KERAS else ())
+    if form.family is Family.KERAS:
+        yield f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}"
     yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
     yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
     yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
     conventions = {name: answer for name, answer in learned.probed.items()
-                   if name in CONVENTIONS and answer != UNDEFINED}
+                   if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
     yield from ((f"    conventions: {{{_pairs(conventions)}}}",) if conventions else ())
+    yield from (("    precision:",) if learned.flushing else ())
+    yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
     yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())
 
 

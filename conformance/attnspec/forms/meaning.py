@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from attnspec.forms.form import At
 from attnspec.forms.lookup import Parameter, theirs
-from attnspec.forms.states import role_of
-from attnspec.forms.words import SCALE_DIVIDES, SYNONYMS, plain
+from attnspec.forms.words import SCALE_DIVIDES, SYNONYMS, plain, role_of
 from attnspec.ground.nouns import Kind
 
 Choices = Mapping[str, tuple[str, ...]]
@@ -22,7 +21,7 @@ NAMES: Mapping[Kind, Mapping[str, str]] = {
         "D": 'params["w_query"].shape[1] // heads', "Hkv": 'params["w_key"].shape[1] // D',
         "Dv": 'params["w_value"].shape[1] // Hkv'},
 }
-"""The lengths of our axes, from what an adapter is handed: query (B,H,T,D), of a layer (B,T,M) with `params`, `heads`."""
+"""The lengths of our axes, from what an adapter is handed: query (B,H,T,D); of a layer (B,T,M), `params`, `heads`."""
 
 SIZES: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
@@ -38,14 +37,16 @@ _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
                      "key_ends": "torch.arange(B + 1, dtype=torch.int32) * S"},
     Kind.LAYER: {"queries": "T", "keys": "T", "length": "T"},
 }
-_OFF: Mapping[str, str] = {"dropout": "0.0", "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-                           "decoding": "False"}
+_OFF: Mapping[str, str] = {
+    "dropout": "0.0", "training": "False", "deterministic": "True", "place": "0", "spread": "1.0", "decoding": "False"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
     "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,)}
 """Defaults that need no switching off."""
 
+_SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
+"""What a constructor is told."""
 _MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
 _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
@@ -90,25 +91,17 @@ def unknown_ones(parameters: Iterable[Parameter], at: At) -> list[Parameter]:
 
 def _choice(parameter: Parameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
     """One parameter's. An unknown one that is required is given None, for want of better."""
-    required = parameter.is_required
-    if role in SIZES[kind] and (required or at is At.CONSTRUCTOR or isinstance(parameter.default, int)):
-        return (SIZES[kind][role], *(() if required else ("",)))
-    if role == "scale":
-        return _scale(parameter)
-    if role == "causal":
-        return _causal(parameter)
-    if role in _OFF and (required or _is_on(parameter, role)):
-        return (_OFF[role],)
-    if role == "biases" and at is At.CONSTRUCTOR:
-        return ("True", *(() if required else ("",)))
-    if role == "activation" and at is At.CONSTRUCTOR:
-        return ("None",)
+    required, constructed = parameter.is_required, at is At.CONSTRUCTOR
+    if role in SIZES[kind] and (required or constructed or isinstance(parameter.default, int)):
+        return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
+    if role in _OFF:
+        return (_OFF[role],) if required or _is_on(parameter, role) else ()
+    if role in _BY_NAME:
+        return _BY_NAME[role](parameter)
+    if constructed and role in _SWITCHES:
+        return (_SWITCHES[role],) if required else (_SWITCHES[role], "")
     if role == "context" and kind is Kind.LAYER:
         return ("query",) if required else ("", "query")
-    if role in ("angles", "turns"):
-        return _ANGLES if role == "angles" else _TURNS
-    if role == "batch_first":
-        return ("True",)
     return _needed(parameter, role, kind, lift) if required else ()
 
 
@@ -161,6 +154,11 @@ def _scale(parameter: Parameter) -> tuple[str, ...]:
 
 def _is_on(parameter: Parameter, role: str) -> bool:
     return role in _IS_OFF and parameter.default not in _IS_OFF[role]
+
+
+_BY_NAME: Mapping[str, Callable[[Parameter], tuple[str, ...]]] = {
+    "scale": _scale, "causal": _causal, "angles": lambda _: _ANGLES, "turns": lambda _: _TURNS}
+"""What is given whether or not it is required."""
 
 
 def combinations(options: Choices) -> Iterator[Mapping[str, str]]:

@@ -32,7 +32,7 @@ _WAYS: tuple[Mapping[str, str], ...] = tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What the definition says: output (B,H,T,Dv), of a layer (B,T,M); sees: the rows that see a key; weights (B,H,T,S)."""
+    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees: the rows that see a key."""
 
     output: Array
     sees: Array

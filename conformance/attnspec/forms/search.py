@@ -14,10 +14,11 @@ from attnspec.forms.learning import Parameters, learned
 from attnspec.forms.lookup import made_by, parameters_of
 from attnspec.forms.meaning import unknown_ones
 from attnspec.forms.posing import SCALES, AnyProblem, close, plain, truths, unlike
-from attnspec.forms.telling import described
 from attnspec.forms.trying import Attempt, Output, Step, Trier
+from attnspec.forms.writing.telling import described
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType
+
 
 def _as_it_is(form: Form, trier: Trier) -> Form:  # noqa: ARG001  (a pose's signature)
     return form
@@ -71,7 +72,7 @@ def _found(form: Form, trier: Trier) -> Form | None:
         return None
     outputs = trier.outputs(form, returned, problem, next(truths(problem, "")).output.shape)
     for known in _variations(form):
-        for output in _nearest_first(known, outputs):
+        for output in _right_ones(known, outputs):
             candidate = replace(known, reading=output.reading)
             if trier.is_right(candidate, plain(candidate)):
                 return candidate
@@ -88,7 +89,7 @@ def _variations(form: Form) -> Iterator[Form]:
     yield replace(form, limits={**form.limits, "causal_only": True}, remarks=(*form.remarks, "It is always causal."))
 
 
-def _nearest_first(form: Form, outputs: list[Output]) -> Iterator[Output]:
+def _right_ones(form: Form, outputs: list[Output]) -> Iterator[Output]:
     """The outputs that are right by one convention or another."""
     problem = plain(form)
     known = list(truths(problem, form.default_scale))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,19 +12,17 @@ import numpy as np
 
 from attnspec.forms.arrangements import BACKS, WEIGHTS, Back
 from attnspec.forms.form import Form, Reading
-from attnspec.forms.leaves import arrays_in
+from attnspec.forms.parameters.leaves import arrays_in, shape_of
 from attnspec.forms.posing import AnyProblem, close, truths, unlike
-from attnspec.forms.source import ADAPTER, source
-from attnspec.forms.writing import ARRAYS
+from attnspec.forms.writing.parts import ARRAYS
+from attnspec.forms.writing.source import ADAPTER, source
 from attnspec.ground.declaration import Limits
-from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.stderr import kept_stderr
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import load_bare, offered
-
 
 Limited = Mapping[str, bool | int | str]
 _FLOATS = frozenset(dtype.value for dtype in DType)
@@ -65,33 +62,40 @@ class Attempt:
 
 @dataclass(slots=True)
 class Trier:
-    """Writes adapters into a folder of its own and asks them. `tried`: how many forms; `nearest`: of those not right."""
+    """Writes adapters into a folder of its own and asks them. tried: how many.  nearest: of those not right."""
 
     folder: Path
     tried: int = 0
     nearest: Attempt | None = None
-    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _loaded: dict[str, Subject] = field(default_factory=dict)
 
     def subject(self, form: Form) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
-        path = self.folder / f"adapter_{next(self._numbers)}.py"
-        path.write_text(source(form), encoding="utf-8")
-        subject = load_bare(f"{path}:{ADAPTER}", lift=form.lift)
+        subject = self._of(source(form), form.lift)
         limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
         declaration = replace(subject.declaration, limits=limits)
         return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
+    def _of(self, text: str, lift: str) -> Subject:
+        """The module with this text, loaded once: what a framework compiles for it is kept."""
+        if text not in self._loaded:
+            path = self.folder / f"adapter_{len(self._loaded)}.py"
+            path.write_text(text, encoding="utf-8")
+            self._loaded[text] = load_bare(f"{path}:{ADAPTER}", lift=lift)
+        return self._loaded[text]
+
     def returned(self, form: Form, problem: AnyProblem) -> object:
         """What the callee itself returns; None where it raises, and then the attempt is kept."""
         self.tried += 1
-        try:
-            subject = self.subject(form)
-            with subject.lift.around(problem.dtype), kept_stderr():
-                arrays = [subject.lift.hand(getattr(problem, name).copy()) for name in ARRAYS]
-                return subject.function(*arrays, **_layered(subject, problem), **_keywords(problem))
-        except (Exception, SystemExit) as raised:  # whatever somebody's code may raise
-            self.keep(Attempt(form, Step.RAISED, f"it raises {_summary(raised)}"))
-            return None
+        subject = self.subject(form)
+        with subject.lift.around(problem.dtype), kept_stderr():
+            arrays = [subject.lift.hand(getattr(problem, name).copy()) for name in ARRAYS]
+            more = {**_layered(subject, problem), **_keywords(problem)}
+            try:
+                return subject.function(*arrays, **more)
+            except (Exception, SystemExit) as raised:  # whatever somebody's code may raise
+                self.keep(Attempt(form, Step.RAISED, f"it raises {_summary(raised)}"))
+                return None
 
     def outputs(self, form: Form, returned: object, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
         """What in what came back may be the output: every array that some way back brings into this shape."""
@@ -99,7 +103,7 @@ class Trier:
                  for back in BACKS[form.kind] if (output := _way_back(back, array, problem)) is not None
                  and output.shape == shape]
         if not found:
-            shapes = " and ".join(str(np.shape(array)) for _, array in arrays_in(returned, 2))
+            shapes = " and ".join(str(shape_of(array)) for _, array in arrays_in(returned, 2))
             self.keep(Attempt(form, Step.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, of which nothing "
                                                      f"can be read as {shape}"))
         return found
@@ -129,12 +133,12 @@ class Trier:
     def answer(self, form: Form, problem: AnyProblem) -> Answer | None:
         """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
         self.tried += 1
+        subject = self.subject(form)
         try:
-            subject = self.subject(form)
             return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
         except SubjectRaised as raised:
             self.keep(Attempt(form, Step.RAISED, f"it raises {raised}"))
-        except (UnusableAnswer, TargetError, ValueError) as refused:
+        except (UnusableAnswer, ValueError) as refused:
             self.keep(Attempt(form, Step.NO_OUTPUT, str(refused)))
         return None
 
@@ -146,7 +150,8 @@ class Trier:
         output, known = answer.output.astype(np.float64), list(truths(problem, form.default_scale))
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
-        self.keep(Attempt(form, Step.OTHER_NUMBERS, f"its output is {known[0].gap(output)[1]}", unlike(known[0], output)))
+        told = f"its output is {known[0].gap(output)[1]}"
+        self.keep(Attempt(form, Step.OTHER_NUMBERS, told, unlike(known[0], output)))
         return False
 
     def keep(self, attempt: Attempt) -> None:
@@ -173,7 +178,7 @@ def _way_back(back: Back, array: Array, problem: AnyProblem) -> Array | None:
     lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width or sizes.H * sizes.Dv}
     if array.shape != back.lengths(lengths):
         return None
-    return np.asarray(eval(back.text.format("output"), {"output": array, **lengths}))  # noqa: S307  (of a table here)
+    return np.asarray(eval(back.text.format("output"), {"output": array, **lengths}))
 
 
 def _width(problem: AnyProblem) -> int:

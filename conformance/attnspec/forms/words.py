@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
           "padding_mask", "custom_mask")
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays
-    "query": ("query", "q", "queries", "xq", "inputs_q", "q_x", "query_states", "query_layer", "qs", "hidden_states", "x",
-              "inputs", "input", "inputs_x", "input_q", "src", "tgt"),
+    "query": ("query", "q", "queries", "xq", "inputs_q", "q_x", "query_states", "query_layer", "qs", "hidden_states",
+              "x", "inputs", "input", "inputs_x", "input_q", "src", "tgt"),
     "key": ("key", "k", "keys", "xk", "inputs_k", "k_x", "key_states", "key_layer", "ks", "input_k"),
     "value": ("value", "v", "values", "xv", "inputs_v", "v_x", "value_states", "value_layer", "vs", "input_v"),
     "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
@@ -78,3 +78,27 @@ SCALE_DIVIDES = frozenset({"temperature", "norm_factor", "softmax_temperature"})
 def plain(name: str) -> str:
     """A name as the table has it: `key_` is `key`, `nHeads` is `n_heads`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+
+
+_BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
+_NAMES: Mapping[str, str] = {
+    "qkv": rf"{_BEFORE}(?:qkv|kqv|qkvs)|combined", "kv": rf"{_BEFORE}kv",
+    "query": rf"{_BEFORE}(?:q|qs|query|queries)", "key": rf"{_BEFORE}(?:k|ks|key|keys)",
+    "value": rf"{_BEFORE}(?:v|vs|value|values)",
+    "out": rf"{_BEFORE}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}
+"""What a word in the name of a parameter says it is, the most telling first."""
+
+_FUSED: Mapping[frozenset[str], str] = {
+    frozenset({"query", "key", "value"}): "qkv", frozenset({"in", "proj"}): "qkv", frozenset({"c", "attn"}): "qkv",
+    frozenset({"in", "projection"}): "qkv", frozenset({"key", "value"}): "kv"}
+"""Words that say so together."""
+
+
+def role_of(path: Sequence[str]) -> str:
+    """Which matrix the name of a parameter says it is; empty if it does not say."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", " ".join(path))
+    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", text) if word]
+    for together, role in _FUSED.items():
+        if together <= set(words) and not ({"q", "k", "v", "out"} & set(words)):
+            return role
+    return next((role for role, pattern in _NAMES.items() if any(re.fullmatch(pattern, word) for word in words)), "")

@@ -102,8 +102,9 @@ class Menu:
         return self._lawful(frozenset(used))
 
     def _lawful(self, used: frozenset[str]) -> frozenset[str]:
-        """A window that needs the causal flag brings it along, or stays away itself where the flag is not on offer. What
-        is always causal has the flag wherever the clause allows it.
+        """A window that needs the causal flag brings it along, or stays away itself where the flag is not on offer.
+
+        What is always causal has the flag wherever the clause allows it.
         """
         if self.limits.causal_only and "causal" in self.optional:
             return used | {"causal"}

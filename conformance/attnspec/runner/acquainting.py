@@ -11,9 +11,7 @@ from attnspec.ground.errors import AttnspecError
 from attnspec.record.codec import decode, encode
 from attnspec.runner.apart import apart
 
-
-HURRIED: Mapping[str, str] = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"}
+HURRIED: Mapping[str, str] = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 """JAX compiles every operation anew for every shape; what is tried here is small, and need not be fast."""
 
 
@@ -46,9 +44,9 @@ def _written(target: str) -> Written:
 
     from attnspec.forms.manifest import entry, head, names_of  # noqa: PLC0415  (weight: NumPy and the framework)
     from attnspec.forms.search import form_of  # noqa: PLC0415
-    from attnspec.forms.source import source  # noqa: PLC0415
-    from attnspec.forms.telling import told  # noqa: PLC0415
     from attnspec.forms.trying import Trier  # noqa: PLC0415
+    from attnspec.forms.writing.source import source  # noqa: PLC0415
+    from attnspec.forms.writing.telling import told  # noqa: PLC0415
     from attnspec.subjects.target import foreign  # noqa: PLC0415
 
     _settle_keras()

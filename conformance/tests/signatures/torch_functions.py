@@ -99,9 +99,9 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, sof
                     alibi_slopes: Tensor = None, deterministic: bool = False, return_attn_probs: bool = False) -> Tensor:
     """(B,T,H,D) in half precision."""
     assert q.dtype in (torch.float16, torch.bfloat16), "FlashAttention only support fp16 and bf16 data type"
-    q, k, v = (array.transpose(1, 2).float() for array in (q, k, v))
+    dtype, (q, k, v) = q.dtype, (array.transpose(1, 2).float() for array in (q, k, v))
     weights = _weights(q, _spread(q, k), softmax_scale, causal=causal, softcap=softcap, window=window_size)
-    out = (weights @ _spread(q, v)).transpose(1, 2).half()
+    out = (weights @ _spread(q, v)).transpose(1, 2).to(dtype)
     return (out, weights.sum(-1), weights) if return_attn_probs else out
 
 
@@ -230,8 +230,8 @@ def sdpa_attention_forward(module: nn.Module, query: Tensor, key: Tensor, value:
                            dropout: float = 0.0, scaling: float | None = None, is_causal: bool | None = None,
                            position_bias: Tensor = None, cache: object = None, **kwargs: object) -> tuple[Tensor, None]:
     """In (B,H,T,D), out (B,T,H,D); causal by itself where nobody says so and there is no mask."""
-    is_causal = query.shape[2] > 1 and attention_mask is None and getattr(module, "is_causal", True) \
-        if is_causal is None else is_causal
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    is_causal = query.shape[2] > 1 and attention_mask is None and is_causal
     output = nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, is_causal=is_causal,
         enable_gqa=query.shape[1] != key.shape[1])

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnspec.forms.leaves import Leaf, leaves_in
-from attnspec.forms.lines import Path
+from attnspec.forms.form import Path
 from attnspec.forms.lookup import Parameter, parameters_of
-from attnspec.forms.reading_source import parts_taken
-from attnspec.forms.states import role_of
-from attnspec.forms.words import SYNONYMS, plain
+from attnspec.forms.parameters.leaves import Leaf, leaves_in
+from attnspec.forms.parameters.taken import parts_taken
+from attnspec.forms.words import SYNONYMS, plain, role_of
 
 _ARRAYS = ("query", "key", "value", "packed", "packed_pair")
 

@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.forms.lines import Path
+from attnspec.forms.form import Path
 
 _DEEPEST = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An array in a tree. shape: None where nobody knows.  names: what it and its holders are called where it is used."""
+    """An array in a tree. shape: None where nobody knows.  names: what it and its holders are called where used."""
 
     path: Path
     shape: tuple[int, ...] | None = None
@@ -50,5 +50,9 @@ def holders_in(tree: object, at: Path = ()) -> Iterator[tuple[Path, type]]:
 
 def leaves_in(tree: object) -> tuple[Leaf, ...]:
     """Its leaves with their shapes."""
-    return tuple(Leaf(path, tuple(int(length) for length in array.shape))  # type: ignore[attr-defined]  # it has one
-                 for path, array in arrays_in(tree))
+    return tuple(Leaf(path, shape_of(array)) for path, array in arrays_in(tree))
+
+
+def shape_of(array: object) -> tuple[int, ...]:
+    """Of an array of any framework."""
+    return tuple(int(length) for length in getattr(array, "shape", ()))

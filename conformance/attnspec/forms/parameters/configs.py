@@ -85,20 +85,20 @@ class _Asked:
             self.missed = name
             raise KeyError(name)
         self.fields[name] = text
-        return eval(text.replace('params["w_out"].shape[1]', "M"), dict(_NUMBERS))  # noqa: S307  (of a table here)
+        return eval(text.replace('params["w_out"].shape[1]', "M"), dict(_NUMBERS))
 
 
 class _Attributes:
     """It is asked for attributes."""
 
     def __init__(self, asked: _Asked) -> None:
-        object.__setattr__(self, "_asked", asked)
+        self._answer = asked.answer
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
-            return self._asked.answer(name)
+            return self._answer(name)
         except KeyError:
             raise AttributeError(name) from None
 
@@ -108,10 +108,10 @@ class _Items(dict[str, object]):
 
     def __init__(self, asked: _Asked) -> None:
         super().__init__()
-        self._asked = asked
+        self._answer = asked.answer
 
     def __missing__(self, name: str) -> object:
-        return self._asked.answer(name)
+        return self._answer(name)
 
 
 def _asked(layer: type[Any], name: str, kind: Kind, others: Mapping[str, object], *,

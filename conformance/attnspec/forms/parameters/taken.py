@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from attnspec.forms.lines import Path
+from attnspec.forms.form import Path
 from attnspec.forms.lookup import parameters_of
 
 _ARRAY = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype", "swapaxes", "view",
@@ -58,7 +58,7 @@ class _Reader(ast.NodeVisitor):
             return self.names.get(node.id)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
             inner, name = self.path_of(node.value), node.slice.value
-            return None if inner is None else (*inner, f'["{name}"]' if isinstance(name, str) else f"[{name}]")
+            return None if inner is None else (*inner, f'["{name}"]' if isinstance(name, str) else f"[{name!r}]")
         if isinstance(node, ast.Attribute) and node.attr not in _ARRAY:
             inner = self.path_of(node.value)
             return None if inner is None else (*inner, f".{node.attr}")
@@ -72,7 +72,7 @@ class _Reader(ast.NodeVisitor):
         else:
             self.found.setdefault(path, ())
 
-    def visit_Assign(self, node: ast.Assign) -> None:  # noqa: N802  (ast calls it so)
+    def visit_Assign(self, node: ast.Assign) -> None:
         """`p = params["attn"]` and `wq, wk = params` give names to parts."""
         path = self.path_of(node.value)
         for target in node.targets if path is not None else ():
@@ -87,7 +87,7 @@ class _Reader(ast.NodeVisitor):
             for at, each in enumerate(target.elts):
                 self._name(each, (*path, f"[{at}]"))
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> None:
         """A part that is handed on is taken apart there, if that is a function of the same module."""
         callee = self.scope.get(node.func.id) if isinstance(node.func, ast.Name) else None
         handed = self._handed(node, callee) if isinstance(callee, types.FunctionType) and self.deepest else {}
@@ -103,7 +103,7 @@ class _Reader(ast.NodeVisitor):
     def _handed(self, node: ast.Call, callee: Callable[..., Any]) -> dict[str, Path]:
         """By parameter of the function that is called, the part that it is handed."""
         names = [each.name for each in parameters_of(callee)]
-        by_name = {name: part for name, part in zip(names, node.args, strict=False)}
+        by_name: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
         by_name |= {each.arg: each.value for each in node.keywords if each.arg is not None}
         handed = {name: path for name, part in by_name.items() if (path := self.path_of(part)) is not None}
         for each in node.keywords:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.forms.families import BORN, layer_lines
-from attnspec.forms.form import At, Form
-from attnspec.forms.imports import alias, import_lines
-from attnspec.forms.lines import blocks, broken, keywords, literal, names_in, wrapped
-from attnspec.forms.telling import told
-from attnspec.forms.writing import (
+from attnspec.forms.form import Form
+from attnspec.forms.writing.families import BORN, layer_lines
+from attnspec.forms.writing.imports import alias, import_lines
+from attnspec.forms.writing.lines import blocks, broken, keywords, literal, names_in, wrapped
+from attnspec.forms.writing.parts import (
     ARRAYS,
     arguments,
     called_helper,
@@ -22,9 +21,11 @@ from attnspec.forms.writing import (
     with_axes,
     words_of,
 )
+from attnspec.forms.writing.telling import told
 from attnspec.ground.nouns import Kind
 
 ADAPTER = "attend"
+_STATIC = frozenset({"heads", "causal", "scale", "softcap", "window", "return_weights"})
 _SHAPES: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
@@ -76,8 +77,16 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
     array = words_of(form).array
     returns = f"{array} | tuple[{array}, {array}]" if "return_weights" in form.keywords else array
     body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
-    return [*broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0), f'    """{_SHAPES[form.kind]}"""',
-            *_unused(form), *with_axes(form, body)]
+    return [*_decorated(form, words), *broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0),
+            f'    """{_SHAPES[form.kind]}"""', *_unused(form), *with_axes(form, body)]
+
+
+def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:
+    """What is no array is told to the compiler."""
+    static = [f'"{name}"' for name in words if name in _STATIC]
+    if form.compiled:
+        named = f"({', '.join(static)}{',' * (len(static) == 1)})"
+        yield f"@partial(jax.jit, static_argnames={named})" if static else "@jax.jit"
 
 
 def _unused(form: Form) -> Iterator[str]:
@@ -94,7 +103,7 @@ def _trees(form: Form) -> Iterator[str]:
         inner = {path[1:]: text for path, text in (form.state or {}).items() if path[0] == root}
         holders = {path[1:]: each.partition(":")[2] for path, each in form.holders.items() if path[0] == root}
         if () not in inner:
-            yield from literal(inner, holders, prefix=f"their_{root} = ")
+            yield from literal(inner, holders, f"their_{root} = ")
 
 
 def _roots(form: Form) -> tuple[str, ...]:

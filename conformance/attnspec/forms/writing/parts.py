@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from attnspec.forms.form import At, Form, Passed
-from attnspec.forms.lines import broken, names_in
 from attnspec.forms.meaning import NAMES
 from attnspec.forms.vocabulary import VOCABULARIES, Vocabulary
+from attnspec.forms.writing.lines import broken, names_in
 
 ARRAYS = ("query", "key", "value")
 _TYPES: Mapping[str, str] = {

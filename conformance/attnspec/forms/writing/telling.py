@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attnspec.forms.form import Family, Form
+from attnspec.forms.form import Form
 from attnspec.ground.nouns import Kind
 
 _ARRAYS: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
@@ -16,7 +16,7 @@ def lying(form: Form) -> str:
     ours = form.kind is Kind.LAYER and form.arrangement.is_one
     told = shape.replace("{L}", "T") if "{L}" not in shape or ours else f"{shape.replace('{L}', 'T')}, " \
         f"key and value {shape.replace('{L}', 'S')}"
-    one = f", one input for all three" if ours else ""
+    one = ", one input for all three" if ours else ""
     return f"{_ARRAYS[form.lift]} {told}{one}"
 
 
@@ -36,6 +36,8 @@ def told(form: Form) -> Iterator[str]:
     yield from _output(form)
     yield from _given(form)
     yield from (_passed(form, keyword) for keyword in dict.fromkeys(each.keyword for each in form.passed))
+    if form.compiled:
+        yield "It runs under jax.jit."
     yield from form.remarks
     set_otherwise = {*form.given, *(each.parameter for each in form.passed)}
     if left := {name: text for name, text in form.left.items() if name not in set_otherwise}:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attnspec.forms.form import Family, Form
+from attnspec.forms.form import Form
 from attnspec.forms.vocabulary import VOCABULARIES
 
 _STANDARD: Mapping[str, str] = {
@@ -42,13 +41,12 @@ def import_lines(form: Form, used: frozenset[str]) -> list[list[str]]:
 
 
 def _section(statement: str) -> str:
+    """As ruff tells them apart: what lies in the working directory, or in its `src`, is the user's own."""
     root = _module(statement).partition(".")[0]
     if root in sys.stdlib_module_names:
         return "standard"
-    found = importlib.util.find_spec(root)
-    places = [found.origin or "", *(found.submodule_search_locations or ())] if found else []
-    is_here = any(Path(place).is_relative_to(Path.cwd()) and "site-packages" not in place for place in places if place)
-    return "here" if is_here else "installed"
+    places = [folder / name for folder in (Path.cwd(), Path.cwd() / "src") for name in (root, f"{root}.py")]
+    return "here" if any(place.exists() for place in places) else "installed"
 
 
 def _module(statement: str) -> str:
@@ -62,8 +60,8 @@ def _sorted(statements: Iterable[str]) -> list[str]:
     for line in statements:
         if line not in whole:
             names.setdefault(_module(line), set()).add(line.partition(" import ")[2])
-    return [*sorted(whole, key=lambda line: line.lower()),
-            *(f"from {module} import {', '.join(sorted(names[module], key=_rank))}" for module in sorted(names, key=str.lower))]
+    named = {module: ", ".join(sorted(names[module], key=_rank)) for module in sorted(names, key=str.lower)}
+    return [*sorted(whole, key=str.lower), *(f"from {module} import {listed}" for module, listed in named.items())]
 
 
 def _rank(name: str) -> tuple[int, str]:

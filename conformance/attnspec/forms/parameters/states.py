@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.forms.leaves import Leaf
-from attnspec.forms.lines import Path
+from attnspec.forms.form import Path
+from attnspec.forms.parameters.leaves import Leaf
 from attnspec.forms.vocabulary import Vocabulary
+from attnspec.forms.words import role_of
 
 Shape = tuple[int, ...]
 
@@ -21,7 +22,7 @@ Shape = tuple[int, ...]
 class Way:
     """How a matrix or bias lies in a parameter. axes: as einops writes them, p being the parts of a fused one.
 
-    text: Python, `{w}` the matrix or bias, `{n}` its number of heads; `{stack}`, `{concatenate}`, `{parts}` of a fused one.
+    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one.
     """
 
     axes: str
@@ -52,7 +53,8 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
               Way("m p h d", f"{{stack}}([{_HEADS} for part in {{parts}}], 1)"), Way("m h p d", _BY_HEAD),
               Way("p m h d", f"{{stack}}([{_HEADS} for part in {{parts}}])"),
               Way("p h m d", f"{{stack}}([{_HEADS}.swapaxes(0, 1) for part in {{parts}}])"),
-              Way("(p h d) m 1", f"{_JOINED}.T[..., None]"), Way("(h p d) m 1", f"{_BY_HEAD}.reshape(M, -1).T[..., None]")),
+              Way("(p h d) m 1", f"{_JOINED}.T[..., None]"),
+              Way("(h p d) m 1", f"{_BY_HEAD}.reshape(M, -1).T[..., None]")),
     "inner bias": (Way("(h d)", "{w}"), Way("h d", "{w}.reshape({n}, -1)")),
     "out bias": (Way("m", "{w}"),),
     "fused bias": (Way("(p h d)", f"{{concatenate}}([{_BIASES} for part in {{parts}}])"),
@@ -63,22 +65,11 @@ WAYS: Mapping[str, tuple[Way, ...]] = {
 }
 """By what lies in it, the usual way first."""
 
-_BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
-_NAMES: Mapping[str, str] = {
-    "qkv": rf"{_BEFORE}(?:qkv|kqv|qkvs)|combined", "kv": rf"{_BEFORE}kv",
-    "query": rf"{_BEFORE}(?:q|qs|query|queries)", "key": rf"{_BEFORE}(?:k|ks|key|keys)",
-    "value": rf"{_BEFORE}(?:v|vs|value|values)",
-    "out": rf"{_BEFORE}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}
-"""What a word in the name of a parameter says it is, the most telling first."""
-
-_FUSED: Mapping[frozenset[str], str] = {
-    frozenset({"query", "key", "value"}): "qkv", frozenset({"in", "proj"}): "qkv", frozenset({"c", "attn"}): "qkv",
-    frozenset({"in", "projection"}): "qkv", frozenset({"key", "value"}): "kv"}
-"""Words that say so together."""
-
 _PARTS: Mapping[str, tuple[str, ...]] = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
 _KINDS: Mapping[str, str] = {"qkv": "fused", "kv": "fused", "out": "out"}
 PROJECTIONS = ("query", "key", "value", "out")
+_UNNAMED: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3], 4: PROJECTIONS}
+"""What so many matrices without telling names may be, in the likeliest order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +82,6 @@ class State:
     has_biases: bool
     projects_output: bool
     left: tuple[Path, ...] = field(default=())
-
-
-def role_of(path: Path) -> str:
-    """Which matrix the name of a parameter says it is; empty if it does not say."""
-    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", " ".join(path))
-    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", text) if word]
-    for together, role in _FUSED.items():
-        if together <= set(words) and not ({"q", "k", "v", "out"} & set(words)):
-            return role
-    return next((role for role, pattern in _NAMES.items() if any(re.fullmatch(pattern, word) for word in words)), "")
 
 
 def is_bias(leaf: Leaf) -> bool:
@@ -125,12 +106,11 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
     found = [named[path] for path in matrices if named[path]]
     if len(set(found)) == len(found) and len(found) == len(matrices) and len(found) > 1:
         yield {path: role for path, role in named.items() if role}
-    elif len(matrices) in (2, 3, 4):
+    elif len(matrices) in _UNNAMED:
         biases = [leaf.path for leaf in kept if is_bias(leaf)]
-        orders = {2: [("qkv", "out")], 3: [PROJECTIONS[:3]], 4: [PROJECTIONS]}[len(matrices)]
-        for order in itertools.permutations(orders[0]):
-            paired = zip(biases, order, strict=False) if len(biases) in (0, len(matrices)) else ()
-            yield dict(zip(matrices, order, strict=True)) | dict(paired)
+        for order in itertools.permutations(_UNNAMED[len(matrices)]):
+            paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
+            yield dict(zip(matrices, order, strict=True)) | paired
 
 
 def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],
@@ -173,10 +153,10 @@ def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str,
 def _text(leaf: Leaf, role: str, ways: Mapping[str, Way], words: Vocabulary, *, has_biases: bool) -> str:
     """The expression. A bias that does not count is as many zeros."""
     letter, kind = ("b", f"{_kind(role)} bias") if is_bias(leaf) else ("w", _kind(role))
-    parts = "PARTS" if role == "qkv" else "PARTS[1:]"
-    text = ways[kind].text.format(w=f'params["{letter}_{role}"]', n=words.kv_heads if role in ("key", "value") else "heads",
-                                  parts=parts, stack=words.stack, concatenate=words.concatenate)
+    count = words.kv_heads if role in ("key", "value") else "heads"
+    text = ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
+                                  parts="PARTS" if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)
     if letter == "w" or has_biases:
         return text
-    return re.sub(r'params\[(f?)"b_([^"]*)"\]', lambda found: words.zeros.format(f'params[{found[1]}"w_{found[2]}"][0]'),
-                  text)
+    as_zeros = words.zeros.format(r'params[\1"w_\2"][0]')
+    return re.sub(r'params\[(f?)"b_([^"]*)"\]', as_zeros, text)

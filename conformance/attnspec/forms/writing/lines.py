@@ -6,8 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-Path = tuple[str, ...]
-"""From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
+from attnspec.forms.form import Path
 
 WIDTH = 100
 """Of a line that is written."""
@@ -19,9 +18,9 @@ def names_in(*texts: str) -> frozenset[str]:
     return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*(?!\s*=[^=])", bare))
 
 
-def keywords(given: Mapping[str, str]) -> tuple[str, ...]:
+def keywords(given: Mapping[str, str]) -> list[str]:
     """`name=expression`, one each."""
-    return tuple(f"{name}={text}" for name, text in given.items())
+    return [f"{name}={text}" for name, text in given.items()]
 
 
 def broken(begin: str, parts: Sequence[str], end: str, indent: int = 4) -> list[str]:
@@ -36,13 +35,12 @@ def broken(begin: str, parts: Sequence[str], end: str, indent: int = 4) -> list[
 def _part(part: str, indent: int) -> list[str]:
     """One part; a long condition goes into brackets of its own."""
     space = " " * indent
-    if len(part) + indent < WIDTH or " if " not in part:
+    condition = re.fullmatch(r"(\w+=|)(.+) if (.+) else (.+)", part)
+    if len(part) + indent < WIDTH or condition is None:
         return [f"{space}{part},"]
-    name, equals, text = part.partition("=") if re.match(r"\w+=(?!=)", part) else ("", "", part)
-    first, rest = text.split(" if ", 1)
-    condition, otherwise = rest.split(" else ", 1)
-    return [f"{space}{name}{equals}(", f"{space}    {first}", f"{space}    if {condition}",
-            f"{space}    else {otherwise}", f"{space}),"]
+    name, first, when, otherwise = condition.groups()
+    return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}", f"{space}    else {otherwise}",
+            f"{space}),"]
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
@@ -51,21 +49,22 @@ def wrapped(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
                          break_long_words=False, break_on_hyphens=False)
 
 
-def literal(paths: Mapping[Path, str], holders: Mapping[Path, str], at: Path = (), indent: int = 4, prefix: str = "",
-            suffix: str = "") -> list[str]:
-    """A tree as Python, from its leaves: by path (`('["wq"]', '[0]')`), the expression. `holders`: by the path of what
-    has attributes, the class that makes it.
+def literal(paths: Mapping[Path, str], holders: Mapping[Path, str], begin: str) -> list[str]:
+    """A tree as Python, from its leaves: by path (`('["wq"]', '[0]')`), the expression.
+
+    holders: by the path of what has attributes, the class that makes it.
     """
-    space, end = " " * indent, f"{suffix}"
+    return [f"    {line}" for line in _branch(paths, holders, (), begin, "")]
+
+
+def _branch(paths: Mapping[Path, str], holders: Mapping[Path, str], at: Path, begin: str, end: str) -> list[str]:
     if () in paths:
-        return [f"{space}{prefix}{paths[()]}{end}"]
+        return [f"{begin}{paths[()]}{end}"]
     heads = list(dict.fromkeys(path[0] for path in paths))
     opened, closed = _brackets(heads[0], holders.get(at, "SimpleNamespace"))
-    lines = [f"{space}{prefix}{opened}"]
-    for head in heads:
-        inner = {path[1:]: text for path, text in paths.items() if path[0] == head}
-        lines += literal(inner, holders, (*at, head), indent + 4, _named(head), ",")
-    return [*lines, f"{space}{closed}{end}"]
+    inside = [line for head in heads for line in _branch(
+        {path[1:]: text for path, text in paths.items() if path[0] == head}, holders, (*at, head), _named(head), ",")]
+    return [f"{begin}{opened}", *(f"    {line}" for line in inside), f"{closed}{end}"]
 
 
 def _brackets(step: str, holder: str) -> tuple[str, str]:
