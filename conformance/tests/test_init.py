@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli.init import init
-from attnspec.forms.form import Form, Layout
+from attnspec.forms.form import Form
 from attnspec.forms.manifest import entry, head
 from attnspec.forms.search import form_of
-from attnspec.forms.source import source
 from attnspec.forms.trying import Trier
+from attnspec.forms.writing.source import source
 from attnspec.ground.errors import AttnspecError, TargetError
 from attnspec.subjects.target import foreign
 from click.testing import CliRunner
@@ -48,6 +48,19 @@ def one_mask_for_all_heads(query, key, value, mask=None):
 def no_attention(query, key, value):
     return query
 
+def sees_one_more(query, key, value, is_causal=False):
+    """Its diagonal is off by one."""
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if is_causal:
+        logits = np.where(np.tri(*logits.shape[-2:], 1) > 0, logits, -1e9)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ value
+
+def tiled(query, key, value, block=64, precision="highest", kernel=np.matmul):
+    """Parameters that say nothing of attention."""
+    weights = np.exp(kernel(query, key.swapaxes(-1, -2)) / query.shape[-1] ** 0.5)
+    return kernel(weights / weights.sum(-1, keepdims=True), value)
+
 class NotOfTorch:
     pass
 
@@ -73,6 +86,16 @@ class Own(nn.Module):
             logits = logits.masked_fill(~mask, float("-inf"))
         return self.proj((logits.softmax(-1) @ v).transpose(1, 2).reshape(B, T, M))
 
+class Single(nn.Module):
+    """One head, and no output projection."""
+    def __init__(self, dim):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(dim, dim) for _ in range(3))
+
+    def forward(self, x):
+        logits = self.query(x) @ self.key(x).transpose(-1, -2) / x.shape[-1] ** 0.5
+        return logits.softmax(-1) @ self.value(x)
+
 class Headless(nn.Module):
     def __init__(self, dim):
         super().__init__()
@@ -95,52 +118,82 @@ def found(target: str, folder: Path) -> Form:
 
 def test_layout_polarity_and_names_are_found_out(here: Path) -> None:
     form = found("their_numpy:attend_bthd", here)
-    assert (form.layout, form.names, form.lift) == (Layout.BTHD, (), "")
+    assert (form.arrangement.shape, form.names, form.lift) == ("(B,{L},H,D)", (), "")
     assert {each.keyword: (each.parameter, each.expression) for each in form.passed} == {
         "mask": ("attn_mask", "~mask"), "causal": ("is_causal", "True"), "scale": ("softmax_scale", "scale")}
 
 
 def test_folded_heads_a_pair_and_another_default_scale_are_found_out(here: Path) -> None:
     form = found("their_numpy:folded", here)
-    assert (form.layout, form.returns_pair) == (Layout.NTD, True)
+    assert form.reading is not None
+    assert (form.arrangement.shape, form.reading.path, form.reading.back.shape) == ("(B·H,{L},D)", "[0]", "(B·H,T,D)")
     assert form.parameter("bias") == "bias"
     assert form.remarks == ("Its default scale is 1, not 1/sqrt(D).",)
 
 
-def test_a_mask_for_all_heads_is_left_out_with_the_reason(here: Path) -> None:
+def test_a_mask_for_all_heads_is_found_out_with_its_limit(here: Path) -> None:
     form = found("their_numpy:one_mask_for_all_heads", here)
-    assert form.parameter("mask") == ""
-    assert form.remarks == ("Mask is one mask for all heads (mask[:, 0]), so masks are left out.",)
+    assert form.passed[0].expression == "mask[:, 0]"
+    assert form.limits["mask_axes"] == "BTS"
+
+
+def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason(here: Path) -> None:
+    form = found("their_numpy:sees_one_more", here)
+    assert form.keywords == ()
+    assert form.remarks == (
+        "Its is_causal was not understood as `causal`, which is left out. Nearest is is_causal=True; but its output is "
+        "-1.44 where 1.34 is due, at (3, 0, 1, 0).",)
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices(here: Path) -> None:
     form = found("their_torch:Own", here)
-    assert form.inputs == 1
-    assert set(form.state) == {"qkv.weight", "qkv.bias", "proj.weight", "proj.bias"}
+    assert form.arrangement.is_one
+    assert ["".join(path) for path in form.state or ()] == [".qkv.weight", ".qkv.bias", ".proj.weight", ".proj.bias"]
     assert form.parameter("mask") == "mask"
     limits = next(line for line in entry(form, Trier(here)).splitlines() if "limits" in line)
     assert limits.strip() == (
-        "limits: {grouped: false, ties_value_width: true, ties_model_width: true, self_attention_only: true}")
+        "limits: {self_attention_only: true, ties_value_width: true, grouped: false, ties_model_width: true}")
+
+
+def test_a_layer_without_a_number_of_heads_has_one(here: Path) -> None:
+    form = found("their_torch:Single", here)
+    assert (form.limits["single_head"], form.limits["projects_output"]) == (True, False)
 
 
 def test_the_functions_of_torch_are_understood_without_a_signature(here: Path) -> None:
     form = found("torch.nn.functional:scaled_dot_product_attention", here)
     assert set(form.keywords) == {"mask", "bias", "causal", "scale"}
-    assert form.fixed == {"enable_gqa": "key.shape[1] != query.shape[1]"}
+    assert form.given == {"enable_gqa": "Hkv != H"}
     assert 'bias.masked_fill(~mask, float("-inf"))' in source(form)
     assert head(form).splitlines()[1] == "distribution: torch"
 
 
+def test_what_is_left_at_its_default_is_listed_in_the_adapter(here: Path) -> None:
+    form = found("their_numpy:tiled", here)
+    assert form.left == {"block": "64", "precision": "'highest'", "kernel": ""}
+    assert "- Left at their defaults: block=64, precision='highest', kernel." in source(form)
+    assert "block" not in source(form).partition("def attend")[2]
+
+
 @pytest.mark.parametrize(("target", "message"), [
-    ("their_numpy:no_attention", "their_numpy:no_attention answers as attention in no form that was tried"),
-    ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is a class, and no module of PyTorch"),
-    ("their_torch:Headless", "the constructor of their_torch:Headless takes (dim); none of these names its heads."),
+    ("their_numpy:no_attention", "their_numpy:no_attention answers as attention in none of the"),
+    ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is a class of no family whose parameters can be told "
+                               "(PyTorch, Equinox, Flax, Haiku, Keras)"),
+    ("their_torch:Headless", "their_torch:Headless answers as attention in none of the"),
     ("their_numpy.py:folded", "'their_numpy.py:folded' cannot be imported by name, as an adapter must."),
     ("math:pi", "'math:pi' is float and cannot be called."),
 ])
 def test_what_cannot_be_found_out_is_said(here: Path, target: str, message: str) -> None:
     with pytest.raises(TargetError, match=re.escape(message)):
         found(target, here)
+
+
+@pytest.mark.parametrize("name", ["attend", "query"])
+def test_a_callee_with_a_name_of_ours_is_imported_under_another(here: Path, name: str) -> None:
+    (here / f"their_{name}.py").write_text(THEIRS.replace("def tiled", f"def {name}"), encoding="utf-8")
+    text = source(found(f"their_{name}:{name}", here))
+    assert f"from their_{name} import {name} as theirs" in text
+    assert "    return theirs(" in text
 
 
 def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> None:

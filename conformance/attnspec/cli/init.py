@@ -13,7 +13,7 @@ from attnspec.ground.exits import CONFORMS
 from attnspec.runner.acquainting import Written, acquaint
 from attnspec.subjects.manifest import FILE
 
-DEADLINE = 120.0
+DEADLINE = 300.0
 
 
 @click.command()
@@ -26,15 +26,16 @@ def init(target: str, into: Path, deadline: float) -> int:
     """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
 
     How it wants its arrays, which parameter is the mask and which way round it is, is found out by trying: what is
-    written has answered as attention. TARGET is a function of any framework, or a class of PyTorch.
+    written has answered as attention. TARGET is a function on arrays or over parameters, or a class of PyTorch,
+    Equinox, Flax, Haiku or Keras.
     """
     written = acquaint(target, deadline=deadline)
     if written.failure:
         raise TargetError(written.failure)
     folder = into / _free_name(written.library, into)
-    _write(folder, written)
-    for remark in written.remarks:
-        click.echo(f"note: {remark}")
+    write(folder, written)
+    for sentence in written.found:
+        click.echo(f"{'note' if sentence in written.remarks else 'found'}: {sentence}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
     click.echo(f"Next: attnspec check {folder.name}/{written.name} --implementations {into}")
     return CONFORMS
@@ -47,7 +48,7 @@ def _free_name(library: str, into: Path) -> str:
     return f"{library}_own" if is_taken else library
 
 
-def _write(folder: Path, written: Written) -> None:
+def write(folder: Path, written: Written) -> None:
     """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
     adapter, manifest = folder / f"{written.name}.py", folder / FILE
     if adapter.exists():

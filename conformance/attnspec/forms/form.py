@@ -6,54 +6,112 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from attnspec.ground.keywords import OTHER_NAMES
-from attnspec.ground.nouns import Kind
+from attnspec.forms.arrangements import Arrangement, Back, arrangements
+from attnspec.ground.nouns import DType, Kind
+
+Path = tuple[str, ...]
+"""From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
 
 
-class Layout(enum.Enum):
-    """How query, key, value and output lie. The value shows the query's axes."""
+class Family(enum.Enum):
+    """What kind of thing is called, and so where its parameters are kept. The value says it in words."""
 
-    BHTD = "(B,H,T,D)"
-    BTHD = "(B,T,H,D)"
-    NTD = "(B·H,T,D)"
-    BTE = "(B,T,H·D)"
+    FUNCTION = "function"
+    TREE = "function over parameters"
+    TORCH = "module of PyTorch"
+    LAZY = "module of PyTorch whose parameters a first call makes"
+    EQUINOX = "module of Equinox"
+    LINEN = "module of flax.linen"
+    NNX = "module of flax.nnx"
+    HAIKU = "module of Haiku"
+    KERAS = "layer of Keras"
+
+
+class At(enum.Enum):
+    """Where an argument goes."""
+
+    CALL = "call"
+    CONSTRUCTOR = "constructor"
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A keyword of ours (`mask`) as it is handed to a parameter of theirs (`attn_mask`), in Python (`~mask`)."""
+    """A keyword of ours (`mask`) as it is handed to a parameter of theirs (`attn_mask`).
+
+    expression: in Python (`~mask`), where the keyword is in use.  says: what that means, in words.
+    """
 
     keyword: str
     parameter: str
     expression: str
+    says: str = ""
+    at: At = At.CALL
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The object that a constructor wants. name: of the class that makes it, or "" for plain attributes or a dict.
+
+    module: where that class is.  fields: what is set, as Python.
+    """
+
+    fields: Mapping[str, str]
+    name: str = ""
+    module: str = ""
+    is_dict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it lies.
+
+    weights: where they are, if they come back; asked: where the output is when weights are asked for by a flag.
+    """
+
+    path: str = ""
+    back: Back = Back("", "{0}")  # noqa: RUF009  (frozen)
+    weights: str = ""
+    weights_back: Back = Back("", "{0}")  # noqa: RUF009
+    asked: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
     """What is known so far.
 
-    target: `package.module:name`.  lift: the framework whose tensors it takes.  layout: of a function's arrays.
-    names: its parameters for query, key and value; empty where they are given by position.
-    inputs: how many arrays it takes: three, or one for self-attention.
-    passed: keywords that it understands.  fixed: parameters that are always given, with a Python expression.
-    default_scale: in words, where it is not 1/sqrt(D).
-    returns_pair: a tuple comes back even where nobody asks for weights.
-    construction, state: of a class: the arguments of its constructor, and what is copied into which of its parameters.
-    remarks: what was noticed and cannot be said otherwise, for the manifest's note.
+    target: `package.module:name`.  lift: the framework whose tensors it takes.
+    arrangement, names: how its arrays lie, and its parameters for them; no names where they are given by position.
+    reading: how the answer is read; None while nobody knows.
+    given: other parameters of the call, with a Python expression each; by_position: their order where they have to be
+    given so.  passed: keywords that it understands.
+    construction, config: of a class: the arguments of its constructor.
+    state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
+    holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
+    without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.
+    default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as in the manifest.
+    left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
     """
 
     target: str
     kind: Kind = Kind.ATTENTION
+    family: Family = Family.FUNCTION
     lift: str = ""
-    layout: Layout = Layout.BHTD
+    arrangement: Arrangement = arrangements(Kind.ATTENTION, 3)[0]
     names: tuple[str, ...] = ()
-    inputs: int = 3
+    reading: Reading | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+    by_position: tuple[str, ...] = ()
     passed: tuple[Passed, ...] = ()
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    default_scale: str = ""
-    returns_pair: bool = False
     construction: Mapping[str, str] = field(default_factory=dict)
-    state: Mapping[str, str] = field(default_factory=dict)
+    config: Config | None = None
+    state: Mapping[Path, str] | None = None
+    holders: Mapping[Path, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    compiled: bool = False
+    default_scale: str = ""
+    dtype: DType = DType.FLOAT32
+    limits: Mapping[str, bool | int | str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
     @property
@@ -69,23 +127,20 @@ class Form:
     @property
     def keywords(self) -> tuple[str, ...]:
         """Ours that it understands, in the order in which they were found."""
-        return tuple(dict.fromkeys(each.keyword for each in self.passed))
+        weights = ["return_weights"] if self.reading and self.reading.weights else []
+        causal = ["causal"] if self.limits.get("causal_only") else []
+        return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *causal, *weights)))
+
+    @property
+    def attends_to_itself(self) -> bool:
+        """Whether it takes as many keys as queries only."""
+        return self.arrangement.is_one or bool(self.limits.get("self_attention_only"))
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is constructed before it is called."""
+        return self.family not in (Family.FUNCTION, Family.TREE)
 
     def parameter(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""
         return next((each.parameter for each in self.passed if each.keyword == keyword), "")
-
-
-# Theirs for ours, the usual one first. A mask's parameter may also be where a bias is added.
-_KEYWORDS = {keyword: (keyword, *others) for keyword, others in OTHER_NAMES.items()}
-SYNONYMS: Mapping[str, tuple[str, ...]] = {
-    **_KEYWORDS,
-    "bias": (*_KEYWORDS["bias"], *_KEYWORDS["mask"]),
-    "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads"),
-    "width": ("embed_dim", "dim", "d_model", "hidden_size", "n_embd", "model_dim", "query_dim", "in_features",
-              "embed_size", "hidden_dim"),
-    "head_width": ("dim_head", "head_dim", "d_head"),
-    "query": ("query", "q", "queries", "x", "hidden_states", "inputs", "input", "xq"),
-    "key": ("key", "k", "keys", "xk"),
-    "value": ("value", "v", "values", "xv"),
-}

@@ -2,114 +2,192 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import contextlib
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from attnspec.forms.form import Form
-from attnspec.forms.source import ADAPTER, source
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import DType, Kind
-from attnspec.numerics.layer import concat, lowered
-from attnspec.numerics.reference import attend, operands_of
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
-from attnspec.subjects.target import load_bare
+from attnspec.forms.arrangements import BACKS, WEIGHTS, Back
+from attnspec.forms.form import Form, Reading
+from attnspec.forms.parameters.leaves import arrays_in, shape_of
+from attnspec.forms.posing import AnyProblem, close, truths, unlike
+from attnspec.forms.writing.parts import ARRAYS
+from attnspec.forms.writing.source import ADAPTER, source
+from attnspec.ground.declaration import Limits
+from attnspec.ground.nouns import DType
+from attnspec.problems.problem import Array, LayerProblem
+from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.stderr import kept_stderr
+from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.target import load_bare, offered
 
-CLOSE = 2.0**-8
-"""What tells one form from another: far above a float32's rounding here, far below what a wrong layout moves."""
+Limited = Mapping[str, bool | int | str]
+_FLOATS = frozenset(dtype.value for dtype in DType)
 
-SIZES = Sizes(2, 2, 2, 3, 5, 4, 4)
-SELF = Sizes(2, 2, 2, 4, 4, 4, 4)
-GROUPED = Sizes(2, 4, 2, 3, 5, 4, 4)
 
-SCALES: Mapping[str, Callable[[Sizes], float]] = {
-    "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}
-"""Scales, other than 1/sqrt(D), that a library may have where none is given."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """An array that may be the output, as it lies among ours, and how it is read."""
 
-_WAYS: tuple[Mapping[str, str], ...] = tuple(
-    {"causal_alignment": alignment, "grouped_heads": heads}
-    for alignment, heads in itertools.product(("top_left", "bottom_right"), ("repeat", "tile")))
+    reading: Reading
+    array: Array
+
+
+class Step(enum.IntEnum):
+    """How far an attempt came."""
+
+    RAISED = 0
+    NO_MATRICES = 1
+    NO_OUTPUT = 2
+    OTHER_NUMBERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A form that is not right: how far it came, what stood against it, and how unlike the truth its output is."""
+
+    form: Form
+    step: Step
+    against: str
+    unlike: float = 0.0
+
+    @property
+    def nearness(self) -> tuple[int, float]:
+        """Greater is nearer."""
+        return self.step, -self.unlike
 
 
 @dataclass(slots=True)
 class Trier:
-    """Writes adapters into a folder of its own and asks them. `seen`: what the last one that failed said."""
+    """Writes adapters into a folder of its own and asks them. tried: how many.  nearest: of those not right."""
 
     folder: Path
-    seen: str = ""
-    _numbers: Iterable[int] = field(default_factory=itertools.count)
+    tried: int = 0
+    nearest: Attempt | None = None
+    _loaded: dict[str, Subject] = field(default_factory=dict)
 
     def subject(self, form: Form) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
-        path = self.folder / f"adapter_{next(iter(self._numbers))}.py"
-        path.write_text(source(form), encoding="utf-8")
-        return load_bare(f"{path}:{ADAPTER}", lift=form.lift)
+        subject = self._of(source(form), form.lift)
+        limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
+        declaration = replace(subject.declaration, limits=limits)
+        return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
-    def output(self, form: Form, problem: Problem | LayerProblem) -> Array | None:
-        """What comes back, as float64; None if nothing usable does, and then `seen` says what happened."""
+    def _of(self, text: str, lift: str) -> Subject:
+        """The module with this text, loaded once: what a framework compiles for it is kept."""
+        if text not in self._loaded:
+            path = self.folder / f"adapter_{len(self._loaded)}.py"
+            path.write_text(text, encoding="utf-8")
+            self._loaded[text] = load_bare(f"{path}:{ADAPTER}", lift=lift)
+        return self._loaded[text]
+
+    def returned(self, form: Form, problem: AnyProblem) -> object:
+        """What the callee itself returns; None where it raises, and then the attempt is kept."""
+        self.tried += 1
+        subject = self.subject(form)
+        with subject.lift.around(problem.dtype), kept_stderr():
+            arrays = [subject.lift.hand(getattr(problem, name).copy()) for name in ARRAYS]
+            more = {**_layered(subject, problem), **_keywords(problem)}
+            try:
+                return subject.function(*arrays, **more)
+            except (Exception, SystemExit) as raised:  # whatever somebody's code may raise
+                self.keep(Attempt(form, Step.RAISED, f"it raises {_summary(raised)}"))
+                return None
+
+    def outputs(self, form: Form, returned: object, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
+        """What in what came back may be the output: every array that some way back brings into this shape."""
+        found = [Output(Reading("".join(path), back), output) for path, array in self._arrays(form, returned)
+                 for back in BACKS[form.kind] if (output := _way_back(back, array, problem)) is not None
+                 and output.shape == shape]
+        if not found:
+            shapes = " and ".join(str(shape_of(array)) for _, array in arrays_in(returned, 2))
+            self.keep(Attempt(form, Step.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, of which nothing "
+                                                     f"can be read as {shape}"))
+        return found
+
+    def weights(self, form: Form, returned: object, problem: AnyProblem) -> Iterator[tuple[str, Back, Limited]]:
+        """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
+
+        Weights and not logits: their rows sum to 1.
+        """
+        sizes = problem.sizes
+        shapes: Mapping[tuple[int, ...], Limited] = {
+            (sizes.B, sizes.H, sizes.T, sizes.S): {}, (sizes.B, sizes.T, sizes.S): {"weights": "averaged"}}
+        for path, array in self._arrays(form, returned):
+            for back in WEIGHTS:
+                found = _way_back(back, array, problem)
+                if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
+                    yield "".join(path), back, shapes[found.shape]
+
+    def _arrays(self, form: Form, returned: object) -> Iterator[tuple[tuple[str, ...], Array]]:
+        lift = lift_named(form.lift)
+        for path, array in arrays_in(returned, 2):
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):
+                read = lift.read(array)
+                if read.dtype.name in _FLOATS:
+                    yield path, read.astype(np.float64)
+
+    def answer(self, form: Form, problem: AnyProblem) -> Answer | None:
+        """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
+        self.tried += 1
+        subject = self.subject(form)
         try:
-            subject = self.subject(form)
-            answer = (subject.answer_layer(problem) if isinstance(problem, LayerProblem)
-                      else subject.answer(problem))
-        except (SubjectRaised, UnusableAnswer, TargetError) as refused:
-            self.seen = str(refused)
-            return None
-        return np.asarray(answer.output.astype(np.float64))
+            return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
+        except SubjectRaised as raised:
+            self.keep(Attempt(form, Step.RAISED, f"it raises {raised}"))
+        except (UnusableAnswer, ValueError) as refused:
+            self.keep(Attempt(form, Step.NO_OUTPUT, str(refused)))
+        return None
 
-    def is_right(self, form: Form, problem: Problem | LayerProblem) -> bool:
+    def is_right(self, form: Form, problem: AnyProblem) -> bool:
         """Whether it answers as the definition does, under one convention or another; rows that see nothing aside."""
-        output = self.output(form, problem)
-        if output is None:
+        answer = self.answer(form, problem)
+        if answer is None:
             return False
-        scale = SCALES[form.default_scale](problem.sizes) if form.default_scale else None
-        is_close = any(_fits(output, problem, conventions, scale) for conventions in _WAYS)
-        self.seen = self.seen if is_close else "its numbers are not those of attention"
-        return is_close
+        output, known = answer.output.astype(np.float64), list(truths(problem, form.default_scale))
+        if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
+            return True
+        told = f"its output is {known[0].gap(output)[1]}"
+        self.keep(Attempt(form, Step.OTHER_NUMBERS, told, unlike(known[0], output)))
+        return False
+
+    def keep(self, attempt: Attempt) -> None:
+        """Remember it if it is nearer than all before."""
+        if self.nearest is None or attempt.nearness > self.nearest.nearness:
+            self.nearest = attempt
 
 
-def _fits(output: Array, problem: Problem | LayerProblem, conventions: Mapping[str, str], scale: float | None) -> bool:
-    inner = lowered(problem) if isinstance(problem, LayerProblem) else problem
-    inner = inner.but(scale=scale) if inner.scale is None else inner
-    operands = operands_of(inner, conventions, None, None)
-    truth, sees = np.asarray(attend(operands, np.float64).output), np.asarray(operands.counts > 0)
-    if isinstance(problem, LayerProblem):
-        bias = problem.params.get("b_out", 0)
-        truth, sees = concat(truth) @ problem.params["w_out"] + bias, np.asarray(sees.all(axis=1))
-    return output.shape == truth.shape and bool(np.allclose(output[sees], truth[sees], rtol=0, atol=CLOSE))
+def _layered(subject: Subject, problem: AnyProblem) -> Mapping[str, object]:
+    if not isinstance(problem, LayerProblem):
+        return {}
+    return {"params": {name: subject.lift.hand(array.copy()) for name, array in problem.params.items()},
+            "heads": problem.heads}
 
 
-def problem_of(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Problem | LayerProblem:
-    """Entries without structure, each axis of its own length where the sizes say so."""
-    draw, number = np.random.RandomState(1), numpy_dtype(dtype)
-
-    def entries(*shape: int) -> Array:
-        return draw.standard_normal(shape).astype(number)
-
-    if kind is Kind.ATTENTION:
-        query, key = entries(sizes.B, sizes.H, sizes.T, sizes.D), entries(sizes.B, sizes.Hkv, sizes.S, sizes.D)
-        return Problem(dtype, query, key, entries(sizes.B, sizes.Hkv, sizes.S, sizes.Dv))
-    M = sizes.H * sizes.D
-    query = entries(sizes.B, sizes.T, M)
-    same = sizes == SELF
-    key = query if same else entries(sizes.B, sizes.S, M)
-    params = {f"w_{name}": entries(M, M) / 2 for name in ("query", "key", "value", "out")}
-    params |= {f"b_{name}": entries(M) for name in ("query", "key", "value", "out")}
-    return LayerProblem(dtype, query, key, query if same else entries(sizes.B, sizes.S, M), params, sizes.H, sizes.Hkv)
+def _keywords(problem: AnyProblem) -> Mapping[str, object]:
+    """Those in use that are no arrays."""
+    return {name: getattr(problem, name) for name in problem.keywords - {"mask", "bias"}}
 
 
-def mask_of(sizes: Sizes) -> Array:
-    """(B,H,T,S), another one for each head and batch entry; every query sees a key."""
-    mask: Array = np.random.RandomState(2).random_sample((sizes.B, sizes.H, sizes.T, sizes.S)) < 0.5
-    mask[..., 0] |= ~mask.any(axis=-1)
-    return mask
+def _way_back(back: Back, array: Array, problem: AnyProblem) -> Array | None:
+    """The array as it would lie among ours; None where it has another shape."""
+    sizes, width = problem.sizes, _width(problem)
+    lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width or sizes.H * sizes.Dv}
+    if array.shape != back.lengths(lengths):
+        return None
+    return np.asarray(eval(back.text.format("output"), {"output": array, **lengths}))
 
 
-def bias_of(sizes: Sizes) -> Array:
-    """(B,H,T,S) float32, large enough to be seen."""
-    bias: Array = np.random.RandomState(3).standard_normal((sizes.B, sizes.H, sizes.T, sizes.S)).astype(np.float32)
-    return bias * 2
+def _width(problem: AnyProblem) -> int:
+    """Of the output of a layer that projects it."""
+    out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
+    return 0 if out is None else int(out.shape[1])
+
+
+def _summary(raised: BaseException) -> str:
+    """The exception's type and the first line of what it says."""
+    said = str(raised).strip().partition("\n")[0]
+    return f"{type(raised).__name__}: {said}" if said else type(raised).__name__

@@ -36,6 +36,7 @@ class Limits:
     mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
+    causal_only: every call is causal; there is no flag that could be off.
     window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     """
@@ -56,6 +57,7 @@ class Limits:
     mask_axes: str = "BHTS"
     lengths: str = "any"
     causal_lengths: str = "any"
+    causal_only: bool = False
     window_needs_causal: bool = False
     window_is_symmetric: bool = False
     window_is_bounded: bool = False

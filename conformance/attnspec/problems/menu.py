@@ -102,7 +102,12 @@ class Menu:
         return self._lawful(frozenset(used))
 
     def _lawful(self, used: frozenset[str]) -> frozenset[str]:
-        """A window that needs the causal flag brings it along, or stays away itself where the flag is not on offer."""
+        """A window that needs the causal flag brings it along, or stays away itself where the flag is not on offer.
+
+        What is always causal has the flag wherever the clause allows it.
+        """
+        if self.limits.causal_only and "causal" in self.optional:
+            return used | {"causal"}
         together = used | self.domain.always
         if "window" not in together or "causal" in together or not self.limits.window_needs_causal:
             return used

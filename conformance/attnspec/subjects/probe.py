@@ -133,7 +133,8 @@ def _grouped(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """Four query heads on two key/value heads whose values say which of them was read."""
     number = numpy_dtype(dtype)
     value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (1, 1, 4, 4)).astype(number)
-    problem = Problem(dtype, np.zeros((1, 4, 4, 4), number), np.zeros((1, 2, 4, 4), number), value)
+    flag = subject.declaration.limits.causal_only
+    problem = Problem(dtype, np.zeros((1, 4, 4, 4), number), np.zeros((1, 2, 4, 4), number), value, causal=flag)
     if subject.declaration.limits.single_head:
         return {}
     output = None if subject.refuses(problem) else _seen(subject, problem)

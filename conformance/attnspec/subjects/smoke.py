@@ -44,7 +44,7 @@ def _problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
     def entries(heads: int, length: int) -> Array:
         return (draw.integers(-8, 9, (sizes.B, heads, length, sizes.D)) / 4).astype(number)
 
-    return Problem(dtype, entries(sizes.H, T), entries(sizes.Hkv, S), entries(sizes.Hkv, S))
+    return Problem(dtype, entries(sizes.H, T), entries(sizes.Hkv, S), entries(sizes.Hkv, S), causal=limits.causal_only)
 
 
 def _with_keywords(subject: Subject, problem: Problem) -> Problem:

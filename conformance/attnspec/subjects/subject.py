@@ -93,10 +93,7 @@ class Subject:
             yield f"{self.id} takes problems of {limits.min_scores} scores (B·H·T·S) and more; here {sizes}"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
-        if problem.window and (reason := limits.window_misfit(problem.window, causal=problem.causal)):
-            yield f"{self.id} takes {reason}; here {problem.window}"
-        if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
-            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
+        yield from self._of_keywords(problem)
         if not limits.takes_lengths(sizes.T, sizes.S, causal=problem.causal):
             yield f"{self.id} does not take so many queries and keys{' under the causal flag' * problem.causal}"
         if declaration.kind is Kind.LAYER:
@@ -117,6 +114,16 @@ class Subject:
         if limits.grouped is False and sizes.Hkv != sizes.H:
             return f"{self.id} takes as many key/value heads as query heads; here {sizes}"
         return ""
+
+    def _of_keywords(self, problem: Problem | LayerProblem) -> Iterator[str]:
+        """What stands against the keywords in use."""
+        limits = self.declaration.limits
+        if limits.causal_only and not problem.causal:
+            yield f"{self.id} is always causal"
+        if problem.window and (reason := limits.window_misfit(problem.window, causal=problem.causal)):
+            yield f"{self.id} takes {reason}; here {problem.window}"
+        if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
+            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""

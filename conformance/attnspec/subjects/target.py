@@ -42,7 +42,7 @@ def load_bare(target: str, *, lift: str = "") -> Subject:
     declaration = declaration_of(function, name, target=_importable(module, name))
     check_precision(declaration, _place_or_none(function), TargetError)
     declaration = replace(declaration, lift=lift or declaration.lift or _own_lift(function),
-                          keywords=_offered(declaration))
+                          keywords=offered(declaration))
     library = Library(name=module_name, distribution=_distribution(module_name, is_file=is_file))
     hands_over = lift_named(declaration.lift)
     return Subject(target, _title(function, name), function, with_flushing(declaration, hands_over),
@@ -87,7 +87,7 @@ def _assembled(registered: Registered, function_name: str, lift: str) -> Subject
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {name} is of kind "
                           f"{signature.kind.value!r} by its parameters.", where=registered.where)
-    declaration = replace(declaration, keywords=_offered(declaration))
+    declaration = replace(declaration, keywords=offered(declaration))
     return Subject(registered.id, registered.title, function, declaration, place_of(function), registered.library,
                    lift_named(declaration.lift), document=registered.document, note=registered.note)
 
@@ -104,7 +104,7 @@ def _variant(registered: Registered, base: Subject, variant: Variant, lift: str)
     return replace(subject, id=f"{base.id}[{variant.name}]", declaration=declaration)
 
 
-def _offered(declaration: Declaration) -> frozenset[str]:
+def offered(declaration: Declaration) -> frozenset[str]:
     """The keywords that can be put to the subject: a mask too, where it travels as a bias."""
     travels = declaration.limits.bias_is_mask and "bias" in declaration.keywords
     return declaration.keywords | {"mask"} if travels else declaration.keywords

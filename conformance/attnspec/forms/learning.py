@@ -1,0 +1,224 @@
+"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from attnspec.forms.form import At, Family, Form, Passed
+from attnspec.forms.lookup import Parameter, theirs
+from attnspec.forms.posing import AnyProblem, bias_of, mask_of, plain, truth_of
+from attnspec.forms.trying import Attempt, Trier
+from attnspec.forms.vocabulary import VOCABULARIES
+from attnspec.forms.words import SYNONYMS
+from attnspec.forms.words import plain as plain_name
+from attnspec.ground.keywords import Window
+from attnspec.ground.nouns import Kind
+
+Parameters = Mapping[At, Sequence[Parameter]]
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A way to hand a keyword over: Python, what that means, and the limits that come with it."""
+
+    expression: str
+    says: str = ""
+    limits: Mapping[str, bool | str] = field(default_factory=dict)
+
+
+_AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
+    "BTS": (("{0}[:, 0]", "(B,T,S)"), ("{0}[:, :1]", "(B,1,T,S)")),
+    "BHS": (("{0}[:, :, 0]", "(B,H,S)"),),
+    "BS": (("{0}[:, 0, 0]", "(B,S)"), ("{0}[:, :1, :1]", "(B,1,1,S)"), ("{0}[:, 0, :1]", "(B,1,S)")),
+    "TS": (("{0}[0, 0]", "(T,S)"),),
+}
+"""By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
+
+_WINDOWS = (
+    Saying("window", "(left, right)"),
+    Saying("tuple(-1 if side is None else side for side in window)", "(left, right), -1 for a side without bound"),
+    Saying("window", "(left, right), both numbers", {"window_is_bounded": True}),
+    Saying("window[0]", "so many keys to either side", {"window_is_symmetric": True, "window_is_bounded": True}),
+    Saying("window[0] + 1", "so many keys to either side, its own among them",
+           {"window_is_symmetric": True, "window_is_bounded": True}),
+    Saying("window[0] + 1", "so many keys back, its own among them",
+           {"window_needs_causal": True, "window_is_bounded": True}),
+)
+_OTHERS: Mapping[str, tuple[Saying, ...]] = {
+    "causal": (Saying("True"), Saying('"causal"', "a word")),
+    "scale": (Saying("scale"), Saying("1 / scale", "what the dot products are divided by")),
+    "softcap": (Saying("softcap"),),
+}
+_POSED: Mapping[str, Mapping[str, object]] = {
+    "causal": {"causal": True}, "scale": {"scale": 0.75}, "softcap": {"softcap": 0.5}}
+
+
+def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
+    nearest: dict[str, Attempt | None] = {}
+    for keyword, learn in _STEPS:
+        trier.nearest = nearest.get(keyword)
+        form = learn(form, parameters, trier)
+        nearest[keyword] = trier.nearest
+    said = (_not_understood(form, keyword, parameters, attempt) for keyword, attempt in nearest.items() if attempt)
+    return replace(form, remarks=(*form.remarks, *filter(None, said)))
+
+
+def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
+    """That a parameter was not understood which somebody may mean: the nearest, and what stood against it."""
+    used = {each.parameter for each in form.passed}
+    unknown = [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
+               and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
+    is_known = keyword in form.keywords or (keyword == "mask" and form.limits.get("bias_is_mask"))
+    if is_known or not unknown or not nearest.form.passed:
+        return ""
+    tried = nearest.form.passed[-1]
+    says = f" ({tried.says})" if tried.says else ""
+    return (f"Its {unknown[0]} was not understood as `{keyword}`, which is left out. Nearest is "
+            f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
+
+
+def _extended(form: Form, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[Form]:
+    """The form with one keyword more, in every way in which it may be handed over."""
+    for saying in sayings:
+        for at, listed in parameters.items():
+            for parameter in theirs(keyword, listed):
+                if parameter.text or parameter.name in (form.given if at is At.CALL else form.construction):
+                    passed = Passed(keyword, parameter.name, saying.expression, saying.says, at)
+                    yield replace(form, passed=(*form.passed, passed), limits={**form.limits, **saying.limits})
+
+
+def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Form | None:
+    return next((form for form in forms if trier.is_right(form, problem)), None)
+
+
+def _all_axes() -> Iterator[tuple[str, str, str, Mapping[str, bool | str]]]:
+    """How many axes a mask may have: the axes, the expression, its shape, and the limit that comes with it."""
+    for axes, shapes in _AXES.items():
+        for expression, shape in shapes:
+            yield axes, expression, shape, ({} if axes == "BHTS" else {"mask_axes": axes})
+
+
+def _masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """True and False; as few axes as it has to be, one meaning after the other."""
+    numbers = VOCABULARIES[form.lift].numbers
+    means = (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
+             (numbers, "1 where a query may attend, else 0"))
+    for axes, expression, shape, limits in _all_axes():
+        problem = plain(form)
+        posed = problem.but(mask=mask_of(problem.sizes, axes))
+        sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
+                   for meaning, says in means]
+        if found := _first_right(_extended(form, "mask", parameters, sayings), posed, trier):
+            return found
+    return form
+
+
+def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """What is added; a callee that takes no other mask may take one so, if -inf is no harm to it."""
+    problem = plain(form)
+    sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
+    sayings += [Saying("[bias]", "in a list")]
+    found = _first_right(_extended(form, "bias", parameters, sayings),
+                         problem.but(bias=bias_of(problem.sizes, form.dtype)), trier)
+    if found is None or found.parameter("mask"):
+        return found or form
+    as_mask = replace(found, limits={**found.limits, "bias_is_mask": True})
+    return as_mask if trier.is_right(as_mask, problem.but(mask=mask_of(problem.sizes))) else found
+
+
+def _added_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """A mask of few axes that is added: 0 or -inf."""
+    if form.parameter("mask") or form.limits.get("bias_is_mask"):
+        return form
+    for axes, expression, shape, limits in _all_axes():
+        problem = plain(form)
+        text = VOCABULARIES[form.lift].added.format(expression.format("mask"))
+        saying = Saying(text, f"added, 0 or -inf{shape and f', {shape}'}", limits)
+        posed = problem.but(mask=mask_of(problem.sizes, axes))
+        if found := _first_right(_extended(form, "mask", parameters, [saying]), posed, trier):
+            return found
+    return form
+
+
+def _named(keyword: str) -> Callable[[Form, Parameters, Trier], Form]:
+    """For a keyword that has parameters of its own: the causal flag, the scale, the softcap."""
+    def learn(form: Form, parameters: Parameters, trier: Trier) -> Form:
+        if (keyword == "scale" and form.kind is Kind.LAYER) or form.limits.get(f"{keyword}_only"):
+            return form
+        posed = plain(form).but(**_POSED[keyword])
+        return _first_right(_extended(form, keyword, parameters, _OTHERS[keyword]), posed, trier) or form
+
+    return learn
+
+
+def _window(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    for saying in _WINDOWS:
+        needs_causal = "window_needs_causal" in saying.limits
+        if needs_causal and "causal" not in form.keywords:
+            continue
+        posed = plain(form).but(window=_sides(saying), **({"causal": True} if needs_causal else {}))
+        if found := _first_right(_extended(form, "window", parameters, [saying]), posed, trier):
+            return found
+    return form
+
+
+def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+    """Under jax.jit, as JAX is meant to run, if it runs so."""
+    if form.lift != "jax" or form.family is Family.KERAS:
+        return form
+    compiled = replace(form, compiled=True)
+    return compiled if trier.is_right(compiled, plain(form)) else form
+
+
+def _sides(saying: Saying) -> Window:
+    """A window of the kind that is meant."""
+    if "window_needs_causal" in saying.limits:
+        return 2, 0
+    if "window_is_symmetric" in saying.limits:
+        return 1, 1
+    return (2, 1) if saying.limits else (1, None)
+
+
+def _weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
+    and not logits, is told by their rows, which sum to 1.
+    """
+    if form.arrangement.mapped or form.reading is None:
+        return form
+    averaging = {each.name for each in parameters[At.CALL]} & {"average_attn_weights"}
+    known = replace(form, given={**form.given, **dict.fromkeys(averaging, "False")})
+    flagged = _extended(known, "return_weights", parameters, [Saying("True")])
+    return next((found for option in (known, *flagged) for found in _with_weights(option, trier)), form)
+
+
+def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
+    """The form with weights, wherever they may be in what comes back."""
+    asked = plain(form).but(return_weights=True)
+    raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
+    assert form.reading is not None  # the output was found before
+    for found in trier.outputs(form, raw, asked, truth_of(form, asked).output.shape):
+        for path, back, limits in trier.weights(form, raw, asked):
+            reading = replace(form.reading, asked=found.reading.path, weights=path, weights_back=back)
+            candidate = replace(form, reading=reading, limits={**form.limits, **limits})
+            if trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
+                yield candidate
+
+
+def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """A flag for fewer key/value heads is given where there are fewer."""
+    if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[At.CALL]}:
+        return form
+    flagged = replace(form, given={**form.given, "enable_gqa": "Hkv != H"})
+    return flagged if trier.is_right(flagged, plain(form, H=6)) else form
+
+
+_STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
+    ("mask", _masks), ("bias", _biases), ("mask", _added_masks), *((name, _named(name)) for name in _OTHERS),
+    ("window", _window), ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
+"""What is learned of which keyword, in this order."""
+_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}
+"""Parameters that may be meant, but more likely are another keyword's."""

@@ -1,0 +1,1 @@
+"""From a form to the Python of its adapter."""

@@ -1,0 +1,57 @@
+"""Functions of NumPy with the signatures of published ones, on arrays and over parameters; plain arithmetic.
+
+`SOURCES` says where each signature is taken from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Linear = dict[str, Array]
+
+GITHUB = "https://github.com"
+SOURCES = {
+    "scaled_dot_product_attention": ("MLX (fast.scaled_dot_product_attention)",
+                                     f"{GITHUB}/ml-explore/mlx/blob/main/python/src/fast.cpp"),
+    "attention": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
+    "mha": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
+}
+
+
+def _softmax(x: Array) -> Array:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def _linear(x: Array, w: Array, b: Array) -> Array:
+    return x @ w + b
+
+
+def scaled_dot_product_attention(q: Array, k: Array, v: Array, *, scale: float, mask: str | Array | None = None,
+                                 sinks: Array | None = None) -> Array:
+    """(B,H,T,D); one parameter for truth values, for numbers and for a word; a scale that has to be given."""
+    logits = q @ k.swapaxes(-1, -2) * scale
+    if isinstance(mask, str):
+        assert mask == "causal"
+        T, S = logits.shape[-2:]
+        mask = np.tri(T, S, S - T, dtype=bool)
+    if mask is not None:
+        logits = np.where(mask, logits, np.finfo(logits.dtype).min) if mask.dtype == bool else logits + mask
+    return _softmax(logits) @ v
+
+
+def attention(q: Array, k: Array, v: Array, mask: Array) -> Array:
+    """(T,D) and a mask (T,S) that is added and has to be given."""
+    return _softmax(q @ k.T / np.sqrt(q.shape[-1]) + mask) @ v
+
+
+def mha(x: Array, c_attn: Linear, c_proj: Linear, n_head: int) -> Array:
+    """(T,M), always causal; two dicts of weight and bias."""
+    parts = np.split(_linear(x, **c_attn), 3, axis=-1)
+    mask = (1 - np.tri(x.shape[0], dtype=x.dtype)) * -1e10
+    heads = zip(*(np.split(part, n_head, axis=-1) for part in parts), strict=True)
+    return _linear(np.hstack([attention(q, k, v, mask) for q, k, v in heads]), **c_proj)

@@ -1,0 +1,254 @@
+"""`attnspec init` on signatures that libraries have: each is found out, written down, and the adapter works.
+
+The table in docs/init.md is made here: `python conformance/tests/test_init_signatures.py` prints it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from attnspec.cli.init import write
+from attnspec.court.compile import Check, compile_spec
+from attnspec.court.due import first_of
+from attnspec.court.hearing import Hearing
+from attnspec.forms.form import At, Form
+from attnspec.forms.layers import call_of
+from attnspec.forms.lookup import Parameter, made_by, parameters_of
+from attnspec.forms.manifest import entry, head, names_of
+from attnspec.forms.search import form_of
+from attnspec.forms.trying import Trier
+from attnspec.forms.writing.parts import arguments, handed
+from attnspec.forms.writing.source import source
+from attnspec.forms.writing.telling import lying
+from attnspec.ground.errors import TargetError
+from attnspec.ground.nouns import Effort, Verdict
+from attnspec.ground.plan import Plan
+from attnspec.law.load import load_spec
+from attnspec.runner.acquainting import Written
+from attnspec.subjects.registry import load
+from attnspec.subjects.smoke import smoke
+from attnspec.subjects.subject import Subject
+from attnspec.subjects.target import foreign
+
+FOLDER, CHECKOUT = Path(__file__).parent / "signatures", Path(__file__).parents[2]
+STAND_INS = ("torch_functions", "torch_layers", "numpy_functions", "jax_functions")
+sys.path.append(str(FOLDER))  # what is judged is imported by name, as a user's modules are
+
+GITHUB = "https://github.com"
+TORCH = "https://docs.pytorch.org/docs/stable/generated"
+REAL: Mapping[str, tuple[str, str]] = {
+    "torch.nn.functional:scaled_dot_product_attention": (
+        "PyTorch", f"{TORCH}/torch.nn.functional.scaled_dot_product_attention.html"),
+    "torch.nn.functional:multi_head_attention_forward": (
+        "PyTorch", f"{GITHUB}/pytorch/pytorch/blob/main/torch/nn/functional.py"),
+    "torch.nn:MultiheadAttention": ("PyTorch", f"{TORCH}/torch.nn.MultiheadAttention.html"),
+    "jax.nn:dot_product_attention": (
+        "JAX", "https://docs.jax.dev/en/latest/_autosummary/jax.nn.dot_product_attention.html"),
+    "equinox.nn:MultiheadAttention": ("Equinox", "https://docs.kidger.site/equinox/api/nn/attention/"),
+    "flax.linen:MultiHeadDotProductAttention": (
+        "Flax", "https://flax-linen.readthedocs.io/en/latest/api_reference/flax.linen/layers.html"),
+    "flax.nnx:MultiHeadAttention": ("Flax", "https://flax.readthedocs.io/en/latest/api_reference/flax.nnx/nn/attention.html"),
+    "haiku:MultiHeadAttention": ("Haiku", "https://dm-haiku.readthedocs.io/en/latest/api.html#multiheadattention"),
+    "keras.layers:MultiHeadAttention": ("Keras", "https://keras.io/api/layers/attention_layers/multi_head_attention/"),
+    "keras.layers:GroupQueryAttention": (
+        "Keras", "https://keras.io/api/layers/attention_layers/group_query_attention/"),
+    "keras.layers:Attention": ("Keras", "https://keras.io/api/layers/attention_layers/attention/"),
+    "transformers.models.gpt2.modeling_gpt2:GPT2Attention": (
+        "Transformers", f"{GITHUB}/huggingface/transformers/blob/main/src/transformers/models/gpt2/modeling_gpt2.py"),
+    "transformers.models.t5.modeling_t5:T5Attention": (
+        "Transformers", f"{GITHUB}/huggingface/transformers/blob/main/src/transformers/models/t5/modeling_t5.py"),
+    "x_transformers:Attention": (
+        "x-transformers", f"{GITHUB}/lucidrains/x-transformers/blob/main/x_transformers/x_transformers.py"),
+    "diffusers.models.attention_processor:Attention": (
+        "diffusers", f"{GITHUB}/huggingface/diffusers/blob/main/src/diffusers/models/attention_processor.py"),
+}
+"""Of libraries themselves; a library that is not installed is left out."""
+SHOWN = 14  # parameters in the table
+JUDGED = {"core": "attention.definition", "masking": "masking.definition", "bias": "bias.definition",
+          "causal": "causal.no_lookahead", "scale": "scale.explicit", "window": "window.definition",
+          "softcap": "softcap.definition", "weights": "attention.returned_weights", "layers": "layers.definition"}
+"""By profile, the clause that an adapter is put to."""
+
+
+def targets() -> Mapping[str, tuple[str, str]]:
+    """Every signature, with the library that it is taken from and the page."""
+    own = {f"{module}:{name}": found for module in STAND_INS if _installed(module)
+           for name, found in importlib.import_module(module).SOURCES.items()}
+    return {**own, **REAL}
+
+
+def _installed(module: str) -> bool:
+    """Whether there is what a module is written with: `torch_functions` with torch."""
+    return importlib.util.find_spec(module.partition(".")[0].partition("_functions")[0].partition("_layers")[0]) is not None
+
+
+def found(target: str, folder: Path) -> tuple[Form, Trier]:
+    trier = Trier(folder)
+    return form_of(target, foreign(target), trier), trier
+
+
+def row(target: str, form: Form) -> str:
+    """The row of the table: the signature, where it is from, the form that was found, and what is written."""
+    library, link = targets()[target]
+    origin = f"[{library}]({link})" if link else library
+    return f"| `{signature(target)}` | {origin} | {_form(form)} | `{_written(form)}` |"
+
+
+def signature(target: str) -> str:
+    """As in `inspect`, without annotations."""
+    thing = foreign(target)
+    name = target.partition(":")[2]
+    if not isinstance(thing, type):
+        return f"{name}({_listed(parameters_of(thing))})"
+    return f"{name}({_listed(made_by(thing))})({_listed(call_of(thing))})"
+
+
+def _listed(parameters: Sequence[Parameter]) -> str:
+    texts = [each.name if each.is_required else f"{each.name}={each.text or '…'}" for each in parameters]
+    return ", ".join([*texts[:SHOWN], *(["…"] if len(texts) > SHOWN else [])])
+
+
+def _form(form: Form) -> str:
+    assert form.reading is not None
+    says = [f"{each.keyword}: {each.says}" for each in form.passed if each.says]
+    answer = f"gives {form.reading.path and f'`answer{form.reading.path}`, '}{form.reading.back.shape}"
+    return "; ".join([lying(form), answer, *says, *(remark.rstrip(".") for remark in form.remarks)])
+
+
+def _written(form: Form) -> str:
+    given = [*handed(form), *(f"{name}={text}" for name, text in arguments(form).items())]
+    made = ", ".join(f"{name}={text}" for name, text in arguments(form, At.CONSTRUCTOR).items())
+    return f"{form.name}{f'({made})' if form.is_class else ''}({', '.join(given)})"
+
+
+@functools.cache
+def checks() -> dict[str, Check]:
+    return compile_spec(load_spec())
+
+
+@pytest.fixture(scope="module")
+def implementations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all: adapters are imported by its name."""
+    return tmp_path_factory.mktemp("implementations")
+
+
+def written(target: str, implementations: Path, folder: Path) -> tuple[Form, Subject]:
+    """The adapter and the manifest as `init` writes them, loaded as `check` does."""
+    form, trier = found(target, folder)
+    library, name = f"{names_of(form)[0]}_own", names_of(form)[1]
+    write(implementations / library, Written(library, name, source(form), head(form), entry(form, trier)))
+    importlib.invalidate_caches()
+    return form, load(f"{library}/{name}", folders=[implementations])
+
+
+def departures(subject: Subject) -> Mapping[str, Verdict]:
+    """By clause, the verdict where it is not HELD: one clause for each profile that the manifest claims."""
+    hearing = Hearing(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    clauses = [JUDGED[profile] for profile in ("core", *subject.declaration.claims) if profile in JUDGED]
+    outcomes = {clause: hearing.try_clause(checks()[clause], first_of(subject.declaration.dtypes)) for clause in clauses}
+    return {clause: outcome.verdict for clause, outcome in outcomes.items() if outcome.verdict is not Verdict.HELD}
+
+
+DEPARTS: Mapping[str, set[str]] = {
+    # scaled by whoever calls it: the manifest's note says so
+    "torch_functions:openfold_attention": {"attention.definition", "bias.definition", "masking.definition"},
+    # the flag is dropped beside a mask or a bias
+    "torch_functions:sdpa_attention_forward": {"causal.no_lookahead"},
+    "torch_layers:TorchtuneMultiHeadAttention": {"causal.no_lookahead"},
+}
+"""What some do not keep, as they are published."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _hurried() -> Iterator[None]:
+    """JAX compiles every operation anew for every shape: without optimizing, in half of the time."""
+    if importlib.util.find_spec("jax") is None:
+        yield
+        return
+    import jax
+
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(scope="module")
+def table() -> str:
+    return (CHECKOUT / "docs/init.md").read_text(encoding="utf-8")
+
+
+def test_there_are_more_than_forty() -> None:
+    """Where PyTorch and JAX are installed, as the suite's own environment has them."""
+    assert len(targets()) > 40
+
+
+@pytest.mark.parametrize("target", targets())
+def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementations: Path, tmp_path: Path,
+                                                        table: str) -> None:
+    pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
+    form, subject = written(target, implementations, tmp_path)
+    assert [each for each in smoke(subject) if not each.passed] == []
+    assert departures(subject).keys() == DEPARTS.get(target, set())
+    if target.partition(":")[0] in (*STAND_INS, "torch.nn", "torch.nn.functional"):
+        assert row(target, form) in table, f"docs/init.md is not up to date: python {Path(__file__).name} prints the table"
+
+
+def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
+    """Every kind of adapter, by the rules of this repository."""
+    pytest.importorskip("torch")
+    (adapters := tmp_path / "adapters").mkdir()
+    for target in LINTED:
+        form, _ = found(target, tmp_path)
+        (adapters / f"{names_of(form)[1]}.py").write_text(source(form), encoding="utf-8")
+    ruff = subprocess.run([sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), adapters], capture_output=True, text=True, check=False)
+    assert ruff.stdout.strip() == "All checks passed!", ruff.stdout
+
+
+LINTED = ("torch_functions:flash_attn_func", "torch_functions:single_prefill_with_kv_cache",
+          "torch_functions:eager_attention_forward", "torch_functions:MegatronDotProductAttention",
+          "torch_layers:LlamaAttention", "torch_layers:ViTAttention", "torch_layers:WhisperMultiHeadAttention",
+          "torch_layers:D2lMultiHeadAttention", "numpy_functions:scaled_dot_product_attention", "numpy_functions:mha")
+
+
+STRANGERS: Mapping[str, str] = {
+    "strangers:linear_attn": "Nearest is a function that takes torch tensors (B,H,T,D), key and value (B,H,S,D), its "
+                             "output (B,H,T,D); but its output is 1.02 where 3.28 is due, at (3, 1, 2, 5).",
+    "strangers:sigmoid_attention": "its output (B,H,T,D); but its output is 5.13 where 1.98 is due",
+    "strangers:MultiHeadAttention": "without its layer_norm, its output answer[0], (B,T,M); but its output is 1.91 where "
+                                    "-0.618 is due, at (3, 1, 12); it adds its input (a residual), without which it would "
+                                    "be right.",
+    "strangers:AttentionPool2d": "but which of its parameters (positional_embedding (1, 16), k_proj.weight (16, 16), "
+                                 "k_proj.bias (16,), q_proj.weight (16, 16) and 5 more) is which matrix could not be told. "
+                                 "Nobody can tell what its spacial_dim means, which has to be given.",
+    "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). Nobody can "
+                          "tell what its thing means, which has to be given.",
+    "strangers:wants_more": "given workspace=None; but it raises TypeError: 'NoneType' object is not subscriptable. Nobody "
+                            "can tell what its workspace means, which has to be given.",
+    "torch.nn:TransformerEncoderLayer": "but which of its parameters (self_attn.in_proj_weight (48, 16), "
+                                        "self_attn.in_proj_bias (48,), self_attn.out_proj.weight (16, 16), "
+                                        "self_attn.out_proj.bias (16,) and 8 more) is which matrix could not be told.",
+}
+
+
+@pytest.mark.parametrize("target", STRANGERS)
+def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(TargetError, match=re.escape(STRANGERS[target])):
+        found(target, tmp_path)
+
+
+if __name__ == "__main__":
+    sys.stdout.write("| signature | from | form that was found | what is written |\n|---|---|---|---|\n")
+    for each in targets():
+        if _installed(each.partition(":")[0]):
+            with tempfile.TemporaryDirectory() as scratch:
+                sys.stdout.write(f"{row(each, found(each, Path(scratch))[0])}\n")
