@@ -88,7 +88,8 @@ def targets() -> Mapping[str, tuple[str, str]]:
 
 def _installed(module: str) -> bool:
     """Whether there is what a module is written with: `torch_functions` with torch."""
-    return importlib.util.find_spec(module.partition(".")[0].partition("_functions")[0].partition("_layers")[0]) is not None
+    framework = module.partition(".")[0].partition("_functions")[0].partition("_layers")[0]
+    return importlib.util.find_spec(framework) is not None
 
 
 def found(target: str, folder: Path) -> tuple[Form, Trier]:
@@ -154,7 +155,8 @@ def departures(subject: Subject) -> Mapping[str, Verdict]:
     """By clause, the verdict where it is not HELD: one clause for each profile that the manifest claims."""
     hearing = Hearing(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     clauses = [JUDGED[profile] for profile in ("core", *subject.declaration.claims) if profile in JUDGED]
-    outcomes = {clause: hearing.try_clause(checks()[clause], first_of(subject.declaration.dtypes)) for clause in clauses}
+    dtype = first_of(subject.declaration.dtypes)
+    outcomes = {clause: hearing.try_clause(checks()[clause], dtype) for clause in clauses}
     return {clause: outcome.verdict for clause, outcome in outcomes.items() if outcome.verdict is not Verdict.HELD}
 
 
@@ -199,7 +201,7 @@ def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementat
     assert [each for each in smoke(subject) if not each.passed] == []
     assert departures(subject).keys() == DEPARTS.get(target, set())
     if target.partition(":")[0] in (*STAND_INS, "torch.nn", "torch.nn.functional"):
-        assert row(target, form) in table, f"docs/init.md is not up to date: python {Path(__file__).name} prints the table"
+        assert row(target, form) in table, f"docs/init.md is old: python {Path(__file__).name} prints the table"
 
 
 def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
@@ -209,7 +211,8 @@ def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
     for target in LINTED:
         form, _ = found(target, tmp_path)
         (adapters / f"{names_of(form)[1]}.py").write_text(source(form), encoding="utf-8")
-    ruff = subprocess.run([sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), adapters], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), adapters]
+    ruff = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ruff.stdout.strip() == "All checks passed!", ruff.stdout
 
 
@@ -223,16 +226,16 @@ STRANGERS: Mapping[str, str] = {
     "strangers:linear_attn": "Nearest is a function that takes torch tensors (B,H,T,D), key and value (B,H,S,D), its "
                              "output (B,H,T,D); but its output is 1.02 where 3.28 is due, at (3, 1, 2, 5).",
     "strangers:sigmoid_attention": "its output (B,H,T,D); but its output is 5.13 where 1.98 is due",
-    "strangers:MultiHeadAttention": "without its layer_norm, its output answer[0], (B,T,M); but its output is 1.91 where "
-                                    "-0.618 is due, at (3, 1, 12); it adds its input (a residual), without which it would "
-                                    "be right.",
+    "strangers:MultiHeadAttention": "without its layer_norm, its output answer[0], (B,T,M); but its output is 1.91 "
+                                    "where -0.618 is due, at (3, 1, 12); it adds its input (a residual), without which "
+                                    "it would be right.",
     "strangers:AttentionPool2d": "but which of its parameters (positional_embedding (1, 16), k_proj.weight (16, 16), "
-                                 "k_proj.bias (16,), q_proj.weight (16, 16) and 5 more) is which matrix could not be told. "
-                                 "Nobody can tell what its spacial_dim means, which has to be given.",
-    "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). Nobody can "
-                          "tell what its thing means, which has to be given.",
-    "strangers:wants_more": "given workspace=None; but it raises TypeError: 'NoneType' object is not subscriptable. Nobody "
-                            "can tell what its workspace means, which has to be given.",
+                                 "k_proj.bias (16,), q_proj.weight (16, 16) and 5 more) is which matrix could not be "
+                                 "told. Nobody can tell what its spacial_dim means, which has to be given.",
+    "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). Nobody "
+                          "can tell what its thing means, which has to be given.",
+    "strangers:wants_more": "given workspace=None; but it raises TypeError: 'NoneType' object is not subscriptable. "
+                            "Nobody can tell what its workspace means, which has to be given.",
     "torch.nn:TransformerEncoderLayer": "but which of its parameters (self_attn.in_proj_weight (48, 16), "
                                         "self_attn.in_proj_bias (48,), self_attn.out_proj.weight (16, 16), "
                                         "self_attn.out_proj.bias (16,) and 8 more) is which matrix could not be told.",
