@@ -94,53 +94,54 @@ def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Fo
     return next((form for form in forms if trier.is_right(form, problem)), None)
 
 
-def _all_axes() -> Iterator[tuple[str, str, str, Mapping[str, bool | str]]]:
-    """How many axes a mask may have: the axes, the expression, its shape, and the limit that comes with it."""
-    for axes, shapes in _AXES.items():
-        for expression, shape in shapes:
-            yield axes, expression, shape, ({} if axes == "BHTS" else {"mask_axes": axes})
-
-
-def _masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    """True and False; as few axes as it has to be, one meaning after the other."""
-    numbers = VOCABULARIES[form.lift].numbers
-    means = (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
-             (numbers, "1 where a query may attend, else 0"))
-    for axes, expression, shape, limits in _all_axes():
-        problem = plain(form)
-        posed = problem.but(mask=mask_of(problem.sizes, axes))
-        sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
-                   for meaning, says in means]
-        if found := _first_right(_extended(form, "mask", parameters, sayings), posed, trier):
-            return found
-    return form
+def _full_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Truth values for every score."""
+    return _masked(form, ("BHTS",), _truths(form), parameters, trier) or form
 
 
 def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    """What is added; a callee that takes no other mask may take one so, if -inf is no harm to it."""
+    """What is added for every score."""
     problem = plain(form)
     sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
     sayings += [Saying("[bias]", "in a list")]
-    found = _first_right(_extended(form, "bias", parameters, sayings),
-                         problem.but(bias=bias_of(problem.sizes, form.dtype)), trier)
-    if found is None or found.parameter("mask"):
-        return found or form
-    as_mask = replace(found, limits={**found.limits, "bias_is_mask": True})
-    return as_mask if trier.is_right(as_mask, problem.but(mask=mask_of(problem.sizes))) else found
+    posed = problem.but(bias=bias_of(problem.sizes, form.dtype))
+    return _first_right(_extended(form, "bias", parameters, sayings), posed, trier) or form
 
 
-def _added_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    """A mask of few axes that is added: 0 or -inf."""
-    if form.parameter("mask") or form.limits.get("bias_is_mask"):
+def _masks_of_few_axes(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Truth values or what is added, the same along some axes; for a parameter that takes nothing better."""
+    if form.parameter("mask"):
         return form
-    for axes, expression, shape, limits in _all_axes():
-        problem = plain(form)
-        text = VOCABULARIES[form.lift].added.format(expression.format("mask"))
-        saying = Saying(text, f"added, 0 or -inf{shape and f', {shape}'}", limits)
-        posed = problem.but(mask=mask_of(problem.sizes, axes))
-        if found := _first_right(_extended(form, "mask", parameters, [saying]), posed, trier):
+    taken, few = form.parameter("bias"), [axes for axes in _AXES if axes != "BHTS"]
+    rest = {at: [each for each in listed if each.name != taken] for at, listed in parameters.items()}
+    added = [(VOCABULARIES[form.lift].added, "added, 0 or -inf")]
+    return _masked(form, few, _truths(form), rest, trier) or _masked(form, ["BHTS", *few], added, rest, trier) or form
+
+
+def _biases_as_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+    """A callee that takes no mask may take one as a bias, if -inf is no harm to it."""
+    problem, as_mask = plain(form), replace(form, limits={**form.limits, "bias_is_mask": True})
+    is_asked = bool(form.parameter("bias")) and not form.parameter("mask")
+    return as_mask if is_asked and trier.is_right(as_mask, problem.but(mask=mask_of(problem.sizes))) else form
+
+
+def _truths(form: Form) -> Sequence[tuple[str, str]]:
+    """What True or False, or one or zero, may mean: the expression, and the meaning in words."""
+    return (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
+            (VOCABULARIES[form.lift].numbers, "1 where a query may attend, else 0"))
+
+
+def _masked(form: Form, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
+            trier: Trier) -> Form | None:
+    """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
+    problem = plain(form)
+    for axes in all_axes:
+        posed, limits = problem.but(mask=mask_of(problem.sizes, axes)), {} if axes == "BHTS" else {"mask_axes": axes}
+        sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
+                   for expression, shape in _AXES[axes] for meaning, says in means]
+        if found := _first_right(_extended(form, "mask", parameters, sayings), posed, trier):
             return found
-    return form
+    return None
 
 
 def _named(keyword: str) -> Callable[[Form, Parameters, Trier], Form]:
@@ -216,7 +217,8 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
 
 
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
-    ("mask", _masks), ("bias", _biases), ("mask", _added_masks), *((name, _named(name)) for name in _OTHERS),
+    ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
+    *((name, _named(name)) for name in _OTHERS),
     ("window", _window), ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
