@@ -12,6 +12,7 @@ from attnspec.cli.known import but_for, gone
 from attnspec.cli.unjudged import lacks
 from attnspec.cli.wording import counted, few, plural
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.ground.keywords import keyword_for
 from attnspec.ground.nouns import Effort, Verdict
 from attnspec.runner.tally import idle
 
@@ -124,9 +125,14 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _refused(digest: Digest) -> str:
-    """What the subject itself refuses: `; refuses grouped heads, cross lengths`."""
-    what = [name for known in digest.cards.values() for name in known.card.refused]
-    return f"; refuses {', '.join(what)}" if what and len(digest.subjects) == 1 else ""
+    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); is_causal was never given`."""
+    if len(digest.subjects) != 1:
+        return ""
+    cards = [known.card for known in digest.cards.values()]
+    what = [name for card in cards for name in card.refused]
+    left = [name for card in cards for name in card.defaults if keyword_for(name)]
+    refused = f"; refuses {', '.join(what)}" if what else ""
+    return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
 
 
 def _against(digest: Digest) -> str:

@@ -131,11 +131,14 @@ class Arithmetic:
     seed: int
     _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
 
-    def explain(self, trial: Trial, failing: Recipe) -> Explanation | None:
-        """The first class under which the violation vanishes; None if there is none."""
+    def explain(self, trial: Trial, failing: Recipe, claimed: int) -> Explanation | None:
+        """The first class under which the violation vanishes; None if there is none.
+
+        claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
+        """
         for wider, bench in self._wider(trial.bench):
             under = replace(trial, bench=bench, shrinks=False, before=None, breadcrumb=lambda _: None)
-            if _allows(under, failing) and self._is_of(wider, trial.bench, bench):
+            if _allows(under, failing, claimed) and self._is_of(wider, trial.bench, bench):
                 return _told(trial.bench.subject, trial.bench.dtype, wider)
         return None
 
@@ -182,12 +185,12 @@ def _is_plain(check: Check) -> bool:
     return is_plain and check.clause.level is Level.MUST
 
 
-def _allows(trial: Trial, recipe: Recipe) -> bool:
-    """Whether a clause holds where it failed, and on all of its cases; it must claim something on one of them."""
-    if judged(trial, trial.bench, recipe).failure is not None:
+def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
+    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases."""
+    tally = judged(trial, trial.bench, recipe)
+    if tally.failure is not None or tally.worst is None or tally.worst.claimed < claimed:
         return False
-    tally = trial.hold()
-    return tally.failure is None and tally.cases > 0
+    return trial.hold().failure is None
 
 
 def _fit(answers: Iterable[Answer], dtype: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 
 from attnspec.court.arithmetic import Arithmetic
 from attnspec.court.bench import SubjectBench
@@ -65,18 +64,17 @@ class Hearing:
         self._raised: set[str] = set()
 
     def bench(self, dtype: DType) -> SubjectBench:
-        """The subject at one dtype; conventions are those found at the first."""
+        """The subject at one dtype, and what it does there where practice is divided.
+
+        A constant that hides keys may do so at one dtype and overflow at another, so each dtype is probed for itself.
+        """
         if dtype not in self._benches:
-            self._benches[dtype] = SubjectBench(self.subject, dtype, self._conventions if self._benches else None)
+            self._benches[dtype] = SubjectBench(self.subject, dtype)
         return self._benches[dtype]
 
     def _again(self) -> Subject:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
         return own_subject(self.subject.id) if is_own(self.subject.id) else self.subject
-
-    @cached_property
-    def _conventions(self) -> Mapping[str, str]:
-        return next(iter(self._benches.values())).conventions
 
     def card(self) -> SubjectCard:
         """What a report says of the subject."""
@@ -164,7 +162,8 @@ class Hearing:
             return evidence
         try:
             recipe = Recipe.parse(evidence.recipe)
-            explained = self._arithmetic.explain(trial, recipe) if evidence.measured else missing_lift(self.subject)
+            explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
+                         missing_lift(self.subject))
             if explained:
                 return replace(evidence, explained=explained)
             diagnosis = self._examiner.diagnose(trial, recipe)

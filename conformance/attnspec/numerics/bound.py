@@ -242,7 +242,7 @@ def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
 
 def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
-    summable = (errors.chain * max(r.accumulate, r.row_sum) < 1)[..., 0]
+    summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
     domain: Array = operands.usable & (operands.counts > 0) & summable & _values_fit(operands, r)
     if not _scale_fits(operands, r):
         return np.zeros_like(domain)

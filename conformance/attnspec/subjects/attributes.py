@@ -40,6 +40,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "mask_axes": '"BTS"',
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
+    "causal_only": "True",
     "window_needs_causal": "True",
     "window_is_symmetric": "True",
     "window_is_bounded": "True",
