@@ -207,6 +207,11 @@ def test_an_update_of_nothing_is_told() -> None:
     assert str(done.exception) == "--update-baseline needs to know which: --baseline PATH."
 
 
+def test_a_baseline_whose_path_was_forgotten_is_told_at_once() -> None:
+    done = CliRunner().invoke(check, ["numpy/attention", "--baseline", "--no-record"], standalone_mode=False)
+    assert str(done.exception) == "--baseline needs a path; --no-record is the next option."
+
+
 STRANGE = """\
 known:
 - {subject: numpy/attention, clause: causal.no_lookahed, dtype: float32, verdict: violated}

@@ -231,6 +231,12 @@ def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:
     assert told(held(), SubjectKnown(card), code=0)[2] == "left at their defaults: block=64, eps=0"
 
 
+def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> None:
+    card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
+                       defaults={"is_causal": "False", "attn_mask": "None", "block": "64"})
+    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; is_causal and attn_mask were never given."
+
+
 def test_what_does_not_apply_is_one_line() -> None:
     reasons = ["mine:attend takes no bias", "mine:attend takes no bias and no window", "mine:attend takes no window",
                "mine:attend takes no bias", "it is no layer: it has no projections", "mine:attend takes no params"]

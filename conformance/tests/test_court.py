@@ -372,3 +372,33 @@ def test_a_fault_that_cannot_be_told_from_rounding_at_a_dtype_is_not_put_on_tria
     outcome = Court(Plan((item.target,))).try_item(item)
     assert outcome.verdict is Verdict.INAPPLICABLE
     assert outcome.reason.startswith("no wrong answer at bfloat16: ")
+
+
+OVERFLOWING = """
+import math
+import numpy as np
+def attend(query, key, value, *, mask=None):
+    logits = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        with np.errstate(over="ignore"):
+            logits = np.where(mask, logits, np.float64(-1e9).astype(query.dtype))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return ((weights / weights.sum(axis=-1, keepdims=True)) @ value).astype(query.dtype)
+"""
+
+
+def test_each_dtype_is_held_to_what_it_does_with_hidden_rows(tmp_path: Path) -> None:
+    """-1e9 hides a key in float32, and in float16 it is -inf, so that a row without keys is NaN there alone."""
+    (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
+    court = Court(Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.hidden_row_convention",)))
+    assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
+
+
+def test_a_mask_that_is_not_low_enough_is_no_stored_logsumexp(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
+    plan = Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.constant_is_low_enough",), dtypes=(DType.FLOAT32,))
+    court = Court(plan)
+    [outcome] = [court.try_item(item) for item in court.items()]
+    assert outcome.evidence is not None
+    assert outcome.evidence.explained is None
+    assert outcome.evidence.like[0].fault == "mask_constant_1e9"

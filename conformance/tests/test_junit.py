@@ -103,7 +103,7 @@ def test_advice_that_is_not_followed_is_skipped_unless_the_run_is_strict() -> No
 def test_what_was_not_judged_is_never_green() -> None:
     assert one(tree(broken="ImportError: no"), ".//testcase[@name='adapter']/error").get("message") == "ImportError: no"
     halved = one(tree(outcome(Verdict.HELD), is_whole=False), "testsuite[@name='attnspec']//error")
-    assert halved.get("message") == "the run was interrupted: 0 items have no verdict"
+    assert halved.get("message") == "the run was interrupted"
     assert one(tree(), "testsuite[@name='attnspec']//error").get("message") == "nothing was executed"
 
 

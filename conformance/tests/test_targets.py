@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.nouns import DType, Kind
-from attnspec.subjects.outline import file_of_module, public_functions
+from attnspec.subjects.outline import file_of_module, no_such_function, public_functions
 from attnspec.subjects.registry import load
 
 MINE = '''
@@ -199,3 +199,23 @@ def test_what_the_working_directory_does_not_hold_leaves_the_path_alone() -> Non
     with pytest.raises(TargetError, match="takes"):
         load("json:dumps")
     assert sys.path == before
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("mine.py:atend", "mine.py: there is no 'atend' in it (target 'mine.py:atend'). Did you mean 'attend'?"),
+    ("mine:atend", "mine.py: there is no 'atend' in it (target 'mine:atend'). Did you mean 'attend'?"),
+    ("mine.py::attend", "'mine.py::attend' has two colons. Did you mean mine.py:attend?"),
+    ("mine.py:attend", ""), ("mine.py:made", ""), ("mine.py:attend.part", "")])
+def test_a_name_that_no_import_could_find_is_told_before_one(
+    name: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "mine.py").write_text("def attend(q, k, v): ...\nmade = [attend][0]\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert str(no_such_function(name) or "") == said
+
+
+@pytest.mark.parametrize("more", [
+    "from numpy import *", "def __getattr__(name): ...", "globals()['atend'] = 1", "def ("])
+def test_a_file_whose_names_come_about_unseen_is_left_to_the_import(more: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"def attend(q, k, v): ...\n{more}\n", encoding="utf-8")
+    assert no_such_function(f"{tmp_path}/mine.py:atend") is None

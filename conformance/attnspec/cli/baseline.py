@@ -36,6 +36,8 @@ class Baseline:
         path, update = options.pop("baseline"), options.pop("update_baseline")
         if update and path is None:
             raise UsageError("--update-baseline needs to know which: --baseline PATH.")
+        if path and str(path).startswith("--"):
+            raise UsageError(f"--baseline needs a path; {path} is the next option.")
         return cls(path, is_written=path is not None and (update or not path.exists()))
 
     @property

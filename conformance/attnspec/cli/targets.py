@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.plan import FAULT, SOUND, Plan
-from attnspec.subjects.outline import no_such_subject
+from attnspec.subjects.outline import no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
 
 OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
@@ -18,6 +18,9 @@ def known_targets(plan: Plan) -> None:
     """Raise TargetError for what names no subject, and for a registered one whose framework is not installed."""
     _known_own([target for target in plan.targets if target.startswith(OWN)])
     _known_files(plan.targets)
+    for target in plan.targets:
+        if ":" in target.strip(":") and (unknown := no_such_function(target)):
+            raise unknown
     ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
     known = registered(plan.implementations) if ids else {}
     for target in ids:

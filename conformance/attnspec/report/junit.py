@@ -69,7 +69,8 @@ def _properties(subject: Judged, run: Run) -> Mapping[str, str]:
 def _lost(run: Run) -> ElementTree.Element:
     """A suite of one error for a run that did not get through, or that judged nothing."""
     lost = counted(run.missing, "item")
-    said = f"the run was interrupted: {lost} have no verdict" if run.record.interrupted else "nothing was executed"
+    interrupted = f"the run was interrupted: {lost} have no verdict" if run.missing else "the run was interrupted"
+    said = interrupted if run.record.interrupted else "nothing was executed"
     return _counted("attnspec", run, [_told_case("attnspec", f"run {run.letter}", _ERROR, said)], {})
 
 

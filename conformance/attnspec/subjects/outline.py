@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from attnspec.ground.errors import TargetError, hint, near_misses
+from attnspec.ground.errors import Place, TargetError, hint, near_misses
+from attnspec.law.yaml_lines import shown
 
 SHOWN = 8
 """So many functions of a file are named in a message."""
@@ -29,6 +30,30 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
     names = sorted(known)
     listed = hint(target, names, "subject") if names else ""
     return TargetError(f"{target!r} is not a known subject.{listed}{'' if near_misses(target, names) else f' {FORM}'}")
+
+
+def no_such_function(target: str) -> TargetError | None:
+    """For `mine.py:atend` where the file binds no such name in any way, and so no import could find it; else None."""
+    written, _, name = target.rpartition(":")
+    if written.endswith(":"):
+        return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
+    file = Path(written) if written.endswith(".py") else file_of_module(written)
+    if file is None or not file.is_file() or name.partition(".")[0] in (bound := _bound(file)) or not bound:
+        return None
+    return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
+                       where=Place(shown(file)))
+
+
+def _bound(file: Path) -> set[str]:
+    """Every name that stands in a file; none where it cannot be read, or where names may come about unseen."""
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    names = {name for node in nodes for name in (getattr(node, "id", None), getattr(node, "name", None),
+                                                 getattr(node, "asname", None)) if isinstance(name, str)}
+    is_dynamic = names & {"*", "__getattr__", "globals", "setattr", "exec", "vars"}
+    return set() if is_dynamic else names
 
 
 def near_file(path: Path) -> str:
