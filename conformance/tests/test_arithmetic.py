@@ -40,7 +40,7 @@ def of_rounded(left: Array, right: Array) -> Array:
 
 def logits_of(query: Array, key: Array, causal: bool, product: Product) -> Array:
     logits = product(query, key.swapaxes(-1, -2)) / np.sqrt(query.shape[-1]).astype(query.dtype)
-    seen = np.tri(*logits.shape[-2:], dtype=bool)
+    seen = np.tri(*logits.shape[-2:]).astype(bool)
     return np.where(seen, logits, np.array(-np.inf, query.dtype)) if causal else logits
 
 

@@ -104,7 +104,7 @@ def test_a_deviation_without_dtypes_speaks_of_all() -> None:
 @pytest.mark.parametrize(("deviations", "message"), [
     ((replace(LISTED, clause="causal.no_lookahed"),),
      "manifest.yaml:7: 'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'? "
-     "Known: causal.no_lookahead, scale.read_out."),
+     "`attnspec list clauses` names them all."),
     ((replace(LISTED, dtypes=(DType.FLOAT16,)),),
      "manifest.yaml:7: mine/attend does not take float16, so it cannot deviate there."),
     ((LISTED, replace(LISTED, dtypes=())),

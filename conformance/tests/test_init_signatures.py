@@ -211,7 +211,7 @@ def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
     for target in LINTED:
         form, _ = found(target, tmp_path)
         (adapters / f"{names_of(form)[1]}.py").write_text(source(form), encoding="utf-8")
-    command = [sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), adapters]
+    command = [sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), str(adapters)]
     ruff = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ruff.stdout.strip() == "All checks passed!", ruff.stdout
 

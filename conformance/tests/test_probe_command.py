@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from attnspec.cli import main
 from attnspec.cli.digest import Digest
@@ -173,7 +174,7 @@ def test_the_console_of_an_audit_tells_contradictions_and_why_the_exit_code_is_1
                   RunFinished("", 1.0, {}, 1)):
         digest.add(event)
     lines = list(summary(digest, ()))
-    assert lines[-1] == "Does not conform: 1 answer of mine not as the manifest claims. (exit code 1)"
+    assert click.unstyle(lines[-1]) == "Does not conform: 1 answer not as the manifest claims (mine). (exit code 1)"
     told = lines[lines.index("Not as the manifest claims:") + 1]
     assert told == "  mine [eager], float32: mask.polarity drop, not keep"
     assert "Not probed: mine, float32: it died" in lines

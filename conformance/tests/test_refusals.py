@@ -142,9 +142,9 @@ def attend(query: Array, key: Array, value: Array, *, causal: bool = False) -> A
     if query.shape[1] != key.shape[1]:
         raise ValueError("query and key need the same number of heads")
     logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
-    logits = np.where(np.tri(*logits.shape[-2:], dtype=bool) | (not causal), logits, -np.inf).astype(query.dtype)
+    logits = np.where(np.tri(*logits.shape[-2:]).astype(bool) | (not causal), logits, -np.inf).astype(query.dtype)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return (weights / weights.sum(axis=-1, keepdims=True)) @ value
+    return np.asarray((weights / weights.sum(axis=-1, keepdims=True)) @ value)
 
 
 def test_registered_subjects_are_held_to_their_manifests() -> None:

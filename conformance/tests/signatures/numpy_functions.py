@@ -24,7 +24,7 @@ SOURCES = {
 
 def _softmax(x: Array) -> Array:
     powers = np.exp(x - x.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+    return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
 def _linear(x: Array, w: Array, b: Array) -> Array:

@@ -121,7 +121,8 @@ class OnmtMultiHeadedAttention(Four):
         """(B,T,M); the mask is (B,1,T,S)."""
         given = (self.linear_query(query), self.linear_keys(key), self.linear_values(value))
         visible = None if mask is None else ~mask.expand(-1, self.head_count, -1, -1)
-        output, weights = _attended(*(_split(x, self.head_count) for x in given), visible)
+        q, k, v = (_split(x, self.head_count) for x in given)
+        output, weights = _attended(q, k, v, visible)
         return self.final_linear(_merged(output)), weights if return_attn else None
 
 
@@ -200,7 +201,8 @@ class CrossAttention(nn.Module):  # type: ignore[misc]
         context = x if context is None else context
         given = (self.to_q(x), self.to_k(context), self.to_v(context))
         visible = None if mask is None else mask.reshape(len(mask), -1)[:, None, None]
-        return self.to_out(_merged(_attended(*(_split(each, self.heads) for each in given), visible)[0]))
+        q, k, v = (_split(each, self.heads) for each in given)
+        return self.to_out(_merged(_attended(q, k, v, visible)[0]))
 
 
 class DinoAttention(nn.Module):  # type: ignore[misc]
@@ -247,7 +249,8 @@ class MultiHeadAttention(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor) -> Tensor:
         """(B,T,M)."""
         T, given = x.shape[1], (self.W_query(x), self.W_key(x), self.W_value(x))
-        output, _ = _attended(*(_split(each, self.num_heads) for each in given), ~self.mask.bool()[:T, :T])
+        q, k, v = (_split(each, self.num_heads) for each in given)
+        output, _ = _attended(q, k, v, ~self.mask.bool()[:T, :T])
         return self.out_proj(_merged(output))
 
 
@@ -409,7 +412,8 @@ class BertSelfAttention(nn.Module):  # type: ignore[misc]
                 **kwargs: object) -> tuple[Tensor, Tensor]:
         """(B,T,M)."""
         given = (self.query(hidden_states), self.key(hidden_states), self.value(hidden_states))
-        output, weights = _attended(*(_split(each, self.heads) for each in given), added=attention_mask)
+        q, k, v = (_split(each, self.heads) for each in given)
+        output, weights = _attended(q, k, v, added=attention_mask)
         return _merged(output), weights
 
 
@@ -426,5 +430,6 @@ class GPTNeoXAttention(nn.Module):  # type: ignore[misc]
                 position_embeddings: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """(B,T,M)."""
         parts = self.query_key_value(hidden_states).reshape(*hidden_states.shape[:2], self.heads, -1).transpose(1, 2)
-        output, weights = _attended(*parts.chunk(3, dim=-1), added=attention_mask)
+        q, k, v = parts.chunk(3, dim=-1)
+        output, weights = _attended(q, k, v, added=attention_mask)
         return self.dense(_merged(output)), weights
