@@ -150,7 +150,8 @@ def test_a_word_without_arguments_says_so() -> None:
 
 
 def test_a_word_that_does_not_exist_is_named_with_the_nearest() -> None:
-    message = r"s\.yaml:3: 'blnd' is not a known transform\. Did you mean 'blend'\? `attnspec list words` names them all\."
+    message = (r"s\.yaml:3: 'blnd' is not a known transform\. Did you mean 'blend'\? "
+               r"`attnspec list words` names them all\.")
     with pytest.raises(SpecError, match=message):
         look_up("blnd", {"blend": blend}, "transform", Place("s.yaml", 3))
     assert look_up("blend", {"blend": blend}, "transform", Place("s.yaml", 3)) is blend
