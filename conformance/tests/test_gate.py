@@ -144,6 +144,12 @@ def test_a_gate_says_before_it_runs_what_it_will_cost(tmp_path: Path) -> None:
     assert cost(tmp_path) == [f"{told}some 0 s of work, as last time"]
 
 
+def test_xdist_says_what_a_gate_costs_as_well(tmp_path: Path) -> None:
+    told = "attnspec gate test_mine.py::test_attention: 2 items; "
+    assert cost(tmp_path, "-n2") == [f"{told}how long they take is measured now and told the next time"]
+    assert cost(tmp_path, "-n2") == [f"{told}some 0 s of work, as last time"]
+
+
 def test_a_run_without_a_gate_says_nothing_of_cost(tmp_path: Path) -> None:
     assert "attnspec gate" not in pytest_run(tmp_path, "def test_nothing(): pass").stdout
 
@@ -161,6 +167,59 @@ def test_one_thread_judges_and_the_rest_are_given_back() -> None:
     with one_thread():
         assert set(counts()) == {1}
     assert counts() == before
+
+
+THREADS = """
+import sys
+from attnspec import gate
+from threadpoolctl import threadpool_info, threadpool_limits
+
+SEEN = []
+
+def threads():
+    return {pool["num_threads"] for pool in threadpool_info()}
+
+def attend(query, key, value):
+    import numpy as np
+    SEEN.append(threads())
+    logits = query @ np.swapaxes(key, -1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)) @ value
+
+def test_before():
+    import numpy
+    assert "torch" not in sys.modules
+    threadpool_limits(limits=3)
+    assert threads() == {3}
+
+test_numpy = gate(attend, clauses=["attention.definition"], dtypes=["float32"])
+
+def test_between():
+    assert SEEN[-1] == {1}
+    assert threads() == {3}
+
+test_torch = gate("mine:attend", lift="torch", clauses=["attention.definition"], dtypes=["float32"])
+
+def test_after():
+    import mine, torch
+    assert mine.SEEN[-1] == 1
+    assert torch.get_num_threads() == 3
+"""
+
+MINE = """
+import torch
+torch.set_num_threads(3)
+SEEN = []
+def attend(query, key, value):
+    SEEN.append(torch.get_num_threads())
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value)
+"""
+
+
+def test_an_item_has_one_thread_and_other_tests_theirs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "mine.py").write_text(MINE)
+    assert "5 passed" in pytest_run(tmp_path, THREADS).stdout
 
 
 HALVES = """

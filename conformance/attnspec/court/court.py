@@ -129,6 +129,10 @@ class Court:
             hearing.subject.lift.forget()
         self._hearings.clear()
 
+    def fetch(self, target: str) -> None:
+        """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
+        self._hearing(target)
+
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
         return self._hearing(target).card()

@@ -74,7 +74,7 @@ def _test(plan: Plan, court: str) -> Callable[..., None]:
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
         with suppress(AttnspecError):  # the verdict on the item says it better
-            judge.card(item.target)  # loads the subject, and with it the threads that are to be limited
+            judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
         with one_thread():
             outcome = pronounce(judge, item, plan=plan)
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
+
+from attnspec.ground.nouns import DType
 
 SECONDS = "attnspec/gates"
 """Where pytest's cache keeps the seconds of each gate, by the node id of its test function."""
 
 EFFORT = "attnspec_effort"
 """The attribute of a gate's test function that says how hard it looks."""
+
+_ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.[a-z_0-9]+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
 class GateCost:
@@ -20,21 +26,29 @@ class GateCost:
     def __init__(self, config: pytest.Config) -> None:
         self._cache: pytest.Cache | None = getattr(config, "cache", None)  # absent under `-p no:cacheprovider`
         self._spent: dict[str, float] = {}
+        self._is_told = False
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
-        return list(self._told(items))
+        efforts = {_gate(item.nodeid): getattr(getattr(item, "function", None), EFFORT, "") for item in items}
+        return list(self._told([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts))
 
-    def _told(self, items: Sequence[pytest.Item]) -> Iterator[str]:
-        counted: Counter[tuple[str, str]] = Counter()
-        for item in items:
-            if effort := getattr(getattr(item, "function", None), EFFORT, ""):
-                counted[_gate(item.nodeid), effort] += 1
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)
+        """The same from the controller of xdist, which knows no more than the ids, once a run."""
+        reporter = node.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter and not self._is_told:
+            self._is_told = True
+            for line in self._told([each for each in ids if _ITEM.fullmatch(each)], {}):
+                reporter.write_line(line)
+
+    def _told(self, ids: Iterable[str], efforts: Mapping[str, str]) -> Iterator[str]:
         known = self._cache.get(SECONDS, {}) if self._cache else {}
-        for (gate, effort), count in counted.items():
+        for gate, count in Counter(map(_gate, ids)).items():
+            how = f" at effort {efforts[gate]}" if gate in efforts else ""
             took = f"some {known[gate]:.0f} s of work, as last time" if gate in known else (
                 "how long they take is measured now and told the next time")
-            yield f"attnspec gate {gate}: {count} items at effort {effort}; {took}"
+            yield f"attnspec gate {gate}: {count} items{how}; {took}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up what the items of gates take; under xdist the workers' reports come here, too."""

@@ -22,7 +22,7 @@ COURT = "attnspec.court.court:Court"
 
 
 class Judge(Protocol):
-    """What a runner needs of `court.Court`. `items` and `spec` are light; adapters are loaded by the other three."""
+    """What a runner needs of `court.Court`. `items` and `spec` are light; adapters are loaded by the others."""
 
     @property
     def spec(self) -> Spec:
@@ -30,6 +30,9 @@ class Judge(Protocol):
 
     def items(self) -> tuple[Item, ...]:
         """What the plan puts on trial, in an order that depends on the plan alone."""
+
+    def fetch(self, target: str) -> None:
+        """Load what the target names. Raises AttnspecError where it cannot be had."""
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""

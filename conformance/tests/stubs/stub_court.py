@@ -50,6 +50,9 @@ class Court:
         # not by xdist's environment variables: the tests themselves may run under xdist
         return self._breadcrumb.__name__ == "drop_crumb"
 
+    def fetch(self, target: str) -> None:
+        self.card(target)
+
     def card(self, target: str) -> SubjectCard:
         if target == "none":
             raise TargetError("there is no 'none'.")
