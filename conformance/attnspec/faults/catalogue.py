@@ -34,10 +34,11 @@ from attnspec.ground.errors import TargetError
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType, Kind
 
-_MODULES = (scale, heads, exponential, bias, masks, constants, causal, softmax, blocks, tails, reports, precision,
-            state, purity, layers, switches, drift, reads, paths, window, softcap)
-
-ALL: tuple[Fault, ...] = tuple(fault for module in _MODULES for fault in module.FAULTS)
+ALL: tuple[Fault, ...] = (
+    *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
+    *softmax.FAULTS, *blocks.FAULTS, *tails.FAULTS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
+    *layers.FAULTS, *switches.FAULTS, *drift.FAULTS, *reads.FAULTS, *paths.FAULTS, *window.FAULTS, *softcap.FAULTS,
+)
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
