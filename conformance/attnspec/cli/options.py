@@ -18,10 +18,10 @@ from attnspec.ground.errors import hint
 from attnspec.ground.nouns import DType, Effort
 from attnspec.ground.places import portable_argument
 from attnspec.ground.plan import Plan
+from attnspec.subjects.lifts import LIFTS
 
 Given: TypeAlias = Any  # an option's value, converted by its type
 F = TypeVar("F", bound=Callable[..., Any])
-LIFTS = ("torch", "jax")
 
 
 class OneOf(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
@@ -64,7 +64,7 @@ IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR"
 SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Another law than the one shipped.")
 SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.Path(),
                         help="Clauses of your own beside the others: a YAML file, or a folder of them.")
-LIFT = click.option("--lift", default="", type=OneOf("lift", LIFTS), help="Hand over tensors, not NumPy arrays.")
+LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)), help="Hand over tensors, not NumPy arrays.")
 DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
                         metavar="SECONDS", help="How long one item may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from attnspec.record.outcome import Explanation
-from attnspec.subjects.lifts.names import LIFTS
+from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.subject import Subject
 
 

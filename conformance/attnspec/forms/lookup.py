@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnspec.forms.words import SYNONYMS, plain
+from attnspec.subjects.lifts import LIFTS
 
 _PLAIN = (type(None), bool, int, float, str)
 REQUIRED = inspect.Parameter.empty
@@ -105,9 +106,8 @@ def lifts_of(function: Callable[..., Any]) -> tuple[str, ...]:
     """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is here."""
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     root = str(getattr(function, "__module__", "") or "").partition(".")[0]
-    known = {"torch": "torch", "jax": "jax"}
-    meant = [lift for name, lift in known.items() if root == name or _mentions(scope, name)]
-    here = [lift for name, lift in known.items() if importlib.util.find_spec(name)]
+    meant = [lift for lift in LIFTS if root == lift or _mentions(scope, lift)]
+    here = [lift for lift in LIFTS if importlib.util.find_spec(lift)]
     return tuple(dict.fromkeys((*meant, *([] if meant else ["", *here]), "")))
 
 

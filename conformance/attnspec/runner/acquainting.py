@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from attnspec.ground.errors import AttnspecError
 from attnspec.record.codec import decode, encode
 from attnspec.runner.apart import apart
+from attnspec.subjects.lifts import LIFTS
 
 HURRIED: Mapping[str, str] = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 """JAX compiles every operation anew for every shape; what is tried here is small, and need not be fast."""
@@ -65,7 +66,7 @@ def _settle_keras() -> None:
     import os  # noqa: PLC0415
 
     if "KERAS_BACKEND" not in os.environ and importlib.util.find_spec("tensorflow") is None:
-        here = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
+        here = [name for name in LIFTS if importlib.util.find_spec(name)]
         os.environ["KERAS_BACKEND"] = here[0] if here else "numpy"
 
 

@@ -11,7 +11,7 @@ from attnspec.ground.declaration import INPUT, LENGTHS, Declaration, Limits
 from attnspec.ground.nouns import DType, Kind
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.fields import Fields
-from attnspec.subjects.lifts.names import LIFTS
+from attnspec.subjects.lifts import LIFTS
 
 LIMITS = tuple(limit.name for limit in fields_of(Limits))
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")

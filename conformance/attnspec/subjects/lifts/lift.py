@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
 from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array
-from attnspec.subjects.lifts.names import LIFTS
+from attnspec.subjects.lifts import LIFTS
 
 
 class Lift(Protocol):
@@ -79,10 +80,5 @@ def lift_named(name: str) -> Lift:
 
 
 def _imported(name: str) -> Lift:
-    if name == "torch":
-        from attnspec.subjects.lifts.torch import TorchLift  # noqa: PLC0415  (weight: torch)
-
-        return TorchLift()
-    from attnspec.subjects.lifts.jax import JaxLift  # noqa: PLC0415  (weight: jax)
-
-    return JaxLift()
+    module, _, lift = LIFTS[name].partition(":")
+    return cast(Lift, getattr(importlib.import_module(module), lift)())
