@@ -2,8 +2,8 @@
 
 What a library does with masks, heads and keywords it does at every dtype; what depends on the dtype is how it rounds,
 where it overflows, and whether the constant that hides a key is low enough. So a glance puts every clause at one dtype,
-float32 where it is offered, and at the others the definition and what tells its numbers. So does a gate, which runs in
-one process beside somebody's other tests.
+float32 where it is offered, and at the others those whose `glance` in YAML is "every dtype". So does a gate, which
+runs in one process beside somebody's other tests.
 """
 
 from __future__ import annotations
@@ -11,12 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attnspec.ground.nouns import DType, Effort
-from attnspec.law.clause import Clause
-
-_AT_EVERY_DTYPE = frozenset({
-    "attention.definition", "attention.dtype", "masking.constant_is_low_enough", "masking.definition",
-    "numerics.far_below_zero", "numerics.huge_logits", "numerics.one_hot", "numerics.precision_grade",
-    "numerics.small_numbers", "numerics.typical_error"})
+from attnspec.law.clause import Clause, Glance
 
 
 def first_of(dtypes: Sequence[DType]) -> DType:
@@ -32,4 +27,4 @@ def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType]
     is_whole = effort is not Effort.GLANCE and not is_brief
     if is_whole or dtype not in dtypes or dtype is first_of(dtypes):
         return True
-    return clause.id in _AT_EVERY_DTYPE
+    return clause.glance is Glance.EVERY_DTYPE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -42,6 +43,13 @@ class Word:
     where: Place = field(default=Place("", 0), compare=False)
 
 
+class Glance(enum.Enum):
+    """At how many dtypes a glance puts a clause, and a gate that looks at all dtypes quickly."""
+
+    ONE_DTYPE = "one dtype"
+    EVERY_DTYPE = "every dtype"
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
     """One falsifiable sentence about attention.
@@ -66,6 +74,7 @@ class Clause:
     then: tuple[Word, ...]
     refuted_by: tuple[str, ...]
     note: str
+    glance: Glance = Glance.ONE_DTYPE
     where: Place = field(default=Place("", 0), compare=False)
     places: Mapping[str, Place] = field(default_factory=dict, compare=False)
 

@@ -10,7 +10,7 @@ from attnspec.ground.errors import Place, SpecError
 from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import Level
 from attnspec.ground.profiles import PROFILES
-from attnspec.law.clause import Citation, Clause, Source, Word
+from attnspec.law.clause import Citation, Clause, Glance, Source, Word
 from attnspec.law.fields import Fields
 from attnspec.law.yaml_lines import Located, describe
 
@@ -27,6 +27,7 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "runs": "chains of transforms by name; without it one run `original` of no transform",
     "then": "relations between what is observed of the runs",
     "refuted_by": "known faults that must violate this clause",
+    "glance": "at how many dtypes a glance puts it: one dtype, or every dtype where the answer depends on the dtype",
     "note": "what a reader should know besides",
 }
 CITATION_KEYS: Mapping[str, str] = {
@@ -85,8 +86,8 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
         formula=fields.text("formula", ""), because=_because(fields, context),
         needs=given.always | frozenset(_keywords(fields, "needs")),
         problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
-        refuted_by=fields.texts("refuted_by", ()), note=fields.text("note", ""), where=fields.place(),
-        places=fields.mapping.places)
+        refuted_by=fields.texts("refuted_by", ()), note=fields.text("note", ""),
+        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), where=fields.place(), places=fields.mapping.places)
 
 
 def _problem(name: str, fields: Fields) -> Word:

@@ -14,6 +14,7 @@ from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import Level
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.bibliography import KINDS
+from attnspec.law.clause import Glance
 from attnspec.law.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, LONGEST_QUOTE, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
 
@@ -74,9 +75,10 @@ def _clause(faults: list[str]) -> Schema:
         "runs": _named({"type": "array", "items": _ref("transform")}),
         "then": _list(_ref("relation")),
         "refuted_by": {"type": "array", "items": fault, "uniqueItems": True},
+        "glance": {"enum": [glance.value for glance in Glance]},
         "note": _TEXT,
     }
-    optional = {"formula", "needs", "runs", "refuted_by", "note"}
+    optional = {"formula", "needs", "runs", "refuted_by", "glance", "note"}
     return _explained(fields, CLAUSE_KEYS, required=[name for name in fields if name not in optional])
 
 
