@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.probed import Found, SubjectProbed
@@ -59,7 +60,7 @@ def whole_audit() -> RunRecord:
     items = tuple(outcome(place, number, dtype)
                   for place in range(SUBJECTS) for number in range(CLAUSES) for dtype in DType)
     subjects = list(dict.fromkeys(item.subject for item in items))
-    clauses = tuple({"id": name, "level": "must", "says": f"{name} holds.", "formula": r"A_{ij} = 0 \quad (j > i)"}
+    clauses = tuple(ClauseText(name, says=f"{name} holds.", formula=r"A_{ij} = 0 \quad (j > i)")
                     for name in sorted({item.clause for item in items}))
     header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "audit"), "0.1", "f" * 64, 0, "quick", False,
                         len(items), ("float32",), {"platform": "Linux " * 30}, clauses)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from attnspec.cli.group import attnspec
 from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
 from attnspec.record.outcome import (
@@ -61,8 +62,8 @@ def card(subject: str, *findings: KnownFinding, broken: str = "", version: str =
 
 
 def run(cards: Iterable[SubjectKnown], *outcomes: Outcome, probes: Iterable[SubjectProbed] = ()) -> RunRecord:
-    levels = {each.clause: each.level.value for each in outcomes}
-    clauses = tuple({"id": name, "level": level, "says": f"{name} holds."} for name, level in levels.items())
+    levels = {each.clause: each.level for each in outcomes}
+    clauses = tuple(ClauseText(name, level=level, says=f"{name} holds.") for name, level in levels.items())
     header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "audit"), "0.1", "f" * 64, 7, "quick", False,
                         len(outcomes), ("float32",), {}, clauses)
     return RunRecord(header, tuple(cards), outcomes, RunFinished("", 1.0, {}, 0), probes=tuple(probes))

@@ -14,6 +14,7 @@ from attnspec.cli.verdicts import Detail, Verdicts
 from attnspec.court.locate import NOTHING
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome, SubjectCard
 from attnspec.record.probed import Found, SubjectProbed
@@ -47,7 +48,7 @@ def held(clause: str = "attention.shape", subject: str = "mine:attend") -> Outco
 def events(*happened: Outcome | Event, code: int, effort: str = "quick", interrupted: bool = False) -> list[Event]:
     outcomes = [each for each in happened if isinstance(each, Outcome)]
     planned = dict.fromkeys((each.subject for each in outcomes), len(outcomes))
-    laws = tuple({"id": name, "says": f"{name} holds.", "where": "spec/theme.yaml:1"}
+    laws = tuple(ClauseText(name, says=f"{name} holds.", where="spec/theme.yaml:1")
                  for name in dict.fromkeys([*CLAUSES, *(each.clause for each in outcomes)]))
     header = RunStarted("", (), "1", "d" * 64, 0, effort, False, len(outcomes), ("float32",),
                         {"attnspec": "1", "workers": "2"}, laws, planned)

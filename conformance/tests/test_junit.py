@@ -11,6 +11,7 @@ from attnspec.cli.group import attnspec
 from attnspec.cli.junit import JUnit
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import to_line
 from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
@@ -31,7 +32,7 @@ def outcome(verdict: Verdict, name: str = "core.agrees", *, level: Level = Level
 
 
 def run(*outcomes: Outcome, strict: bool = False, broken: str = "", is_whole: bool = True) -> RunRecord:
-    clauses = tuple({"id": name, "level": "must", "says": f"{name} holds."}
+    clauses = tuple(ClauseText(name, says=f"{name} holds.")
                     for name in dict.fromkeys(each.clause for each in outcomes))
     header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec",), "0.1", "f" * 64, 7, "quick", strict, len(outcomes),
                         ("float32",), {}, clauses)

@@ -229,7 +229,7 @@ def test_an_own_clause_is_judged_and_its_case_replayed_by_the_line_that_is_print
 def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, mine: Path, tmp_path: Path) -> None:
     _, _, record = judged(cli, "--spec-add", str(mine.absolute()), "--clause", "mine.doubled")
     assert record.header.spec_added == ("mine.yaml",)
-    assert record.header.clauses[0]["where"] == "mine.yaml:2"
+    assert record.header.clauses[0].where == "mine.yaml:2"
     assert str(tmp_path) not in Path("run.jsonl").read_text(encoding="utf-8")
     assert "with mine.yaml" in render([record])
 
@@ -239,7 +239,7 @@ def test_a_clause_from_elsewhere_is_recorded_by_the_name_of_its_file(
 ) -> None:
     elsewhere = mine.rename(tmp_path_factory.mktemp("elsewhere") / "mine.yaml")
     _, _, record = judged(cli, "--spec-add", str(elsewhere), "--clause", "mine.doubled")
-    assert record.header.clauses[0]["where"] == "mine.yaml:2"
+    assert record.header.clauses[0].where == "mine.yaml:2"
     assert str(elsewhere.parent) not in Path("run.jsonl").read_text(encoding="utf-8")
 
 

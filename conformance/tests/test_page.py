@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import (
     Change,
@@ -44,12 +45,12 @@ OPTIONAL = {"tr", "td", "th", "li", "option", "p", "tbody", "thead"}  # HTML let
 Changes: TypeAlias = Any  # fields of a dataclass, by name
 
 
-def clause(name: str, **changes: Changes) -> dict[str, object]:
-    source = {"cite": "vaswani2017", "at": "3.2.1", "quote": "divide each by the root", "note": "",
-              "title": "Attention Is All You Need", "url": "https://example.org/paper"}
-    return {"id": name, "theme": name.partition(".")[0], "level": "must", "profile": "core", "says": f"{name} holds.",
-            "formula": r"\frac{a}{b}", "because": [source], "needs": ["mask"], "refuted_by": [], "note": "",
-            "where": "spec/x.yaml:7", **changes}
+def clause(name: str, **changes: Changes) -> ClauseText:
+    source = QuotedSource("vaswani2017", "3.2.1", "divide each by the root", title="Attention Is All You Need",
+                          url="https://example.org/paper")
+    whole = ClauseText(name, name.partition(".")[0], Level.MUST, "core", f"{name} holds.", r"\frac{a}{b}", (source,),
+                       ("mask",), where="spec/x.yaml:7")
+    return replace(whole, **changes)
 
 
 def outcome(
@@ -66,7 +67,7 @@ def card(subject: str, **changes: Changes) -> SubjectKnown:
     return SubjectKnown(replace(plain, **changes))
 
 
-def run(*outcomes: Outcome, clauses: tuple[dict[str, object], ...] = (), **changes: Changes) -> RunRecord:
+def run(*outcomes: Outcome, clauses: tuple[ClauseText, ...] = (), **changes: Changes) -> RunRecord:
     names = dict.fromkeys(each.clause for each in outcomes)
     header = RunStarted(
         "2026-01-02T03:04:05+00:00", ("attnspec", "check"), "0.1", "aaaabbbbccccdddd", 7, "quick", False, len(outcomes),
@@ -274,8 +275,8 @@ def test_identical_reasons_are_told_once() -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    evil = clause(f"core.{HOSTILE}", says=HOSTILE, note=HOSTILE, where=HOSTILE, formula=HOSTILE, refuted_by=[HOSTILE],
-                  because=[{"title": HOSTILE, "quote": HOSTILE, "at": HOSTILE, "url": "javascript:alert(3)"}])
+    evil = clause(f"core.{HOSTILE}", says=HOSTILE, note=HOSTILE, where=HOSTILE, formula=HOSTILE, refuted_by=(HOSTILE,),
+                  because=(QuotedSource(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, "javascript:alert(3)"),))
     likeness = Likeness(HOSTILE, HOSTILE, HOSTILE, "javascript:alert(5)", 1, 2)
     evidence = Evidence(HOSTILE, HOSTILE, HOSTILE, replace(MEASURED, sentence=HOSTILE),
                         (Picture(HOSTILE, HOSTILE, HOSTILE, ((1.0,),)),), HOSTILE, HOSTILE, (likeness,) * 2, HOSTILE,
@@ -319,8 +320,8 @@ def test_mathml_lets_no_markup_through(latex: str) -> None:
 
 
 def test_a_chinese_quote_says_its_language() -> None:
-    source = {"title": "notes", "quote": "每一行之和为 1"}
-    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=[source]),))])
+    source = QuotedSource(title="notes", quote="每一行之和为 1")
+    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
     assert '<blockquote lang="zh">每一行之和为 1</blockquote>' in page
 
 
@@ -415,7 +416,7 @@ def test_a_deviation_that_is_not_as_listed_is_a_finding() -> None:
 
 
 def test_the_trust_matrix_flags_a_missing_refutation_and_an_escaped_fault() -> None:
-    laws = (clause("core.a", refuted_by=["unscaled", "uniform"]), clause("core.b", refuted_by=["absent_one"]))
+    laws = (clause("core.a", refuted_by=("unscaled", "uniform",)), clause("core.b", refuted_by=("absent_one",)))
     page = render([run(
         outcome("lib/attend", "core.a"), violated("fault/unscaled", "core.a"), violated("fault/unscaled", "core.b"),
         outcome("fault/uniform", "core.a"), outcome("fault/uniform", "core.b"), clauses=laws)])
@@ -431,13 +432,13 @@ def test_the_trust_matrix_flags_a_missing_refutation_and_an_escaped_fault() -> N
 def test_a_refutation_at_some_dtypes_only_breaks_the_promise() -> None:
     page = render([run(
         violated("fault/unscaled", "core.a"), outcome("fault/unscaled", "core.a", dtype=DType.BFLOAT16),
-        clauses=(clause("core.a", refuted_by=["unscaled"]),))])
+        clauses=(clause("core.a", refuted_by=("unscaled",)),))])
     assert "core.a: unscaled refuted at f32, held at bf16" in words(section(page, "trust"))
     assert "1 known fault on trial" in words(page)
 
 
 def test_a_promise_that_was_not_put_to_trial_is_no_broken_one() -> None:
-    laws = (clause("core.a", refuted_by=["unscaled"]), clause("core.b", refuted_by=["unscaled"]))
+    laws = (clause("core.a", refuted_by=("unscaled",)), clause("core.b", refuted_by=("unscaled",)))
     trust = words(section(render([run(
         violated("fault/unscaled", "core.a"), violated("fault/other", "core.b"), clauses=laws)]), "trust"))
     assert "Every one of 2 faults is refuted, and all 1 promises are kept." in trust
@@ -445,7 +446,7 @@ def test_a_promise_that_was_not_put_to_trial_is_no_broken_one() -> None:
 
 
 def test_faults_that_are_all_refuted_earn_a_quiet_sentence() -> None:
-    page = render([run(violated("fault/unscaled", "core.a"), clauses=(clause("core.a", refuted_by=["unscaled"]),))])
+    page = render([run(violated("fault/unscaled", "core.a"), clauses=(clause("core.a", refuted_by=("unscaled",)),))])
     assert "Every one of 1 fault is refuted, and all 1 promises are kept." in words(section(page, "trust"))
 
 

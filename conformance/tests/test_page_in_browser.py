@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.campaign import BINS, BlockJudged
+from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.record.power import SUITE, Conviction, SubjectPut
@@ -38,10 +39,10 @@ SUBJECTS = ("torch/sdpa", "jax/a_function_with_quite_a_long_name", "numpy/msa", 
 Open: TypeAlias = "Callable[..., Chrome]"
 
 
-def clause(name: str, says: str) -> dict[str, object]:
-    return {"id": name, "theme": name.partition(".")[0], "level": "must", "profile": "core", "says": says,
-            "formula": r"A_{ij} = 0 \quad (j > i)", "refuted_by": ["mask_ignored"], "where": "spec/x.yaml:1",
-            "because": [{"title": "notes", "quote": "每一行之和为 1", "url": "https://example.org"}]}
+def clause(name: str, says: str) -> ClauseText:
+    source = QuotedSource(title="notes", quote="每一行之和为 1", url="https://example.org")
+    return ClauseText(name, name.partition(".")[0], says=says, formula=r"A_{ij} = 0 \quad (j > i)",
+                      because=(source,), refuted_by=("mask_ignored",), where="spec/x.yaml:1")
 
 
 def outcome(subject: str, name: str, dtype: DType) -> Outcome:

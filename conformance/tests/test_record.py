@@ -14,6 +14,7 @@ from attnspec.ground.errors import RecordError
 from attnspec.ground.nouns import DType, Effort, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.home import folder
+from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.lines import from_line, to_line
@@ -38,7 +39,7 @@ OUTCOME = Outcome("numpy/msa", "core.shape", DType.BFLOAT16, Level.MUST, Verdict
 CARD = SubjectCard("numpy/msa", "MSA", "attention", "numpy", "2.4", "https://numpy.org", {"hidden_row": "nan"}, {}, {},
                    ("core",))
 STARTED = RunStarted("2026-01-01T00:00:00+00:00", ("attnspec", "check"), "1", "abc", 7, "quick", True, 1, ("bfloat16",),
-                     {"python": "3.11"}, ({"id": "core.shape", "because": [{"cite": "x"}]},))
+                     {"python": "3.11"}, (ClauseText("core.shape", because=(QuotedSource("x"),)),))
 FINISHED = RunFinished("2026-01-01T00:00:01+00:00", 1.5, {"violated": 1}, 1)
 RUN: tuple[Event, ...] = (
     STARTED, SubjectKnown(CARD), ItemStarted("numpy/msa", "core.shape", "bfloat16"), ItemFinished(OUTCOME), FINISHED)

@@ -9,6 +9,7 @@ import pytest
 from attnspec.ground.errors import UsageError
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Item, Plan
+from attnspec.record.clause_text import QuotedSource
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
@@ -65,9 +66,9 @@ def test_the_header_says_what_is_planned_and_keeps_the_clauses(run: Run) -> None
     header = events[0]
     assert isinstance(header, RunStarted)
     assert (header.items, dict(header.planned)) == (4, {"a": 2, "b": 2})
-    assert [clause["id"] for clause in header.clauses] == ["stub.held", "stub.violated"]
-    assert header.clauses[0]["because"] == [{"cite": "paper", "at": "3.2", "quote": "so it is", "note": "",
-                                             "title": "A paper", "url": "https://example.org"}]
+    assert [clause.id for clause in header.clauses] == ["stub.held", "stub.violated"]
+    assert header.clauses[0].because == (
+        QuotedSource("paper", "3.2", "so it is", title="A paper", url="https://example.org"),)
     assert header.environment["threads"] == "1 a worker"
 
 

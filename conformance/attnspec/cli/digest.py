@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.probed import Found, SubjectProbed
@@ -94,7 +94,7 @@ class Digest:
     @property
     def _alarming(self) -> list[Outcome]:
         """In the order of the law, float32 first: workers end in any."""
-        places = {clause["id"]: place for place, clause in enumerate(self.header.clauses if self.header else ())}
+        places = {clause.id: place for place, clause in enumerate(self.header.clauses if self.header else ())}
         return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
                       key=lambda each: (places.get(each.clause, 0), in_float32_first(each)))
 
@@ -118,7 +118,7 @@ class Digest:
         """Whether the outcome makes the exit code 1 in this run."""
         return gates(outcome.verdict, outcome.level, strict=bool(self.header and self.header.strict))
 
-    def clause(self, name: str) -> Mapping[str, object]:
+    def clause(self, name: str) -> ClauseText:
         """What the header says of a clause."""
         clauses = self.header.clauses if self.header else ()
-        return next((clause for clause in clauses if clause["id"] == name), {})
+        return next((clause for clause in clauses if clause.id == name), ClauseText(name))

@@ -17,7 +17,8 @@ from attnspec.law.added import added_files
 from attnspec.law.clause import Citation, Clause, Spec
 from attnspec.law.load import load_spec
 from attnspec.law.yaml_lines import shown
-from attnspec.runner.texts import embedded
+from attnspec.record.codec import encode
+from attnspec.runner.texts import text_of
 
 WIDTH = 100
 
@@ -34,7 +35,7 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
     if clause is None:
         _tell_fault(name, law)
     elif as_json:
-        click.echo(json.dumps(embedded(clause, law), ensure_ascii=False, indent=1))
+        click.echo(json.dumps(encode(text_of(clause, law)), ensure_ascii=False, indent=1))
     else:
         for line in _explained(clause, law, file_of(clause, Path(spec) if spec else folder("spec"), spec_add)):
             click.echo(line)

@@ -70,7 +70,7 @@ def told(digest: Digest, finding: Finding) -> Iterator[str]:
     """In full: in red what gates, in yellow with its level what does not."""
     first, clause = finding.shown, digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
-    text = violation(first, says=str(clause.get("says", "")), where=str(clause.get("where", "")), also=also)
+    text = violation(first, says=clause.says, where=clause.where, also=also)
     head, _, rest = text.partition("\n")
     level = "" if first.level is Level.MUST else f" [{first.level.value}]"
     yield ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from attnspec.record.campaign import BlockJudged
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.power import SubjectPut
 from attnspec.record.probed import SubjectProbed
@@ -39,7 +40,7 @@ class RunStarted:
     items: int
     dtypes: tuple[str, ...]
     environment: Mapping[str, str]
-    clauses: tuple[Mapping[str, object], ...]
+    clauses: tuple[ClauseText, ...]
     planned: Mapping[str, int] = field(default_factory=dict)
     format: int = 1
     rules: tuple[Mapping[str, str], ...] = ()

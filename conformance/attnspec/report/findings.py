@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.ground.nouns import Verdict, gates
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.ledger import finding_anchor, shade
 from attnspec.report.pictures import Grid, drawn_cells, grids
 from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
-from attnspec.report.texts import ClauseText
 
 PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
 _OF_THE_CLAUSE = frozenset({Verdict.VIOLATED, Verdict.UNEXPECTED})  # these speak of the clause, not of a defect

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from attnspec.ground.nouns import DType
 from attnspec.ground.plan import FAULT
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import SubjectKnown
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.probed import SubjectProbed
 from attnspec.record.read import RunRecord
-from attnspec.report.texts import ClauseText, clause_text
 
 Key = tuple[int, str, DType]  # number of the subject, id of the clause, dtype
 
@@ -172,13 +172,18 @@ def _clauses(runs: Sequence[Run], outcomes: Iterable[Outcome]) -> tuple[tuple[Cl
     found: dict[str, ClauseText] = {}
     changed: set[str] = set()
     for run in runs:
-        for text in map(clause_text, run.record.header.clauses):
+        for clause in run.record.header.clauses:
+            text = replace(clause, theme=clause.theme or _theme(clause.id))
             if found.setdefault(text.id, text) != text:
                 changed.add(text.id)
     for outcome in outcomes:
-        found.setdefault(outcome.clause, clause_text({"id": outcome.clause, "level": outcome.level.value}))
+        found.setdefault(outcome.clause, ClauseText(outcome.clause, _theme(outcome.clause), outcome.level))
     themes = list(dict.fromkeys(text.theme for text in found.values()))
     return tuple(sorted(found.values(), key=lambda text: themes.index(text.theme))), frozenset(changed)
+
+
+def _theme(clause: str) -> str:
+    return clause.partition(".")[0]
 
 
 def _grouped(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str], tuple[Outcome, ...]]:

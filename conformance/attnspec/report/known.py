@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from attnspec.ground.nouns import Novelty, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.joined import Joined, Run
 from attnspec.report.signs import SHORT
-from attnspec.report.texts import ClauseText
 
 UNEXPLAINED = "No finding explains these."
 

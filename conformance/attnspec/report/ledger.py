@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from attnspec.ground.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import figure
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import DECIDED, FINDINGS, SHORT, SIGNS, Sign, gravest
-from attnspec.report.texts import ClauseText
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from attnspec.report.figures import figure
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.ledger import finding_anchor
 from attnspec.report.signs import FINDINGS
+from attnspec.report.texts import clause_anchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def _quantities(joined: Joined, subject: Judged) -> Iterable[Quantity]:
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
         for name, reads in _by_name(outcomes).items():
             yield Quantity(name, clause.id, outcomes[0].instrument,
-                           finding_anchor(number, subject) if is_finding else clause.anchor, tuple(reads))
+                           finding_anchor(number, subject) if is_finding else clause_anchor(clause), tuple(reads))
 
 
 def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[Read]]:

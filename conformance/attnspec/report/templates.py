@@ -15,7 +15,7 @@ from attnspec.report.figures import counted, duration, figure, gauge, grouped, m
 from attnspec.report.formula import mathml
 from attnspec.report.signs import SHORT
 from attnspec.report.summary import exit_words
-from attnspec.report.texts import language, thread, web_address
+from attnspec.report.texts import clause_anchor, language, thread, web_address
 
 FILES: Mapping[str, str] = {
     "css": "page.css", "js": "page.js", "picture_css": "picture.css", "audit_css": "audit/audit.css",
@@ -32,7 +32,7 @@ def templates() -> Environment:
     environment.filters |= {
         "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
         "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread,
+        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
         "prose": _prose, "said": said, "library": _library, "listed": listed}
     # our own files, inlined as they are
     environment.globals |= {

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from attnspec.ground.nouns import FAILURES
 from attnspec.ground.plan import FAULT
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.signs import SHORT, SIGNS
-from attnspec.report.texts import ClauseText
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from attnspec.ground.nouns import Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.joined import Joined
 from attnspec.report.signs import DECIDED, SIGNS, Sign
-from attnspec.report.texts import ClauseText
 
 _NOT_DECIDED = (Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
 

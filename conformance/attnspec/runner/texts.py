@@ -1,13 +1,14 @@
-"""Outcomes in words, and clauses as plain data."""
+"""Outcomes in words, and clauses as a record keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from attnspec.ground.nouns import DType, Verdict
 from attnspec.ground.places import portable_argument
 from attnspec.law.clause import Citation, Clause, Spec
+from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.outcome import Evidence, Likeness, Outcome
 
 HAPPENED: Mapping[Verdict, str] = {
@@ -83,17 +84,14 @@ def in_short(outcome: Outcome) -> str:
     return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
 
 
-def embedded(clause: Clause, spec: Spec) -> Mapping[str, object]:
-    """What a record's header keeps of a clause, so that the record outlives the spec."""
-    return {
-        "id": clause.id, "theme": clause.theme, "level": clause.level.value, "profile": clause.profile,
-        "says": clause.says, "formula": clause.formula, "because": [_source(each, spec) for each in clause.because],
-        "needs": sorted(clause.needs), "problem": clause.problem, "refuted_by": list(clause.refuted_by),
-        "note": clause.note, "where": str(replace(clause.where, file=portable_argument(clause.where.file))),
-    }
+def text_of(clause: Clause, spec: Spec) -> ClauseText:
+    """What a record's header keeps of a clause."""
+    return ClauseText(
+        clause.id, clause.theme, clause.level, clause.profile, clause.says, clause.formula,
+        tuple(_quoted(each, spec) for each in clause.because), tuple(sorted(clause.needs)), clause.problem,
+        clause.refuted_by, clause.note, str(replace(clause.where, file=portable_argument(clause.where.file))))
 
 
-def _source(citation: Citation, spec: Spec) -> Mapping[str, object]:
-    source = spec.bibliography.get(citation.cite)
-    data = {name: value for name, value in asdict(citation).items() if name != "where"}
-    return data | ({"title": source.title, "url": source.url} if source else {})
+def _quoted(citation: Citation, spec: Spec) -> QuotedSource:
+    source = spec.bibliography[citation.cite]
+    return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url)

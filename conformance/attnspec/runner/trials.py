@@ -14,7 +14,7 @@ from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.runner import tally
 from attnspec.runner.docket import Breadcrumb
 from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
-from attnspec.runner.texts import embedded
+from attnspec.runner.texts import text_of
 from attnspec.subjects.registry import process_of
 
 TRIALS = "attnspec.runner.trials:Trials"
@@ -50,7 +50,7 @@ class Trials:
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""
         clauses = dict.fromkeys(item.clause for item in self.items())
-        return replace(blank, clauses=tuple(embedded(clause_of(self.spec, name), self.spec) for name in clauses))
+        return replace(blank, clauses=tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses))
 
     def card(self, target: str) -> SubjectCard:
         """The court's card of the subject."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.figures import ascii_name
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.ledger import shade
 from attnspec.report.pictures import Grid, drawn_cells, grids
 from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
-from attnspec.report.texts import ClauseText
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from attnspec.ground.nouns import Verdict
+from attnspec.record.clause_text import ClauseText
 from attnspec.report.joined import Joined
 from attnspec.report.ledger import shade, tally
 from attnspec.report.signs import SIGNS, Sign, overall
-from attnspec.report.texts import ClauseText
 
 
 @dataclass(frozen=True, slots=True)
