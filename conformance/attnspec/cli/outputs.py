@@ -120,7 +120,7 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def _default_record() -> Path:
-    """A name by the second that no earlier run has taken."""
-    name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    """A name that no earlier run has taken, and none that begins at the same second in another process."""
+    name = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
     taken = len(list(RUNS.glob(f"{name}*.jsonl"))) if RUNS.is_dir() else 0
     return RUNS / (f"{name}-{taken + 1}.jsonl" if taken else f"{name}.jsonl")
