@@ -23,10 +23,12 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.subjects.axes import check_axes
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.target import importable
 
 CONVENTION = "convention_is"
 """The relation that says which convention was found: no fault is likely, for the finding says all there is."""
@@ -41,12 +43,16 @@ CASES_OF_THE_KNOWN = 10
 def summon(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
 
-    A function of one's own has no manifest that says what it takes: what it refuses is found out first.
+    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
+    TargetError, ManifestError, UsageError.
     """
     if is_own(target):
         return own_subject(target)
     subject = load(target, lift=plan.lift, folders=plan.implementations)
-    return with_refusals(subject) if ":" in target else subject
+    if ":" not in target:
+        return subject
+    check_axes(subject, target=importable(target))
+    return with_refusals(subject)
 
 
 class Hearing:
