@@ -40,8 +40,8 @@ def test_a_function_of_two_axes_is_told_so_with_the_way_out(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     written(tmp_path, COURSE)
     assert told("mine.py:attend") == (
-        "mine.py:3: mine.py:attend takes arrays with the axes (T, D). attnspec gives it four, (B, H, T, D), and then it "
-        "raises ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+        "mine.py:3: mine.py:attend takes arrays with the axes (T, D). attnspec gives it four, (B, H, T, D), and then "
+        "it raises ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
         "(n?,k),(k,m?)->(n?,m?) (size 4 is different from 8). Have a wrapper written (attnspec init mine:attend), or "
         "let the function take any leading axes: write `query @ key.swapaxes(-1, -2)`, not `key.T`, and sum over axis "
         "-1.")
@@ -62,8 +62,8 @@ def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
 
 def test_a_keyword_without_a_default_is_told_with_the_default(tmp_path: Path) -> None:
     assert told(written(tmp_path, ANY, ", mask, causal")).endswith(
-        "mine.py:3: attend takes 'mask' and 'causal' without a default, so it cannot be called without. Give the default "
-        "that means none is given: def attend(query, key, value, *, mask=None, causal=False)")
+        "mine.py:3: attend takes 'mask' and 'causal' without a default, so it cannot be called without. Give the "
+        "default that means none is given: def attend(query, key, value, *, mask=None, causal=False)")
 
 
 def test_a_flag_that_every_call_gives_needs_no_default(tmp_path: Path) -> None:

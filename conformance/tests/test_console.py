@@ -11,7 +11,7 @@ from attnspec.cli import progress
 from attnspec.cli.causes import UNLOCATED, explanations, plainly
 from attnspec.cli.progress import Plain
 from attnspec.cli.verdicts import Detail, Verdicts
-from attnspec.court.locate import NOTHING
+from attnspec.court.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
@@ -152,7 +152,8 @@ def test_where_no_fault_explains_it_the_place_is_told() -> None:
     assert lines[0] == f"Does not conform. Likely: {place}, 1 of 1 failure."
 
 
-@pytest.mark.parametrize("located", [NOTHING, "the diagnosis itself failed: ValueError: no", ""])
+@pytest.mark.parametrize("located", [NOTHING, UNTAKEN.format("ValueError"), PARTLY_TAKEN.format("ValueError"),
+                                     "the diagnosis itself failed: ValueError: no", ""])
 def test_a_diagnosis_that_found_nothing_is_no_cause(located: str) -> None:
     assert not located or located.startswith(UNLOCATED)
     lines = told(failed(evidence=replace(like(), located=located)))

@@ -135,6 +135,50 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
     assert diagnosed(own(answer), among=A_FEW).located.startswith("no read-out shows it")
 
 
+def raising(*, only_with: str = "") -> Subject:
+    """It divides by nought, on every small square problem or on those with a keyword."""
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        if call.query.shape[2] > 2 and (not only_with or getattr(call, only_with) is not None):
+            raise ZeroDivisionError(only_with or "always")
+        found = attention(call)
+        output = found[0] if isinstance(found, tuple) else found
+        output[:] += np.float32(call.query.shape[2] == 2)
+        return found
+
+    return own(answer)
+
+
+@pytest.mark.parametrize(("only_with", "said"), [
+    ("", "the read-outs could not be taken, since the function raises ZeroDivisionError: always"),
+    ("bias", "no read-out that could be taken shows it; in others the function raises ZeroDivisionError: bias")])
+def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str) -> None:
+    assert diagnosed(raising(only_with=only_with), among=A_FEW).located == said
+
+
+def inverted(*, empty: float) -> Subject:
+    """The mask read the wrong way round; what rows hold that then see no key is `empty`."""
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        if call.mask is None:
+            return attention(call)
+        sees_none = call.mask.all(axis=-1, keepdims=True)
+        found = attention(call.but(mask=~call.mask))
+        return (np.where(sees_none, np.float32(empty), found[0]), found[1]) if isinstance(found, tuple) else (
+            np.where(sees_none, np.float32(empty), found))
+
+    return own(answer)
+
+
+def test_an_inverted_mask_is_named_also_where_rows_become_nan() -> None:
+    said = diagnosed(inverted(empty=np.nan))
+    told = [each.fault for each in said.like] or [said.located]
+    assert told == ["the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"]
+
+
+def test_an_inverted_mask_with_zeros_is_the_fault_of_that_name() -> None:
+    [first, *_] = diagnosed(inverted(empty=0.0)).like
+    assert (first.fault, first.story.partition(":")[0]) == ("mask_inverted", "The mask is read the wrong way round")
+
+
 def test_keywords_that_spoil_a_case_together_are_told() -> None:
     def answer(call: Call) -> Array | tuple[Array, Array]:
         found = attention(call)

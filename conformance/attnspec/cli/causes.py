@@ -15,7 +15,7 @@ import yaml
 from attnspec.ground.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Likeness, Outcome
 
-UNLOCATED = ("no read-out shows it", "the diagnosis itself failed")
+UNLOCATED = ("no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
 _ITS_DTYPE = "the inputs' dtype"

@@ -60,8 +60,9 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
     if needed := [parameter for parameter in unknown if parameter.default is Parameter.empty]:
         raise _error(function, _needs(name, needed, known.values(), target))
     kind = _kind_of(known, function, name)
-    given = {word.name for word in KEYWORDS.values() if kind in word.required} | ({"causal"} if is_always_causal else set())
-    if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
+    given = {"causal"} if is_always_causal else set()
+    if bare := [each for each in known.values() if each.default is Parameter.empty
+                and kind not in KEYWORDS[each.name].required and each.name not in given]:
         raise _error(function, _without_default(name, bare))
     return Signature(frozenset(known), kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown})
