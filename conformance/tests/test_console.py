@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from attnspec.cli import progress
-from attnspec.cli.causes import UNLOCATED, explanations, plainly
 from attnspec.cli.progress import Plain
 from attnspec.cli.verdicts import Detail, Verdicts
 from attnspec.court.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
@@ -17,6 +16,7 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome, SubjectCard
 from attnspec.record.probed import Found, SubjectProbed
+from attnspec.report.causes import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
 OFF_BY_ONE = "each query sees one later key (`causal_off_by_one`)"
@@ -109,7 +109,9 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
 
 def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste() -> None:
     def rounded(dtype: DType, form: str) -> Outcome:
-        explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value)
+        words = {"flushes": True} if "precision" in form else {}
+        explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value,
+                                words, {dtype.value: words} if words else {})
         return failed(dtype=dtype, evidence=replace(like(), explained=explained))
 
     for form, line in (('f.precision = {"%s": {"flushes": True}}',

@@ -10,11 +10,11 @@ from itertools import chain, zip_longest
 
 import click
 
-from attnspec.cli.causes import Explained, explanations
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.ground.nouns import Level
 from attnspec.record.outcome import Outcome
+from attnspec.report.causes import Explained, explanations
 from attnspec.runner.texts import violation
 
 _ROOM = 90  # characters of a list of clauses

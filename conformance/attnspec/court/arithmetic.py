@@ -215,17 +215,22 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
 
 def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
     words = _words(subject, dtype, wider)
-    return Explanation(cause=wider.cause, advice=wider.advice, declare=declaration(subject, {dtype.value: words}),
-                       words=words)
+    precision = _with_own(subject, {dtype.value: words})
+    return Explanation(cause=wider.cause, advice=wider.advice, declare=declaration(subject, precision),
+                       words=words, declared=precision)
+
+
+def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:
+    """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
+    said = getattr(subject.function, "precision", {}) if ":" in subject.id else {}
+    return {**said, **precision} if isinstance(said, Mapping) else precision
 
 
 def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
     """The line to paste: below a function of one's own, or into a registered subject's manifest."""
     if ":" not in subject.id:
         return f"precision: {json.dumps(precision, ensure_ascii=False)}"
-    said = getattr(subject.function, "precision", {})
-    whole = {**said, **precision} if isinstance(said, Mapping) else precision
-    return f"{subject.id.rpartition(':')[2]}.precision = {_python(whole)}"
+    return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
 
 
 def _python(value: object) -> str:

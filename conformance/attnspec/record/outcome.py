@@ -81,13 +81,15 @@ class Explanation:
 
     cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
     declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
-    class in it, for the outcome's dtype; empty if it declares something else.
+    class in it, for the outcome's dtype; empty if it declares something else.  declared: all that the line says, by
+    dtype: these words, and what the subject declares already.
     """
 
     cause: str
     advice: str
     declare: str
     words: Mapping[str, object] = field(default_factory=dict)
+    declared: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
