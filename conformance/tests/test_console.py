@@ -323,7 +323,29 @@ def test_carets_under_code_are_left_out_of_a_traceback() -> None:
     assert "            x = y[0]" in lines
 
 
+def test_an_interrupted_run_says_first_what_it_found_so_far() -> None:
+    lines = told(failed(), failed("causal.flag_is_mask"), held(), code=2, interrupted=True)
+    assert lines[0] == "Interrupted with 2 violations so far: what is missing was not run."
+
+
 # --- several subjects
+
+def test_each_subject_shows_a_failure_before_any_shows_a_second() -> None:
+    many = [failed(clause, like(fault), subject="a:a") for clause, fault in
+            (("causal.no_lookahead", "causal_off_by_one"), ("masking.definition", "mask_ignored"),
+             ("scale.explicit", "scale_none"))]
+    lines = told(*many, failed("masking.definition", like("mask_ignored"), subject="b:b"))
+    by = [line for line in lines if line.startswith("  by: ")]
+    assert by[:2] == ["  by: a:a, float32", "  by: b:b, float32"]
+
+
+def test_subjects_whose_causes_differ_are_told_with_both() -> None:
+    lines = told(failed(subject="a:a"), failed("masking.definition", like("mask_ignored"), subject="b:b"))
+    assert lines[0] == (f"Does not conform: 2 of 2 subjects (a:a, b:b). Likely: {OFF_BY_ONE} (a:a); "
+                        "the argument is accepted and never used (`mask_ignored`) (b:b).")
+    same = told(failed(subject="a:a"), failed(subject="b:b"))
+    assert same[0] == f"Does not conform: 2 of 2 subjects (a:a, b:b). Likely: {OFF_BY_ONE} (a:a, b:b)."
+
 
 def test_of_several_subjects_each_has_a_line() -> None:
     lines = told(failed(subject="a:a"), held(subject="b:bb"), undecided("x.y", "it is gone", Verdict.NOT_RUN))
@@ -349,7 +371,8 @@ def test_answers_against_a_manifest_are_told() -> None:
 
 
 def test_an_interrupted_run_says_so() -> None:
-    assert told(held(), code=2, interrupted=True)[-1] == "Interrupted: what is missing was not run. (exit code 2)"
+    assert told(held(), code=2, interrupted=True)[-1] == (
+        "Interrupted with no violation so far: what is missing was not run. (exit code 2)")
 
 
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:

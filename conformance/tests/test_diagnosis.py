@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -259,3 +260,33 @@ def test_the_console_says_what_a_violation_is_like() -> None:
 def _heard(target: str) -> Any:  # noqa: ANN401  (an outcome whose evidence is known to be there)
     hearing_of = Hearing(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     return hearing_of.try_clause(CHECKS["scale.unit_variance"], DType.FLOAT32)
+
+
+ALWAYS = """
+import numpy as np
+def always(query, key, value, *, causal=True):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf) if causal else logits
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+@pytest.mark.parametrize("default", ["True", "False"])
+def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, default: str) -> None:
+    without_flag = ALWAYS.replace("causal=True", "causal=False").replace("if causal", "if True")
+    text = ALWAYS if default == "True" else without_flag
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    target = f"{tmp_path}/mine.py:always"
+    hearing = Hearing(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    evidence = hearing.try_clause(CHECKS["attention.worked_example"], DType.FLOAT32).evidence
+    assert evidence
+    assert evidence.like[0].fault == "causal_always"
+    assert (evidence.explained is None) is (default == "False")
+    if evidence.explained:
+        assert evidence.explained.cause == (
+            "its default, causal=True, hides later keys where no flag is given (`causal_always`)")
+        assert evidence.explained.advice == (
+            "Write causal=False, or wrap it: def attend(query, key, value, *, causal=False): "
+            "return always(query, key, value, causal=causal)")
+        assert evidence.explained.declare == "always.causal_only = True"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -17,6 +18,7 @@ from attnspec.report.causes import likely, likely_words, unexplained
 from attnspec.runner.tally import idle
 
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
 
 
@@ -63,7 +65,8 @@ def _code(digest: Digest) -> int:
 
 def _verdict(digest: Digest) -> str:
     if digest.footer is None or digest.footer.interrupted:
-        return "Interrupted: what is missing was not run."
+        found = plural(len(digest.failures), "violation") if digest.failures else "no violation"
+        return f"Interrupted with {found} so far: what is missing was not run."
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest)}" if is_blamed else f"Not as listed: {gone(digest)}."
@@ -76,7 +79,7 @@ def _verdict(digest: Digest) -> str:
 
 
 def _blame(digest: Digest) -> str:
-    """Of one subject the likely cause; of several, which they are, and the cause if it is one."""
+    """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
     guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
         return f"{_why(digest)}."
@@ -84,8 +87,16 @@ def _blame(digest: Digest) -> str:
     if against := digest.contradictions:
         whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
         parts.append(f"{_against(digest)} ({whom})")
-    why = likely_words(digest.of(guilty[0]).failures) if len(guilty) == 1 else ""
+    why = likely_words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
+
+
+def _causes(digest: Digest, guilty: Sequence[str]) -> str:
+    """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with the subjects they are of."""
+    found = [(str(each.cause), subject) for subject in guilty if (each := likely(digest.of(subject).failures))]
+    often = Counter(cause for cause, _ in found).most_common(CAUSES)
+    told = [f"{cause} ({few([subject for each, subject in found if each == cause], _NAMES)})" for cause, _ in often]
+    return f"Likely: {'; '.join(told)}" if told else ""
 
 
 def _why(digest: Digest) -> str:

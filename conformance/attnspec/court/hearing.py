@@ -8,6 +8,7 @@ from dataclasses import replace
 from attnspec.court.arithmetic import Arithmetic
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.defaults import causal_by_default
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
 from attnspec.court.due import first_of, is_due
@@ -175,7 +176,8 @@ class Hearing:
             diagnosis = self._examiner.diagnose(trial, recipe)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
-        return replace(evidence, like=diagnosis.like, located=diagnosis.located)
+        return replace(evidence, like=diagnosis.like, located=diagnosis.located,
+                       explained=causal_by_default(self.subject, diagnosis.like))
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

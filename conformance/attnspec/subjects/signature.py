@@ -68,6 +68,15 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
                      {parameter.name: _told(parameter.default) for parameter in unknown})
 
 
+def default_of(function: Callable[..., object], keyword: str) -> object:
+    """The default of a keyword; None where it has none, or where nobody can tell."""
+    try:
+        parameter = inspect.signature(_telling(function)).parameters.get(keyword)
+    except (TypeError, ValueError):
+        return None
+    return parameter.default if parameter and parameter.default is not Parameter.empty else None
+
+
 def place_of(function: Callable[..., object]) -> Place:
     """Where the function is defined; the place of its type for a callable object; an empty place if nobody knows."""
     candidates: tuple[Any, ...] = (inspect.unwrap(function), getattr(function, "func", None), type(function))
