@@ -20,6 +20,7 @@ from attnspec.court.compile import Check
 from attnspec.court.failing import judged
 from attnspec.court.openings import seed_of
 from attnspec.court.tally import Violated
+from attnspec.court.tensors import frameworks_of
 from attnspec.court.trial import Trial
 from attnspec.ground.errors import ManifestError
 from attnspec.ground.nouns import DType, Effort, Level
@@ -98,7 +99,7 @@ def _of_double(dtype: str) -> tuple[Wider, ...]:
     return (
         Wider(f"its weights come from a log-sum-exp that is stored in {dtype}", _SEPARATE, {"logsumexp_roundings": 1}),
         Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
-        Wider("it computes in float32 throughout", "Compute in float64 (JAX: enable x64, or --lift jax)",
+        Wider("it computes in float32 throughout", "Compute in float64",
               _all_in("float32"), shows=True, fits="float32"))
 
 
@@ -216,8 +217,14 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
 def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
     words = _words(subject, dtype, wider)
     precision = _with_own(subject, {dtype.value: words})
-    return Explanation(cause=wider.cause, advice=wider.advice, declare=declaration(subject, precision),
+    return Explanation(cause=wider.cause, advice=f"{wider.advice}{_in_jax(subject, wider)}", declare=declaration(subject, precision),
                        words=words, declared=precision)
+
+
+def _in_jax(subject: Subject, wider: Wider) -> str:
+    """JAX computes in float32 unless told otherwise."""
+    is_default = wider.fits == "float32" and "jax" in frameworks_of(subject)
+    return " (JAX: enable x64, or --lift jax)" if is_default else ""
 
 
 def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:

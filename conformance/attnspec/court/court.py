@@ -16,7 +16,7 @@ from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.nouns import FAILURES, DType, gates
 from attnspec.ground.plan import FAULT, Item, Plan
 from attnspec.ground.profiles import PROFILES
-from attnspec.law.clause import Clause, Spec
+from attnspec.law.clause import Clause, Spec, themes_of
 from attnspec.law.load import load_spec
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.subjects.baseline import read_baseline, with_baseline
@@ -171,8 +171,7 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
     """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
-            themes = [f"{theme}.*" for theme in dict.fromkeys(name.partition(".")[0] for name in ids)]
-            raise UsageError.unknown("clause", pattern, [*ids, *themes])
+            raise UsageError.unknown("clause", pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
 
 

@@ -96,8 +96,8 @@ class Explanation:
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
-    explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.  like: the faults that explain it,
-    likeliest first.  located: where read-outs find the fault, if none explains it.
+    explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
+    like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
     """
 
     sentence: str
