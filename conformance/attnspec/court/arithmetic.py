@@ -217,8 +217,8 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
 def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
     words = _words(subject, dtype, wider)
     precision = _with_own(subject, {dtype.value: words})
-    return Explanation(cause=wider.cause, advice=f"{wider.advice}{_in_jax(subject, wider)}", declare=declaration(subject, precision),
-                       words=words, declared=precision)
+    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, precision), words,
+                       precision)
 
 
 def _in_jax(subject: Subject, wider: Wider) -> str:
