@@ -17,6 +17,7 @@ from attnspec.court.hearing import Hearing
 from attnspec.court.naming import named
 from attnspec.court.trial import Trial
 from attnspec.faults import staged as sound
+from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import Arithmetic, double
 from attnspec.faults.fault import Fault
@@ -290,3 +291,10 @@ def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, 
             "Write causal=False, or wrap it: def attend(query, key, value, *, causal=False): "
             "return always(query, key, value, causal=causal)")
         assert evidence.explained.declare == "always.causal_only = True"
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
+    fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
+    subject = replace(own_subject("sound/naive"), id="mine", function=fault.function)
+    assert diagnosed(subject, clause="attention.permuting_keys").like[0].fault == "blocks_output_not_rescaled"
