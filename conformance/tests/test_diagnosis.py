@@ -26,6 +26,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.ground.nouns import DType, Effort, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.law.load import load_spec
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.runner.texts import violation
@@ -298,3 +299,14 @@ def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> 
     fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
     subject = replace(own_subject("sound/naive"), id="mine", function=fault.function)
     assert diagnosed(subject, clause="attention.permuting_keys").like[0].fault == "blocks_output_not_rescaled"
+
+
+def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{ALWAYS}always.causal_only = True\n", encoding="utf-8")
+    target = f"{tmp_path}/mine.py:always"
+    hearing = Hearing(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    assert hearing.try_clause(CHECKS["attention.definition"], DType.FLOAT32).verdict is Verdict.HELD
+    assert hearing.try_clause(CHECKS["causal.is_not_ignored"], DType.FLOAT32).verdict is Verdict.INAPPLICABLE
+    problem = make_problem(Recipe.parse("B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=integers;seed=0"), DType.FLOAT32)
+    assert "causal" in hearing.subject.refuses(problem)
+    assert hearing.subject.refuses(problem.but(causal=True)) == ""

@@ -65,8 +65,8 @@ class Tried:
     @property
     def likeness(self) -> Likeness:
         """For the record."""
-        fault = self.fault
-        return Likeness(fault.name.partition("@")[0], fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
+        fault, name = self.fault, self.fault.name.partition("@")[0]
+        return Likeness(name, fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
 
 
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
