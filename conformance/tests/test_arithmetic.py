@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -189,3 +191,13 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(tmp_path: Path) -> No
     assert evidence_of(outcome).explained == Explanation(
         "it is handed arrays of NumPy, and its module imports torch", "Hand it tensors, with --lift torch",
         'attend.lift = "torch"')
+
+
+def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) -> None:
+    [plain] = explained("through_float32", DType.FLOAT64, "attention.definition")
+    monkeypatch.setattr(sys.modules[__name__], "jax", ModuleType("jax"), raising=False)
+    [of_jax] = explained("through_float32", DType.FLOAT64, "attention.definition")
+    assert plain is not None
+    assert of_jax is not None
+    assert plain.advice == "Compute in float64"
+    assert of_jax.advice == "Compute in float64 (JAX: enable x64, or --lift jax)"

@@ -257,6 +257,9 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["audit", "--library", "numpi"], "'numpi' is not a known library. Did you mean 'numpy'?"),
     (["list", "subject"], "'subject' is not a known thing to list. Did you mean 'subjects'?"),
     (["explain", "causal.no_lookahed"], "neither a clause nor a fault. Did you mean 'causal.no_lookahead'?"),
+    (["explain", "mask.*"], r"neither a clause nor a fault. Did you mean 'masking\.\*'?"),
+    (["explain", "softmax.*"], r"neither a clause nor a fault. Did you mean 'attention\.\*'?"),
+    (["check", "--clause", "softmax.*", "a:b"], r"is not a known clause. Did you mean 'attention\.\*'?"),
     (["explain"], "Missing argument 'CLAUSE'"),
     (["replay", "a b"], "a line to replay has four parts"),
     (["report"], "Missing argument 'RECORD...'"),
@@ -310,6 +313,17 @@ def test_a_clause_is_explained_with_its_sources_and_its_yaml(cli: Cli) -> None:
                  "  - id: causal.no_lookahead\n", "then:"):
         assert text in out
     assert out.count("- id:") == 1
+
+
+def test_a_pattern_explains_clauses_one_after_another_or_else_faults(cli: Cli) -> None:
+    _, out, _ = cli("explain", "drift.*")
+    heads = [line.partition("  ")[0] for line in out.splitlines() if re.search(r"  \((must|should|may), profile", line)]
+    assert len(heads) > 1
+    assert all(head.startswith("drift.") for head in heads)
+    assert [each["id"] for each in json.loads(cli("explain", "drift.*", "--json")[1])] == heads
+    stories = cli("explain", "mask_inverted*")[1]
+    assert "mask_inverted  (a fault" in stories
+    assert "mask_inverted_in_place  (a fault" in stories
 
 
 def test_a_clause_is_explained_as_json_on_request(cli: Cli) -> None:

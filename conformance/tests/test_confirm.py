@@ -90,7 +90,9 @@ KNOWN = "known:\n- {subject: mine/here, clause: a.b, dtype: float32, verdict: vi
 
 
 @pytest.mark.parametrize(("known", "told"), [
-    (KNOWN, "confirmed  mine/is_so\n1 confirmed\n"), ("known: []", "known.yaml names no finding.\n")])
+    (KNOWN, "confirmed  mine/is_so\n1 confirmed\n"),
+    ("known: []", "known.yaml: no entry of this list of known failures names a finding, so no script was run. Give an "
+     "entry `finding: ID` where a finding explains it, or leave out --baseline to run them all.\n")])
 def test_a_baseline_says_which_findings(
     folder: Path, capsys: pytest.CaptureFixture[str], known: str, told: str,
 ) -> None:

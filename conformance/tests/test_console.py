@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 from attnspec.cli import progress
-from attnspec.cli.causes import UNLOCATED, explanations, plainly
 from attnspec.cli.progress import Plain
 from attnspec.cli.verdicts import Detail, Verdicts
-from attnspec.court.locate import NOTHING
+from attnspec.court.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome, SubjectCard
 from attnspec.record.probed import Found, SubjectProbed
+from attnspec.report.causes import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
 OFF_BY_ONE = "each query sees one later key (`causal_off_by_one`)"
@@ -110,7 +110,9 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
 
 def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste() -> None:
     def rounded(dtype: DType, form: str) -> Outcome:
-        explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value)
+        words = {"flushes": True} if "precision" in form else {}
+        explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value,
+                                words, {dtype.value: words} if words else {})
         return failed(dtype=dtype, evidence=replace(like(), explained=explained))
 
     for form, line in (('f.precision = {"%s": {"flushes": True}}',
@@ -153,7 +155,8 @@ def test_where_no_fault_explains_it_the_place_is_told() -> None:
     assert lines[0] == f"Does not conform. Likely: {place}, 1 of 1 failure."
 
 
-@pytest.mark.parametrize("located", [NOTHING, "the diagnosis itself failed: ValueError: no", ""])
+@pytest.mark.parametrize("located", [NOTHING, UNTAKEN.format("ValueError"), PARTLY_TAKEN.format("ValueError"),
+                                     "the diagnosis itself failed: ValueError: no", ""])
 def test_a_diagnosis_that_found_nothing_is_no_cause(located: str) -> None:
     assert not located or located.startswith(UNLOCATED)
     lines = told(failed(evidence=replace(like(), located=located)))
@@ -321,7 +324,29 @@ def test_carets_under_code_are_left_out_of_a_traceback() -> None:
     assert "            x = y[0]" in lines
 
 
+def test_an_interrupted_run_says_first_what_it_found_so_far() -> None:
+    lines = told(failed(), failed("causal.flag_is_mask"), held(), code=2, interrupted=True)
+    assert lines[0] == "Interrupted with 2 violations so far: what is missing was not run."
+
+
 # --- several subjects
+
+def test_each_subject_shows_a_failure_before_any_shows_a_second() -> None:
+    many = [failed(clause, like(fault), subject="a:a") for clause, fault in
+            (("causal.no_lookahead", "causal_off_by_one"), ("masking.definition", "mask_ignored"),
+             ("scale.explicit", "scale_none"))]
+    lines = told(*many, failed("masking.definition", like("mask_ignored"), subject="b:b"))
+    by = [line for line in lines if line.startswith("  by: ")]
+    assert by[:2] == ["  by: a:a, float32", "  by: b:b, float32"]
+
+
+def test_subjects_whose_causes_differ_are_told_with_both() -> None:
+    lines = told(failed(subject="a:a"), failed("masking.definition", like("mask_ignored"), subject="b:b"))
+    assert lines[0] == (f"Does not conform: 2 of 2 subjects (a:a, b:b). Likely: {OFF_BY_ONE} (a:a); "
+                        "the argument is accepted and never used (`mask_ignored`) (b:b).")
+    same = told(failed(subject="a:a"), failed(subject="b:b"))
+    assert same[0] == f"Does not conform: 2 of 2 subjects (a:a, b:b). Likely: {OFF_BY_ONE} (a:a, b:b)."
+
 
 def test_of_several_subjects_each_has_a_line() -> None:
     lines = told(failed(subject="a:a"), held(subject="b:bb"), undecided("x.y", "it is gone", Verdict.NOT_RUN))
@@ -347,7 +372,8 @@ def test_answers_against_a_manifest_are_told() -> None:
 
 
 def test_an_interrupted_run_says_so() -> None:
-    assert told(held(), code=2, interrupted=True)[-1] == "Interrupted: what is missing was not run. (exit code 2)"
+    assert told(held(), code=2, interrupted=True)[-1] == (
+        "Interrupted with no violation so far: what is missing was not run. (exit code 2)")
 
 
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:

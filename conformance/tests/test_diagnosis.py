@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from attnspec.court.hearing import Hearing
 from attnspec.court.naming import named
 from attnspec.court.trial import Trial
 from attnspec.faults import staged as sound
+from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import Arithmetic, double
 from attnspec.faults.fault import Fault
@@ -24,6 +26,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.ground.nouns import DType, Effort, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.law.load import load_spec
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.runner.texts import violation
@@ -135,6 +138,50 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
     assert diagnosed(own(answer), among=A_FEW).located.startswith("no read-out shows it")
 
 
+def raising(*, only_with: str = "") -> Subject:
+    """It divides by nought, on every small square problem or on those with a keyword."""
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        if call.query.shape[2] > 2 and (not only_with or getattr(call, only_with) is not None):
+            raise ZeroDivisionError(only_with or "always")
+        found = attention(call)
+        output = found[0] if isinstance(found, tuple) else found
+        output[:] += np.float32(call.query.shape[2] == 2)
+        return found
+
+    return own(answer)
+
+
+@pytest.mark.parametrize(("only_with", "said"), [
+    ("", "the read-outs could not be taken, since the function raises ZeroDivisionError: always"),
+    ("bias", "no read-out that could be taken shows it; in others the function raises ZeroDivisionError: bias")])
+def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str) -> None:
+    assert diagnosed(raising(only_with=only_with), among=A_FEW).located == said
+
+
+def inverted(*, empty: float) -> Subject:
+    """The mask read the wrong way round; what rows hold that then see no key is `empty`."""
+    def answer(call: Call) -> Array | tuple[Array, Array]:
+        if call.mask is None:
+            return attention(call)
+        sees_none = call.mask.all(axis=-1, keepdims=True)
+        found = attention(call.but(mask=~call.mask))
+        return (np.where(sees_none, np.float32(empty), found[0]), found[1]) if isinstance(found, tuple) else (
+            np.where(sees_none, np.float32(empty), found))
+
+    return own(answer)
+
+
+def test_an_inverted_mask_is_named_also_where_rows_become_nan() -> None:
+    said = diagnosed(inverted(empty=np.nan))
+    told = [each.fault for each in said.like] or [said.located]
+    assert told == ["the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"]
+
+
+def test_an_inverted_mask_with_zeros_is_the_fault_of_that_name() -> None:
+    [first, *_] = diagnosed(inverted(empty=0.0)).like
+    assert (first.fault, first.story.partition(":")[0]) == ("mask_inverted", "The mask is read the wrong way round")
+
+
 def test_keywords_that_spoil_a_case_together_are_told() -> None:
     def answer(call: Call) -> Array | tuple[Array, Array]:
         found = attention(call)
@@ -215,3 +262,51 @@ def test_the_console_says_what_a_violation_is_like() -> None:
 def _heard(target: str) -> Any:  # noqa: ANN401  (an outcome whose evidence is known to be there)
     hearing_of = Hearing(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     return hearing_of.try_clause(CHECKS["scale.unit_variance"], DType.FLOAT32)
+
+
+ALWAYS = """
+import numpy as np
+def always(query, key, value, *, causal=True):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf) if causal else logits
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+@pytest.mark.parametrize("default", ["True", "False"])
+def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, default: str) -> None:
+    without_flag = ALWAYS.replace("causal=True", "causal=False").replace("if causal", "if True")
+    text = ALWAYS if default == "True" else without_flag
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    target = f"{tmp_path}/mine.py:always"
+    hearing = Hearing(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    evidence = hearing.try_clause(CHECKS["attention.worked_example"], DType.FLOAT32).evidence
+    assert evidence
+    assert evidence.like[0].fault == "causal_always"
+    assert (evidence.explained is None) is (default == "False")
+    if evidence.explained:
+        assert evidence.explained.cause == (
+            "its default, causal=True, hides later keys where no flag is given (`causal_always`)")
+        assert evidence.explained.advice == (
+            "Write causal=False, or wrap it: def attend(query, key, value, *, causal=False): "
+            "return always(query, key, value, causal=causal)")
+        assert evidence.explained.declare == "always.causal_only = True"
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
+    fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
+    subject = replace(own_subject("sound/naive"), id="mine", function=fault.function)
+    assert diagnosed(subject, clause="attention.permuting_keys").like[0].fault == "blocks_output_not_rescaled"
+
+
+def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{ALWAYS}always.causal_only = True\n", encoding="utf-8")
+    target = f"{tmp_path}/mine.py:always"
+    hearing = Hearing(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    assert hearing.try_clause(CHECKS["attention.definition"], DType.FLOAT32).verdict is Verdict.HELD
+    assert hearing.try_clause(CHECKS["causal.is_not_ignored"], DType.FLOAT32).verdict is Verdict.INAPPLICABLE
+    problem = make_problem(Recipe.parse("B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=integers;seed=0"), DType.FLOAT32)
+    assert "causal" in hearing.subject.refuses(problem)
+    assert hearing.subject.refuses(problem.but(causal=True)) == ""

@@ -246,3 +246,15 @@ test_it = gate("halves.py:attend", clauses=["attention.one_key", "attention.defi
     assert passed == {*(f"halves.py:attend-attention.one_key-{dtype}]" for dtype in put),
                       *(f"halves.py:attend-attention.definition-{dtype}]" for dtype in ("float16", "bfloat16"))}
     assert ("it is put at float16 alone" in out) is (put == {"float16"})
+
+
+def test_a_target_that_cannot_be_judged_fails_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def attend(q, k, v): return q @ k.T @ v\n", encoding="utf-8")
+    clauses = ["attention.shape", "attention.finite", "attention.definition"]
+    out = pytest_run(tmp_path, f"""
+from attnspec import gate
+test_attention = gate("mine.py:attend", clauses={clauses}, dtypes=["float32"])
+""", "-rs").stdout
+    assert "1 failed, 2 skipped" in out
+    assert out.count("takes arrays with the axes (T, D)") == 1
+    assert "mine.py:attend cannot be judged; why says [mine.py:attend-attention.shape-float32]" in out

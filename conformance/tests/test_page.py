@@ -523,3 +523,15 @@ def test_what_a_subject_refuses_stands_beside_its_limits() -> None:
     told = card("lib/attend", refused={"grouped heads (Hkv < H)": "ValueError: one key head a query head"})
     cell = section(render([replace(record, subjects=(told,))]), "conventions").partition("refuses grouped")[2]
     assert words(f"<b>{cell}").startswith("heads (Hkv &lt; H): ValueError: one key head a query head")
+
+
+def test_the_headline_says_the_likely_cause_as_the_console_does() -> None:
+    evidence = replace(EVIDENCE, like=(), located="a query sees keys that the mask hides (mask)")
+    one = run(violated("mine:attend", evidence=evidence))
+    told = "Likely: a query sees keys that the mask hides (mask), 1 of 1 failure."
+    page = render([one])
+    assert f"mine:attend does not conform {told}" in words(page)
+    both = words(render([run(violated("a:f", evidence=evidence), outcome("b:f", "core.agrees"))]))
+    assert "1 of 2 implementations conform" in both
+    assert told.rstrip(".") in both
+    assert "Likely:" not in words(render([run(outcome("b:f", "core.agrees"))]))

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from attnspec.ground.errors import AttnspecError
 from attnspec.ground.plan import FAULT, SOUND
 from attnspec.ground.profiles import PROFILES
-from attnspec.law.clause import Spec
+from attnspec.law.clause import Spec, themes_of
 from attnspec.law.load import load_spec
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered
@@ -68,7 +68,7 @@ def _own(ctx: click.Context, incomplete: str) -> Iterator[str]:
 
 def _clauses(ctx: click.Context, _: str) -> Iterator[str]:
     ids = [clause.id for clause in _law(ctx).clauses]
-    yield from (f"{theme}.*" for theme in dict.fromkeys(name.partition(".")[0] for name in ids))
+    yield from themes_of(ids)
     yield from ids
 
 

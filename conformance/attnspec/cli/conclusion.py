@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import click
 
-from attnspec.cli.causes import Explained, explanations
 from attnspec.cli.digest import Digest
 from attnspec.cli.known import but_for, gone
 from attnspec.cli.unjudged import lacks
@@ -14,9 +14,11 @@ from attnspec.cli.wording import counted, few, plural
 from attnspec.ground.exits import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.ground.keywords import keyword_for
 from attnspec.ground.nouns import Effort, Verdict
+from attnspec.report.causes import likely, likely_words, unexplained
 from attnspec.runner.tally import idle
 
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
 
 
@@ -48,7 +50,8 @@ def standing(digest: Digest) -> str:
 
 def remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
-    cause = likely.cause if (likely := _likely(digest)) else None
+    found = likely(digest.failures)
+    cause = found.cause if found else None
     if cause and cause.advice:
         yield f"  {cause.advice}{', or declare it:' if cause.declare else '.'}"
     if cause and cause.declare:
@@ -62,7 +65,8 @@ def _code(digest: Digest) -> int:
 
 def _verdict(digest: Digest) -> str:
     if digest.footer is None or digest.footer.interrupted:
-        return "Interrupted: what is missing was not run."
+        found = plural(len(digest.failures), "violation") if digest.failures else "no violation"
+        return f"Interrupted with {found} so far: what is missing was not run."
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest)}" if is_blamed else f"Not as listed: {gone(digest)}."
@@ -75,7 +79,7 @@ def _verdict(digest: Digest) -> str:
 
 
 def _blame(digest: Digest) -> str:
-    """Of one subject the likely cause; of several, which they are, and the cause if it is one."""
+    """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
     guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
         return f"{_why(digest)}."
@@ -83,45 +87,36 @@ def _blame(digest: Digest) -> str:
     if against := digest.contradictions:
         whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
         parts.append(f"{_against(digest)} ({whom})")
-    likely = _cause(digest.of(guilty[0])) if len(guilty) == 1 else ""
-    return f": {'; '.join(parts)}.{f' {likely}.' if likely else ''}"
+    why = likely_words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
+    return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
+
+
+def _causes(digest: Digest, guilty: Sequence[str]) -> str:
+    """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with the subjects they are of."""
+    found = [(str(each.cause), subject) for subject in guilty if (each := likely(digest.of(subject).failures))]
+    often = Counter(cause for cause, _ in found).most_common(CAUSES)
+    told = [f"{cause} ({few([subject for each, subject in found if each == cause], _NAMES)})" for cause, _ in often]
+    return f"Likely: {'; '.join(told)}" if told else ""
 
 
 def _why(digest: Digest) -> str:
     """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
-    if cause := _cause(digest):
+    if cause := likely_words(digest.failures):
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
-    number, unexplained = len(digest.failures), _unexplained(digest)
-    which = "which" if unexplained == number else f"{unexplained} of which"
+    number, unknown = len(digest.failures), len(unexplained(digest.failures))
+    which = "which" if unknown == number else f"{unknown} of which"
     remark = f", {which} no known fault explains" if is_diagnosed else ""
     return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
 
 
-def _cause(digest: Digest) -> str:
-    likely = _likely(digest)
-    of_all = plural(len(digest.failures), "failure")
-    return f"Likely: {likely.cause}, {len(likely.failures)} of {of_all}" if likely else ""
-
-
-def _likely(digest: Digest) -> Explained | None:
-    """The failures with the commonest cause; None where more failures are like nothing that is known."""
-    first = next(iter(explanations(digest.failures)), None)
-    is_told = first and first.cause and len(first.failures) >= _unexplained(digest)
-    return first if is_told else None
-
-
-def _unexplained(digest: Digest) -> int:
-    return sum(len(each.failures) for each in explanations(digest.failures) if each.cause is None)
-
-
 def _arithmetic(digest: Digest) -> str:
     """What it does not conform to, where a wider arithmetic would allow all of it."""
-    likely = _likely(digest)
-    is_precision = likely and likely.cause and "precision" in likely.cause.declare
-    if not likely or not is_precision or len(likely.failures) < len(digest.failures):
+    found = likely(digest.failures)
+    is_precision = found and found.cause and "precision" in found.cause.declare
+    if not found or not is_precision or len(found.failures) < len(digest.failures):
         return ""
-    return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in likely.failures))} arithmetic"
+    return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in found.failures))} arithmetic"
 
 
 def _refused(digest: Digest) -> str:

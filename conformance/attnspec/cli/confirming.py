@@ -40,7 +40,9 @@ def confirm(
     if baseline:
         findings = _named_in(baseline, findings, implementations)
         if not findings:
-            click.echo(f"{baseline} names no finding.")
+            click.echo(f"{baseline}: no entry of this list of known failures names a finding, so no script "
+                       "was run. Give an entry `finding: ID` where a finding explains it, or leave out --baseline to "
+                       "run them all.")
             return CONFORMS
     for each in confirmations(findings, registered(implementations), workers):
         seen[each.shown] += 1

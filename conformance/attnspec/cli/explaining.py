@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,11 +16,14 @@ from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.ground.errors import UsageError, either, near_misses
 from attnspec.home import folder
 from attnspec.law.added import added_files
-from attnspec.law.clause import Citation, Clause, Spec
+from attnspec.law.clause import Citation, Clause, Spec, themes_of
 from attnspec.law.load import load_spec
 from attnspec.law.yaml_lines import shown
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
+
+if TYPE_CHECKING:
+    from attnspec.faults.fault import Fault
 
 WIDTH = 100
 
@@ -29,16 +34,30 @@ WIDTH = 100
 @SPEC_ADD
 @JSON
 def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """Explain a clause: its sentence, its sources, its formula, its YAML. Or tell the story of a fault."""
+    """Explain a clause: its sentence, its sources, its formula, its YAML. Or tell the story of a fault.
+
+    With a pattern ('masking.*') all clauses that match, or else all faults.
+    """
     law = load_spec(spec, spec_add)
-    clause = next((each for each in law.clauses if each.id == name), None)
-    if clause is None:
-        _tell_fault(name, law)
+    clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
+    if not clauses:
+        _tell_faults(name, law)
     elif as_json:
-        click.echo(json.dumps(encode(text_of(clause, law)), ensure_ascii=False, indent=1))
+        told = [encode(text_of(clause, law)) for clause in clauses]
+        click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
     else:
-        for line in _explained(clause, law, file_of(clause, Path(spec) if spec else folder("spec"), spec_add)):
-            click.echo(line)
+        home = Path(spec) if spec else folder("spec")
+        _one_after_another([_explained(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name
+
+
+def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
+    """Print texts with a line between them."""
+    for number, lines in enumerate(texts):
+        click.echo("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines]))
 
 
 def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
@@ -91,22 +110,26 @@ def yaml_of(clause: Clause, file: Path) -> str:
     return textwrap.dedent("\n".join(lines[first:following])).rstrip()
 
 
-def _tell_fault(name: str, law: Spec) -> None:
+def _tell_faults(name: str, law: Spec) -> None:
     """Raises UsageError where there is neither a clause nor a fault of this name."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy, and only for faults)
 
-    if name not in CATALOGUE:
+    if not (faults := fnmatch.filter(CATALOGUE, name)):
         raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}"
                          " A clause of your own is found with --spec-add FILE.")
-    fault = CATALOGUE[name]
-    click.echo(f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n")
-    for text in (fault.story, f"it bites: {fault.reach}", fault.link):
-        click.echo("\n".join(_wrapped(text)))
-    refuters = [clause.id for clause in law.clauses if name in clause.refuted_by]
-    click.echo("\n".join(_wrapped(f"refuted by: {', '.join(refuters) or 'no clause'}")))
+    _one_after_another([_story(CATALOGUE[each], law) for each in faults])
+
+
+def _story(fault: Fault, law: Spec) -> Iterator[str]:
+    yield f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n"
+    refuters = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
+    by = f"refuted by: {', '.join(refuters) or 'no clause'}"
+    for text in (fault.story, f"it bites: {fault.reach}", fault.link, by):
+        yield "\n".join(_wrapped(text))
 
 
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
-    near = near_misses(name, [*(clause.id for clause in law.clauses), *faults])
+    ids = [clause.id for clause in law.clauses]
+    near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *faults])
     return (f" Did you mean {either(near)}?" if near else "") + (
         " `attnspec list clauses` and `attnspec list faults` name them all.")

@@ -10,11 +10,11 @@ from itertools import chain, zip_longest
 
 import click
 
-from attnspec.cli.causes import Explained, explanations
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.ground.nouns import Level
 from attnspec.record.outcome import Outcome
+from attnspec.report.causes import Explained, explanations
 from attnspec.runner.texts import violation
 
 _ROOM = 90  # characters of a list of clauses
@@ -34,9 +34,19 @@ class Finding:
 
 
 def ranked(digest: Digest) -> tuple[Finding, ...]:
-    """What gates: one of every cause before a second of any; clauses of its theme first, and smaller cases."""
-    piles = [_in_order(group) for subject in digest.subjects for group in explanations(digest.of(subject).failures)]
-    return _by_clause([turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None])
+    """What gates: one of every subject before a second of any, and of each one of every cause; clauses of its theme
+    first, and smaller cases.
+    """
+    return _by_clause(_in_turn([_of_one(digest.of(subject).failures) for subject in digest.subjects]))
+
+
+def _of_one(failures: Sequence[Outcome]) -> list[Outcome]:
+    return _in_turn([_in_order(group) for group in explanations(failures)])
+
+
+def _in_turn(piles: Sequence[Sequence[Outcome]]) -> list[Outcome]:
+    """The first of every pile, then the second of every pile, …"""
+    return [turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None]
 
 
 def _in_order(group: Explained) -> list[Outcome]:

@@ -20,6 +20,7 @@ from attnspec.court.compile import Check
 from attnspec.court.failing import judged
 from attnspec.court.openings import seed_of
 from attnspec.court.tally import Violated
+from attnspec.court.tensors import frameworks_of
 from attnspec.court.trial import Trial
 from attnspec.ground.errors import ManifestError
 from attnspec.ground.nouns import DType, Effort, Level
@@ -98,7 +99,7 @@ def _of_double(dtype: str) -> tuple[Wider, ...]:
     return (
         Wider(f"its weights come from a log-sum-exp that is stored in {dtype}", _SEPARATE, {"logsumexp_roundings": 1}),
         Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
-        Wider("it computes in float32 throughout", "Compute in float64 (JAX: enable x64, or --lift jax)",
+        Wider("it computes in float32 throughout", "Compute in float64",
               _all_in("float32"), shows=True, fits="float32"))
 
 
@@ -215,17 +216,28 @@ def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None
 
 def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
     words = _words(subject, dtype, wider)
-    return Explanation(cause=wider.cause, advice=wider.advice, declare=declaration(subject, {dtype.value: words}),
-                       words=words)
+    precision = _with_own(subject, {dtype.value: words})
+    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, precision), words,
+                       precision)
+
+
+def _in_jax(subject: Subject, wider: Wider) -> str:
+    """JAX computes in float32 unless told otherwise."""
+    is_default = wider.fits == "float32" and "jax" in frameworks_of(subject)
+    return " (JAX: enable x64, or --lift jax)" if is_default else ""
+
+
+def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:
+    """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
+    said = getattr(subject.function, "precision", {}) if ":" in subject.id else {}
+    return {**said, **precision} if isinstance(said, Mapping) else precision
 
 
 def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
     """The line to paste: below a function of one's own, or into a registered subject's manifest."""
     if ":" not in subject.id:
         return f"precision: {json.dumps(precision, ensure_ascii=False)}"
-    said = getattr(subject.function, "precision", {})
-    whole = {**said, **precision} if isinstance(said, Mapping) else precision
-    return f"{subject.id.rpartition(':')[2]}.precision = {_python(whole)}"
+    return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
 
 
 def _python(value: object) -> str:

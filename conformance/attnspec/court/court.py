@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from attnspec.court.deviations import as_new, check_deviations, with_deviations
 from attnspec.court.due import is_due
 from attnspec.ground.declaration import Declaration, Deviation
-from attnspec.ground.errors import UsageError
+from attnspec.ground.errors import TargetError, UsageError
 from attnspec.ground.nouns import FAILURES, DType, gates
 from attnspec.ground.plan import FAULT, Item, Plan
 from attnspec.ground.profiles import PROFILES
-from attnspec.law.clause import Clause, Spec
+from attnspec.law.clause import Clause, Spec, themes_of
 from attnspec.law.load import load_spec
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.subjects.baseline import read_baseline, with_baseline
@@ -40,6 +40,7 @@ class Court:
         self.breadcrumb = breadcrumb
         self.spec: Spec = load_spec(plan.spec, plan.spec_add)
         self._hearings: dict[str, Hearing] = {}
+        self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
         self._manifests: dict[str, Mapping[str, Registered]] = {}
 
     @cached_property
@@ -113,9 +114,15 @@ class Court:
     def _hearing(self, target: str) -> Hearing:
         from attnspec.court.hearing import Hearing, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
+        if target in self._absent:
+            raise TargetError(str(self._absent[target]))
         if target not in self._hearings:
             self._let_go()
-            subject = summon(target, self.plan)
+            try:
+                subject = summon(target, self.plan)
+            except TargetError as problem:
+                self._absent[target] = problem
+                raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             self._hearings[target] = Hearing(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
                                              lambda: self.checks)
@@ -164,8 +171,7 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
     """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
-            themes = [f"{theme}.*" for theme in dict.fromkeys(name.partition(".")[0] for name in ids)]
-            raise UsageError.unknown("clause", pattern, [*ids, *themes])
+            raise UsageError.unknown("clause", pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
 
 

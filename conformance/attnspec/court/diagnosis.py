@@ -18,6 +18,7 @@ from attnspec.court.panel import Panel, panel_of
 from attnspec.court.tally import Violated
 from attnspec.court.tape import Ending, Step, TapedBench
 from attnspec.court.trial import Trial
+from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
 from attnspec.ground.nouns import DType, Kind
@@ -64,8 +65,8 @@ class Tried:
     @property
     def likeness(self) -> Likeness:
         """For the record."""
-        fault = self.fault
-        return Likeness(fault.name, fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
+        fault, name = self.fault, self.fault.name.partition("@")[0]
+        return Likeness(name, fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
 
 
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
@@ -100,7 +101,9 @@ class Examiner:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
         candidates = [fault for fault in among if _may_stand(fault, case.trial)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
-        likely = [] if is_late else [fault for fault in candidates if case.fails and self._is_likely(fault, case)]
+        resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_stand(fault, case.trial)]
+        likely = [] if is_late else [fault for fault in (*candidates, *resized)
+                                     if case.fails and self._is_likely(fault, case)]
         if likely:
             return self._likeliest(likely, case)
         if case.is_large:  # the panel alone, where the case is dear

@@ -8,6 +8,7 @@ from dataclasses import replace
 from attnspec.court.arithmetic import Arithmetic
 from attnspec.court.bench import SubjectBench
 from attnspec.court.compile import Check
+from attnspec.court.defaults import causal_by_default
 from attnspec.court.deviations import listed
 from attnspec.court.diagnosis import Examiner
 from attnspec.court.due import first_of, is_due
@@ -23,10 +24,12 @@ from attnspec.ground.nouns import DType, Level, Verdict
 from attnspec.ground.plan import Plan
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.subjects.axes import check_axes
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.target import importable
 
 CONVENTION = "convention_is"
 """The relation that says which convention was found: no fault is likely, for the finding says all there is."""
@@ -41,12 +44,16 @@ CASES_OF_THE_KNOWN = 10
 def summon(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
 
-    A function of one's own has no manifest that says what it takes: what it refuses is found out first.
+    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
+    TargetError, ManifestError, UsageError.
     """
     if is_own(target):
         return own_subject(target)
     subject = load(target, lift=plan.lift, folders=plan.implementations)
-    return with_refusals(subject) if ":" in target else subject
+    if ":" not in target:
+        return subject
+    check_axes(subject, target=importable(target))
+    return with_refusals(subject)
 
 
 class Hearing:
@@ -169,7 +176,8 @@ class Hearing:
             diagnosis = self._examiner.diagnose(trial, recipe)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
-        return replace(evidence, like=diagnosis.like, located=diagnosis.located)
+        return replace(evidence, like=diagnosis.like, located=diagnosis.located,
+                       explained=causal_by_default(self.subject, diagnosis.like))
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

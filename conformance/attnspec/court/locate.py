@@ -6,9 +6,8 @@ small whole numbers, so that dot products are exact. What is read is held to the
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,6 +32,10 @@ WIDTH = 16
 NOTHING = ("no read-out shows it: on small square problems mask, logits, scale, softmax, bias, values and heads all "
            "read right, so it takes something of this case")
 
+INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
+UNTAKEN = "the read-outs could not be taken, since the function raises {}"
+PARTLY_TAKEN = "no read-out that could be taken shows it; in others the function raises {}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sight:
@@ -51,10 +54,11 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reader:
-    """Puts small problems to a subject."""
+    """Puts small problems to a subject.  endings: how each of them ended: "", or the exception in a line."""
 
     bar: Bar
     dtype: DType
+    endings: list[str] = field(default_factory=list)
 
     def problem(self, keywords: str = "", **changes: object) -> Problem:
         """Small whole numbers, and the keywords that are named."""
@@ -70,6 +74,7 @@ class Reader:
         if subject.refuses(problem):
             return None
         step = put(subject, problem)
+        self.endings.append(step.raised)
         if step.ending is not Ending.ANSWERED:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
@@ -94,10 +99,19 @@ def locate(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
     """The first stage that reads wrong, in a sentence; else the keywords that a failing problem cannot do without."""
     reader = Reader(bar, dtype)
     with np.errstate(all="ignore"):
-        read = (sentence for read in READ_OUTS for sentence in read(reader))
+        if found := next((sentence for read in READ_OUTS for sentence in read(reader)), ""):
+            return found
+        nowhere = _unlocated(tuple(reader.endings))
         left_out = (sentence for problem in failing if isinstance(problem, Problem)
                     for sentence in _left_out(reader, problem))
-        return next(itertools.chain(read, left_out), NOTHING)
+        return next(left_out, nowhere)
+
+
+def _unlocated(endings: Sequence[str]) -> str:
+    """What is said where nothing was found, which differs where the function did not answer."""
+    if raised := next(filter(None, endings), ""):
+        return (UNTAKEN if all(endings) else PARTLY_TAKEN).format(raised)
+    return NOTHING
 
 
 def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
@@ -117,6 +131,16 @@ def _repeated(reader: Reader) -> Iterator[str]:
     one, two = (reader.look(reader.problem()) for _ in range(2))
     if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
         yield "the same call is answered differently the second time (memory, or chance)"
+
+
+def _inverted(reader: Reader) -> Iterator[str]:
+    """Exactly the keys are seen that the mask hides; rows that would see none may hold anything."""
+    sight = reader.weights("mask", is_flat=True)
+    if sight and not sight.is_right:
+        visible = sight.expected.visible & sight.expected.claimed[..., None]
+        rows = visible.any(axis=-1) & ~visible.all(axis=-1)
+        if rows.any() and ((sight.seen != 0) == ~visible)[rows].all():
+            yield INVERTED
 
 
 def _hidden(reader: Reader) -> Iterator[str]:
@@ -212,4 +236,4 @@ def _owner(sight: Sight, head: int) -> int:
 
 
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
-    _repeated, _permuted, _hidden, _normalised, _scaled, _biased, _mixed)
+    _repeated, _permuted, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)

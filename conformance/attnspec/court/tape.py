@@ -29,7 +29,7 @@ class Ending(enum.Enum):
 class Step:
     """One call and what came of it. variant: the hidden switch that was flipped, "" for none.
 
-    shape: of an unusable answer, in words; "" where it has none.
+    shape: of an unusable answer, in words; "" where it has none.  raised: the exception in a line, if there was one.
     """
 
     problem: AnyProblem
@@ -37,6 +37,7 @@ class Step:
     ending: Ending
     answer: Answer | None = None
     shape: str = ""
+    raised: str = ""
 
     @property
     def is_kept(self) -> bool:
@@ -64,7 +65,7 @@ def put(subject: Subject, problem: AnyProblem, variant: str = "") -> Step:
 
 def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | UnusableAnswer) -> Step:
     if isinstance(ended, SubjectRaised):
-        return Step(problem, variant, Ending.RAISED)
+        return Step(problem, variant, Ending.RAISED, raised=ended.summary)
     shape = _SHAPE.search(ended.sentence)
     return Step(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -38,25 +38,27 @@ class Online:
 
     As the output is linear in the values, rescaling an accumulated output is rescaling the weights so far: what is
     returned are the weights in effect. `sum_factor` and `output_factor` see the rescale factor and the block's number;
-    `start` is the first running maximum; `guarded` is whether rows that have seen nothing yet are looked after.
+    `start` is the first running maximum; `guarded` is whether rows that have seen nothing yet are looked after;
+    `size` is how many keys a block has.
     """
 
     sum_factor: Factor = _as_it_is
     output_factor: Factor = _as_it_is
     start: float = -np.inf
     guarded: bool = True
+    size: int = SIZE
 
     def __call__(self, logits: Array, work: Work) -> Array:  # noqa: ARG002  (the stage's signature)
         """(B,H,T,S) logits, hidden ones -inf -> (B,H,T,S) weights."""
         top = np.full((*logits.shape[:-1], 1), self.start, logits.dtype)
         total, weights = np.zeros_like(top), np.zeros_like(logits)
-        for number, first in enumerate(range(0, logits.shape[-1], SIZE)):
-            block = logits[..., first:first + SIZE]
+        for number, first in enumerate(range(0, logits.shape[-1], self.size)):
+            block = logits[..., first:first + self.size]
             new_top = np.maximum(top, block.max(axis=-1, keepdims=True))
             shift = np.where(np.isneginf(new_top), 0, new_top) if self.guarded else new_top
             grown, factor = np.exp(block - shift), np.exp(top - shift)
             weights[..., :first] *= self.output_factor(factor, number)
-            weights[..., first:first + SIZE] = grown
+            weights[..., first:first + self.size] = grown
             total = total * self.sum_factor(factor, number) + grown.sum(axis=-1, keepdims=True)
             top = new_top
         return weights / np.where(total == 0, 1, total)
@@ -139,16 +141,23 @@ def _rows_after_64(output: Array, work: Work) -> Array:
 
 _MANY = "S > 16, the largest logit not in the first block"
 
+_RESCALES = {
+    "blocks_sum_not_rescaled": Online(sum_factor=_never),
+    "blocks_output_not_rescaled": Online(output_factor=_never),
+    "blocks_rescaled_once": Online(sum_factor=_first_time, output_factor=_first_time),
+    "blocks_sum_of_last": Online(sum_factor=_forgotten)}
+_OTHER_SIZES = (32, 64, 128)
+
 FAULTS = (
     Fault("blocks_sum_not_rescaled", Stage.BLOCKS, "The running sum is not rescaled when the maximum rises.", _MANY,
-          staged(softmax=Online(sum_factor=_never))),
+          staged(softmax=_RESCALES["blocks_sum_not_rescaled"])),
     Fault("blocks_output_not_rescaled", Stage.BLOCKS, "The running output is not rescaled when the maximum rises.",
-          _MANY, staged(softmax=Online(output_factor=_never))),
+          _MANY, staged(softmax=_RESCALES["blocks_output_not_rescaled"])),
     Fault("blocks_rescaled_once", Stage.BLOCKS, "Both are rescaled at the second block only.",
           "S > 32, the largest logit beyond the second block",
-          staged(softmax=Online(sum_factor=_first_time, output_factor=_first_time))),
+          staged(softmax=_RESCALES["blocks_rescaled_once"])),
     Fault("blocks_sum_of_last", Stage.BLOCKS, "The sum starts anew with each block; the last one normalises all.",
-          "S > 16", staged(softmax=Online(sum_factor=_forgotten))),
+          "S > 16", staged(softmax=_RESCALES["blocks_sum_of_last"])),
     Fault("blocks_start_at_zero", Stage.BLOCKS, "The running maximum starts at 0, not at -inf.",
           "all logits of a row far below zero", staged(softmax=Online(start=0.0))),
     Fault("blocks_hidden_first_nan", Stage.BLOCKS, "-inf less -inf where nothing has been seen yet.",
@@ -176,3 +185,8 @@ FAULTS = (
     Fault("blocks_late_values", Stage.BLOCKS, "Double buffering without a barrier: values of the block before.",
           "S > 16", staged(mix=_late_values)),
 )
+
+OF_OTHER_SIZES: tuple[Fault, ...] = tuple(
+    replace(fault, name=f"{fault.name}@{size}", make=staged(softmax=replace(_RESCALES[fault.name], size=size)))
+    for size in _OTHER_SIZES for fault in FAULTS if fault.name in _RESCALES)
+"""Faults of the catalogue with blocks of other sizes: a diagnosis knows them too, by the name before the @."""

@@ -118,7 +118,7 @@ HEAD_MAJOR = with_mask(_head_major)
 FAULTS = (
     Fault("mask_ignored", Stage.MASK, "The argument is accepted and never used.", "any mask that hides a key",
           staged(masked=lambda work: np.ones(work.shape, bool)), link="https://github.com/jax-ml/jax/issues/23349"),
-    Fault("mask_inverted", Stage.MASK, "True is read as hidden, as key_padding_mask has it.",
+    Fault("mask_inverted", Stage.MASK, "The mask is read the wrong way round: True means that a query may attend.",
           "any mask that hides a key", staged(masked=with_mask(lambda mask, _: ~mask)),
           link="https://github.com/tensorflow/text/pull/894"),
     Fault("mask_transposed", Stage.MASK, "Rows and columns of the mask are exchanged.", "a mask that is no symmetry",

@@ -14,7 +14,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.ground.nouns import OTHER_DTYPE_NAMES
+from attnspec.ground.nouns import OTHER_DTYPE_NAMES, OTHER_THEME_NAMES
 
 LISTINGS: Mapping[str, str] = {
     "clause": "attnspec list clauses", "fault": "attnspec list faults", "profile": "attnspec list profiles",
@@ -87,6 +87,10 @@ def near_misses(name: str, names: Sequence[str]) -> list[str]:
     meant = OTHER_DTYPE_NAMES.get(plain, plain)
     if meant in names:
         return [meant]
+    theme, dot, rest = name.partition(".")
+    by_meaning = f"{OTHER_THEME_NAMES.get(theme, '')}{dot}{rest}"
+    if by_meaning in names:
+        return [by_meaning]
     nearest = difflib.get_close_matches(name, names, n=1)
     if not nearest:
         return []

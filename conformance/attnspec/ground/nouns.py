@@ -30,6 +30,11 @@ OTHER_DTYPE_NAMES: Mapping[str, str] = {
     "bf16": "bfloat16"}
 """What frameworks and people also call them. Not accepted, so that a dtype has one name everywhere: only understood."""
 
+OTHER_THEME_NAMES: Mapping[str, str] = {
+    "softmax": "attention", "weights": "attention", "gqa": "grouped", "mqa": "grouped", "heads": "grouped",
+    "alibi": "bias", "precision": "numerics", "projections": "layers"}
+"""Where clauses stand that people look for under another theme, whose name may be spelled like a third one."""
+
 
 class Verdict(enum.Enum):
     """How one clause fared against one subject at one dtype."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.ground.errors import Place
@@ -97,3 +97,8 @@ class Spec:
     bibliography: Mapping[str, Source]
     problems: Mapping[str, Word] = field(default_factory=dict)
     added: tuple[str, ...] = ()
+
+
+def themes_of(ids: Iterable[str]) -> tuple[str, ...]:
+    """The patterns that stand for a theme each: `causal.*`."""
+    return tuple(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in ids))

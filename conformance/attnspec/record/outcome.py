@@ -81,21 +81,23 @@ class Explanation:
 
     cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
     declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
-    class in it, for the outcome's dtype; empty if it declares something else.
+    class in it, for the outcome's dtype; empty if it declares something else.  declared: all that the line says, by
+    dtype: these words, and what the subject declares already.
     """
 
     cause: str
     advice: str
     declare: str
     words: Mapping[str, object] = field(default_factory=dict)
+    declared: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
-    explained: the wider arithmetic that allows it; then no fault is looked for.  like: the faults that explain it,
-    likeliest first.  located: where read-outs find the fault, if none explains it.
+    explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
+    like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
     """
 
     sentence: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.ground.nouns import FAILURES, Level, Verdict, gates
 from attnspec.record.outcome import Outcome
+from attnspec.report.causes import likely_words
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined, Judged, Run
 from attnspec.report.ledger import shade
@@ -38,7 +39,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open."""
+    """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
+
+    cause: what is likely behind most of its failures, as the console says it.
+    """
 
     subject: Judged
     word: str
@@ -47,6 +51,7 @@ class Standing:
     total: int
     counts: tuple[Share, ...]
     items: int
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,14 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
-    return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat))
+    return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat),
+                    likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]))
+
+
+def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
+    """Whether it fails and gates; a known failure that is gone gates, and fails no more."""
+    verdict = outcome.change.verdict if outcome.change else outcome.verdict
+    return verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)
 
 
 def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[Share, ...]:

@@ -58,7 +58,8 @@ def declaration_of(function: Callable[..., object], name: str, *, target: str = 
     no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
     """
     place = place_of(function)
-    signature = signature_of(function, name, target=target)
+    signature = signature_of(function, name, target=target,
+                             is_always_causal=getattr(function, "causal_only", False) is True)
     for attribute, value in _own_attributes(function).items():
         _check_name(name, attribute, value, signature.kind, place)
     given = {attribute: getattr(function, attribute) for attribute in ATTRIBUTES if hasattr(function, attribute)}

@@ -34,8 +34,11 @@ class Signature:
     defaults: Mapping[str, str]
 
 
-def signature_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE) -> Signature:
+def signature_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE,
+                 is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
+
+    A keyword that not every call gives needs a default; is_always_causal: every call gives `causal`.
 
     query, key and value are given by position, whatever they are called; attnspec's keywords by name. A parameter that
     is none of these is left alone if it has a default, and so are `*args` and `**kwargs`. If it has none, the function
@@ -56,8 +59,22 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
         raise _error(function, f"{name} takes {wrong}")
     if needed := [parameter for parameter in unknown if parameter.default is Parameter.empty]:
         raise _error(function, _needs(name, needed, known.values(), target))
-    return Signature(frozenset(known), _kind_of(known, function, name),
+    kind = _kind_of(known, function, name)
+    given = {"causal"} if is_always_causal else set()
+    if bare := [each for each in known.values() if each.default is Parameter.empty
+                and kind not in KEYWORDS[each.name].required and each.name not in given]:
+        raise _error(function, _without_default(name, bare))
+    return Signature(frozenset(known), kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown})
+
+
+def default_of(function: Callable[..., object], keyword: str) -> object:
+    """The default of a keyword; None where it has none, or where nobody can tell."""
+    try:
+        parameter = inspect.signature(_telling(function)).parameters.get(keyword)
+    except (TypeError, ValueError):
+        return None
+    return parameter.default if parameter and parameter.default is not Parameter.empty else None
 
 
 def place_of(function: Callable[..., object]) -> Place:
@@ -110,6 +127,18 @@ def _mistyped(name: str, taken: Collection[str]) -> str:
     meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
     return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? If another thing is meant, give it "
             "another name.") if meant else ""
+
+
+def _without_default(name: str, bare: Collection[Parameter]) -> str:
+    """That keywords cannot be left out, and the defaults that mend it."""
+    written = ", ".join(str(_plain(each).replace(default=_default(each.name))) for each in bare)
+    return (f"{name} takes {' and '.join(repr(each.name) for each in bare)} without a default, so it cannot be called "
+            f"without. Give the default that means none is given: def {name}(query, key, value, *, {written})")
+
+
+def _default(keyword: str) -> bool | None:
+    """The default that leaves a keyword off."""
+    return False if KEYWORDS[keyword].shape == "bool" else None
 
 
 def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str) -> str:

@@ -81,7 +81,7 @@ def _assembled(registered: Registered, function_name: str, lift: str) -> Subject
     adapter, _, name = function_name.partition(":")
     module = _imported(f"attnspec.adapters.{registered.library.folder}.{adapter}", registered.where)
     function = _callable(_member(module, name, function_name), function_name)
-    signature = signature_of(function, name)
+    signature = signature_of(function, name, is_always_causal=registered.declaration.limits.causal_only)
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
@@ -207,6 +207,13 @@ def _callable(value: object, target: str) -> Callable[..., object]:
         raise TargetError(f"{target!r} is {type(value).__name__} and cannot be called; a function is expected: "
                           "attend(query, key, value, *, ...).")
     return value
+
+
+def importable(target: str) -> str:
+    """A bare target that is loaded, as `attnspec init` wants it; else what stands for one."""
+    module_name, _, name = target.rpartition(":")
+    module = sys.modules.get(module_name) or sys.modules.get(f"{_FROM_FILE}{Path(module_name).stem}")
+    return _importable(module, name) if module else SOMEWHERE
 
 
 def _importable(module: ModuleType, name: str) -> str:

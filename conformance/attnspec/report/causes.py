@@ -10,16 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import yaml
-
 from attnspec.ground.nouns import FAILURES, Verdict
-from attnspec.record.outcome import Evidence, Likeness, Outcome
+from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 
-UNLOCATED = ("no read-out shows it", "the diagnosis itself failed")
+UNLOCATED = ("no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
 _ITS_DTYPE = "the inputs' dtype"
-_PRECISION = re.compile(r"(precision: |\S+\.precision = )(\{.*\})")
 _LONGEST = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
 ENDED = FAILURES - {Verdict.VIOLATED}
@@ -61,22 +58,41 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     return (*found, Explained(None, tuple(failure for failure, _ in left))) if left else tuple(found)
 
 
+def likely(failures: Sequence[Outcome]) -> Explained | None:
+    """The failures with the commonest cause; None where more failures are like nothing that is known."""
+    first = next(iter(explanations(failures)), None)
+    return first if first and first.cause and len(first.failures) >= len(unexplained(failures)) else None
+
+
+def unexplained(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """Those that nothing explains."""
+    return next((each.failures for each in explanations(failures) if each.cause is None), ())
+
+
+def likely_words(failures: Sequence[Outcome]) -> str:
+    """`Likely: each query sees one later key (`causal_off_by_one`), 19 of 19 failures`; empty where none is likely."""
+    found = likely(failures)
+    noun = "failure" if len(failures) == 1 else "failures"
+    return f"Likely: {found.cause}, {len(found.failures)} of {len(failures)} {noun}" if found else ""
+
+
 def _at_all_dtypes(cause: Cause, failures: Sequence[Outcome]) -> Cause:
     """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
     told = {failure.dtype.value: failure.evidence.explained for failure in failures
             if failure.evidence and failure.evidence.explained}
     says = cause.says.replace(_ITS_DTYPE, "".join(told)) if len(told) == 1 else cause.says
-    return replace(cause, says=says, declare=together([each.declare for each in told.values()]))
+    return replace(cause, says=says, declare=together(tuple(told.values())))
 
 
-def together(lines: Sequence[str]) -> str:
+def together(explained: Sequence[Explanation]) -> str:
     """One line for those that declare the precision at one dtype each: pasted one by one, each would undo the last."""
-    found = [_PRECISION.fullmatch(line) for line in dict.fromkeys(lines)]
-    parts = [(each[1], yaml.safe_load(each[2])) for each in found if each]
-    if len(parts) < 2 or len(parts) < len(found):
+    lines = tuple(dict.fromkeys(each.declare for each in explained))
+    begins = {line.partition("{")[0] for line in lines}
+    if len(lines) < 2 or len(begins) > 1 or not all(each.declared for each in explained):
         return "".join(lines[:1])
-    name, whole = parts[0][0], {key: value for _, part in parts for key, value in part.items()}
-    return f"{name}{whole if name.endswith('= ') else json.dumps(whole, ensure_ascii=False)}"
+    whole = {dtype: words for each in explained for dtype, words in each.declared.items()}
+    start = begins.pop()
+    return f"{start}{whole if start.endswith('= ') else json.dumps(whole, ensure_ascii=False)}"
 
 
 def _commonest(every: Sequence[tuple[Cause, ...]]) -> Cause | None:

@@ -1,0 +1,93 @@
+"""A function that cannot be judged as it is says so once, before it is judged, with the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from attnspec.court.court import Court
+from attnspec.court.hearing import summon
+from attnspec.ground.errors import TargetError
+from attnspec.ground.nouns import Effort
+from attnspec.ground.plan import Plan
+from attnspec.runner.smoking import smoke_apart
+
+HEAD = """
+import numpy as np
+def attend(query, key, value{more}):
+    logits = {logits} / np.sqrt(query.shape[-1])
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+COURSE = "query @ key.T"  # what courses teach: (T, D)
+BATCHED = "query @ key.transpose(0, 2, 1)"
+ANY = "query @ key.swapaxes(-1, -2)"
+
+
+def written(folder: Path, logits: str, more: str = "") -> str:
+    path = folder / "mine.py"
+    path.write_text(HEAD.format(logits=logits, more=more), encoding="utf-8")
+    return f"{path}:attend"
+
+
+def told(target: str) -> str:
+    with pytest.raises(TargetError) as caught:
+        summon(target, Plan((target,)))
+    return str(caught.value)
+
+
+def test_a_function_of_two_axes_is_told_so_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, COURSE)
+    assert told("mine.py:attend") == (
+        "mine.py:3: mine.py:attend takes arrays with the axes (T, D). attnspec gives it four, (B, H, T, D), and then "
+        "it raises ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
+        "(n?,k),(k,m?)->(n?,m?) (size 4 is different from 8). Have a wrapper written (attnspec init mine:attend), or "
+        "let the function take any leading axes: write `query @ key.swapaxes(-1, -2)`, not `key.T`, and sum over axis "
+        "-1.")
+
+
+def test_a_function_of_three_axes_is_told_so_too(tmp_path: Path) -> None:
+    message = told(written(tmp_path, BATCHED))
+    assert "takes arrays with the axes (B, T, D)" in message
+    assert "not `torch.bmm` or `key.transpose(0, 2, 1)`" in message
+
+
+@pytest.mark.parametrize("logits", [ANY, "np.zeros(1)[2] + query", "np.einsum('bhtd,bhsd->bhts', query, key)"],
+                         ids=["any-axes", "always-raises", "four-axes"])
+def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
+    target = written(tmp_path, logits)
+    assert summon(target, Plan((target,))).id == target
+
+
+def test_a_keyword_without_a_default_is_told_with_the_default(tmp_path: Path) -> None:
+    assert told(written(tmp_path, ANY, ", mask, causal")).endswith(
+        "mine.py:3: attend takes 'mask' and 'causal' without a default, so it cannot be called without. Give the "
+        "default that means none is given: def attend(query, key, value, *, mask=None, causal=False)")
+
+
+def test_a_flag_that_every_call_gives_needs_no_default(tmp_path: Path) -> None:
+    target = written(tmp_path, ANY, ", causal")
+    with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
+        file.write("attend.causal_only = True\n")
+    assert "causal" in summon(target, Plan((target,))).declaration.keywords
+
+
+def test_smoke_says_it_once(tmp_path: Path) -> None:
+    target = written(tmp_path, COURSE)
+    smoked = smoke_apart(target, Plan((target,)))
+    assert "takes arrays with the axes (T, D)" in smoked.death
+    assert smoked.lines == ()
+
+
+def test_a_court_tries_to_load_a_target_once(tmp_path: Path) -> None:
+    counter = tmp_path / "loaded"
+    counter.write_text("")
+    target = written(tmp_path, COURSE)
+    with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
+        file.write(f"with open({str(counter)!r}, 'a') as file: file.write('x')\n")
+    court = Court(Plan((target,), effort=Effort.QUICK))
+    for _ in range(3):
+        with pytest.raises(TargetError, match="takes arrays with the axes"):
+            court.fetch(target)
+    assert counter.read_text() == "x"
