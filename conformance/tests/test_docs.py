@@ -18,6 +18,7 @@ CHECKOUT = Path(__file__).parents[2]
 PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CHANGELOG.md", *(CHECKOUT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+INLINE = re.compile(r"`attnspec ([^`]+)`")
 SHELL = ("sh", "bash", "console")
 
 
@@ -77,6 +78,22 @@ def parse(words: list[str]) -> None:
         command.make_context(words[0], arguments, parent=context)
 
 
+def unknown(words: list[str]) -> Iterator[str]:
+    """What of a command in a sentence, which need not be whole, does not exist: the command, or options of it."""
+    with click.Context(attnspec) as context:
+        command = attnspec if words[0].startswith("-") else attnspec.get_command(context, words[0])
+        known = {name for each in command.get_params(context) for name in each.opts} if command else set()
+    if command is None:
+        yield words[0]
+    yield from (word for word in words if word.startswith("-") and word.partition("=")[0] not in known)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_commands_in_sentences_name_commands_and_options(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    assert {inline: names for inline in INLINE.findall(text) if (names := list(unknown(shlex.split(inline))))} == {}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
     assert list(broken_links(page)) == []
@@ -116,3 +133,5 @@ def test_these_tests_can_fail(tmp_path: Path) -> None:
     assert list(broken_links(page)) == ["#b", "missing.md"]
     with pytest.raises(click.UsageError):
         parse(["check", "--efort", "quick", "numpy/msa"])
+    assert list(unknown(["chek", "numpy/msa"])) == ["chek"]
+    assert list(unknown(["check", "--efort", "quick", "-n", "2"])) == ["--efort"]

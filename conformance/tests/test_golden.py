@@ -1,6 +1,6 @@
 """Cases, expectations, allowances, ids, records, pages and commands are what they were recorded to be, to the bit.
 
-A normal run computes a quarter of the cases; `ATTNSPEC_GOLDEN=all` makes it all of them, in two minutes:
+A normal run computes a quarter of the cases; `ATTNSPEC_GOLDEN=all` makes it all of them, in some minutes:
 
     ATTNSPEC_GOLDEN=all python -m pytest -q conformance/tests/test_golden.py
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
@@ -18,6 +18,7 @@ from attnspec.court.compile import Check, compile_spec
 from attnspec.court.court import Court
 from attnspec.court.fixed import fixed_recipes
 from attnspec.court.openings import openings, seed_of
+from attnspec.court.tally import Tally
 from attnspec.court.trial import CASES, Trial
 from attnspec.faults.subject import is_own, own_ids, own_subject
 from attnspec.ground.conventions import CONVENTIONS
@@ -214,6 +215,22 @@ class Case:
         except (NoClaim, OutsideLimits) as nothing:
             found["ends"] = type(nothing).__name__
         return found
+
+
+def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], None]:
+    """What judges one case as a trial does, before a bench that remembers nothing."""
+    check, fresh = checks()[clause], SubjectBench(_subject(subject), DType(dtype))
+    trial = Trial(check, fresh, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
+
+    def once() -> None:
+        trial.judge(Recipe.parse(recipe), Tally())
+
+    return once
+
+
+def judge(subject: str, clause: str, dtype: str, recipe: str) -> None:
+    """Judge one case."""
+    judging(subject, clause, dtype, recipe)()
 
 
 def _told(measured: Measured) -> str:

@@ -1,0 +1,260 @@
+"""How the code is built, in figures: what a newcomer has to know, find and follow. Prints a table in Markdown.
+
+    python conformance/benchmarks/house.py conformance/attnspec                # of this checkout
+    python conformance/benchmarks/house.py OTHER/conformance/attnspec --names  # of another, and which names are meant
+
+It knows no module of the package by name, so that figures from before and after a move can be compared. Only the case
+that is traced is judged through the adapter of that checkout's golden tests (tests/golden beside the package).
+
+What is counted: modules without `__init__.py`, their lines all of them. A file knows a keyword that stands in an
+identifier, an attribute, an argument or a string that is no docstring. An importer is another file of the package, also
+one that imports in a function or names `package.module:attribute` in a string. An array function has NDArray, ndarray
+or Array in its annotations; a shape is a list of the legend's letters in parentheses, as (B,H,T,Dv). Comments that only
+speak to a tool (noqa, type: ignore) are none.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import click
+
+KEYWORDS = ("softcap", "window")
+SMALL = 40
+_AXIS = r"(?:[BTHSDM]|Hkv|Dv|\d+|·|…|\.\.\.)"
+_PRODUCT = rf"{_AXIS}(?:[·*]{_AXIS})*"
+SHAPE = re.compile(rf"\((?=[^)]*[BTHSDM]){_PRODUCT}(?:, ?{_PRODUCT})*,?\)")
+ARRAY = re.compile(r"\b(?:NDArray|ndarray|Array)\b")
+FOR_TOOLS = re.compile(r"#\s*(?:noqa|type: ignore|pragma|mypy:|ruff:)")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+# judged once before, so that what is imported and compiled on first use is not counted
+TRACED = """
+import sys
+sys.path[:0] = [{root!r}, {tests!r}]
+from golden import adapter
+adapter.judge({arguments})
+seen = set()
+def profile(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith({package!r}) and not code.co_name.startswith("<"):
+        seen.add((code.co_filename, code.co_qualname))
+case = adapter.judging({arguments})
+sys.setprofile(profile)
+case()
+sys.setprofile(None)
+for file, name in sorted(seen):
+    print(file[len({package!r}) + 1:], name)
+"""
+CASE = ("numpy/attention", "attention.definition", "float32",
+        "B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=bias+causal+mask+scale+softcap+window;"
+        "bias=normal;scale=0.3;window=2+1;softcap=8.0;seed=91")
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the package, parsed."""
+
+    path: Path
+    name: str  # dotted, with the package's own
+
+    @cached_property
+    def text(self) -> str:
+        """Its source."""
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Its syntax."""
+        return ast.parse(self.text)
+
+    @property
+    def lines(self) -> int:
+        """How many lines it has."""
+        return self.text.count("\n")
+
+    @property
+    def is_init(self) -> bool:
+        """Whether it is an `__init__.py`."""
+        return self.path.name == "__init__.py"
+
+    @cached_property
+    def docstrings(self) -> frozenset[int]:
+        """The nodes that are docstrings, also those of attributes, by id."""
+        return frozenset(id(node.value) for node in ast.walk(self.tree)
+                         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+    def words(self) -> Iterator[str]:
+        """Every identifier, attribute, argument and string, docstrings left out."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant):
+                if isinstance(node.value, str) and id(node) not in self.docstrings:
+                    yield node.value
+                continue
+            yield from (value for field in ("id", "attr", "arg", "name", "module", "asname")
+                        if isinstance(value := getattr(node, field, None), str))
+
+    def knows(self, keyword: str) -> bool:
+        """Whether the keyword stands in its code."""
+        return any(keyword in word.casefold() for word in self.words())
+
+    def imported(self, modules: Iterable[str]) -> set[str]:
+        """Which of these modules it imports, or names as `module:attribute`."""
+        known = set(modules)
+        return {name for name in self._named() if name in known} - {self.name}
+
+    def _named(self) -> Iterator[str]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and ":" in node.value:
+                yield node.value.partition(":")[0]
+
+    @property
+    def array_functions(self) -> Iterator[Function]:
+        """Its functions that take or return arrays."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, Function) and any(map(ARRAY.search, _annotations(node))):
+                yield node
+
+    @property
+    def comments(self) -> int:
+        """How many lines have a comment for people."""
+        tokens = tokenize.generate_tokens(io.StringIO(self.text).readline)
+        return sum(token.type == tokenize.COMMENT and not FOR_TOOLS.match(token.string) for token in tokens)
+
+
+def _annotations(function: Function) -> Iterator[str]:
+    arguments = function.args
+    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+    for annotation in (*(argument.annotation for argument in every if argument), function.returns):
+        if annotation is not None:
+            yield ast.unparse(annotation)
+
+
+def has_shape(function: Function) -> bool:
+    """Whether the docstring gives a shape."""
+    return bool(SHAPE.search(ast.get_docstring(function) or ""))
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the table, and the names behind it."""
+
+    what: str
+    figure: str
+    names: Sequence[str] = ()
+
+
+class House:
+    """A package, measured."""
+
+    def __init__(self, package: Path) -> None:
+        self.package = package.resolve()
+        self.files = [Module(path, self._dotted(path)) for path in sorted(self.package.rglob("*.py"))
+                      if "_data" not in path.parts]
+        self.modules = [module for module in self.files if not module.is_init]
+
+    def _dotted(self, path: Path) -> str:
+        parts = path.relative_to(self.package.parent).with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    def figures(self) -> Iterator[Figure]:
+        """The whole table."""
+        yield from self._size()
+        yield from map(self._knowing, KEYWORDS)
+        yield from self._path()
+        yield from self._rooms()
+        yield self._names_twice()
+        yield self._shapes()
+        yield self._comments()
+
+    def _size(self) -> Iterator[Figure]:
+        lines = [module.lines for module in self.modules]
+        longest = max(self.modules, key=lambda module: module.lines)
+        folders = {module.path.parent for module in self.files}
+        yield Figure("modules (`__init__.py` not counted); lines; folders",
+                     f"{len(lines)}; {sum(lines)}; {len(folders)}")
+        yield Figure("lines of a module: mean, most", f"{sum(lines) / len(lines):.0f}, {longest.lines}", [longest.name])
+
+    def _knowing(self, keyword: str) -> Figure:
+        names = [module.name for module in self.files if module.knows(keyword)]
+        return Figure(f"files that know `{keyword}`", str(len(names)), names)
+
+    def _path(self) -> Iterator[Figure]:
+        passed = traced(self.package)
+        files = sorted({file for file, _ in passed})
+        yield Figure("functions and files that one case passes in a trial", f"{len(passed)}, {len(files)}", files)
+
+    def _rooms(self) -> Iterator[Figure]:
+        small = [module.name for module in self.modules if module.lines <= SMALL]
+        yield Figure(f"modules of {SMALL} lines or less", str(len(small)), small)
+        importers: Counter[str] = Counter()
+        known = [module.name for module in self.modules]
+        for module in self.files:
+            importers.update(module.imported(known))
+        alone = [name for name in known if importers[name] == 1]
+        yield Figure("modules with one importer", f"{len(alone)} of {len(known)}", alone)
+
+    def _names_twice(self) -> Figure:
+        places: Mapping[str, list[str]] = defaultdict(list)
+        for module in self.files:
+            for node in module.tree.body:
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(module.name)
+        twice = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+        return Figure("top-level class names used twice or more", str(len(twice)), twice)
+
+    def _shapes(self) -> Figure:
+        functions = [(module, function) for module in self.files for function in module.array_functions]
+        without = [f"{module.name}.{function.name}" for module, function in functions if not has_shape(function)]
+        given = len(functions) - len(without)
+        share = 100 * given / max(1, len(functions))
+        return Figure("array functions whose docstring gives a shape", f"{given} of {len(functions)} ({share:.0f} %)",
+                      without)
+
+    def _comments(self) -> Figure:
+        lines = sum(module.lines for module in self.files)
+        return Figure("why-comments per 100 lines",
+                      f"{100 * sum(module.comments for module in self.files) / lines:.1f}")
+
+
+def traced(package: Path) -> list[tuple[str, str]]:
+    """File and function of everything in the package that judging one case calls."""
+    script = TRACED.format(root=str(package.parent), tests=str(package.parent / "tests"), package=str(package),
+                           arguments=", ".join(map(repr, CASE)))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise click.ClickException(f"the case could not be traced:\n{done.stderr}")
+    return [(file, name) for file, _, name in (line.partition(" ") for line in done.stdout.splitlines())]
+
+
+@click.command(help=(__doc__ or "").partition("\n")[0])
+@click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--names", is_flag=True, help="Name what each figure counts, below the table.")
+def house(package: Path, *, names: bool) -> None:
+    """Print the table."""
+    figures = list(House(package).figures())
+    click.echo("| measured | figure |\n|---|---|")
+    for figure in figures:
+        click.echo(f"| {figure.what} | {figure.figure} |")
+    for figure in figures if names else ():
+        if figure.names:
+            click.echo(f"\n## {figure.what}: {figure.figure}\n\n" + "\n".join(f"- {name}" for name in figure.names))
+
+
+if __name__ == "__main__":
+    house()
