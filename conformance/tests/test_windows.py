@@ -13,8 +13,7 @@ from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.ground.declaration import Limits
 from attnspec.ground.errors import SpecError, UsageError
-from attnspec.ground.keywords import Window
-from attnspec.ground.keywords import VALUED
+from attnspec.ground.keywords import VALUED, Window
 from attnspec.ground.nouns import DType, Effort
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.domain import domain

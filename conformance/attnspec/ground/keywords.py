@@ -93,7 +93,7 @@ def number(name: str, text: str) -> float:
         raise ValueError(f"{name} should be a number, not {text!r}") from None
 
 
-def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:  # noqa: FBT001  (as Keyword.misfit)
+def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
     """Under the causal flag the right is moot."""
     sides = window[:1] if limits.window_needs_causal else window
     if limits.window_needs_causal and not causal:
