@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,7 @@ from attnspec.ground.keywords import KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArg
 from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
+CHECKOUT = Path(__file__).parents[2]
 MOST = 16
 """How many files may name a keyword."""
 
@@ -119,3 +121,10 @@ def test_values_are_read_back_from_a_recipe(keyword: str) -> None:
     for value in VALUED[keyword].usual:
         recipe = Recipe(plain.sizes, plain.families, "none", frozenset({keyword}), 1, values={keyword: value})
         assert Recipe.parse(recipe.text) == recipe
+
+
+def test_the_guide_names_files_that_exist() -> None:
+    guide = (CHECKOUT / "docs/adding-a-keyword.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([^`]+\.py)` \|", guide, re.MULTILINE)
+    assert len(named) > 10
+    assert [name for name in named if not (PACKAGE / name).exists()] == []
