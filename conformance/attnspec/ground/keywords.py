@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.ground.errors import SpecError
@@ -85,7 +86,7 @@ class Lists(TypedDict, total=False):
     softcaps: Literal["any"] | Sequence[float]
 
 
-def number(name: str, text: str) -> float:
+def _number(name: str, text: str) -> float:
     """A number in a recipe. Raises ValueError that names the field."""
     try:
         return float(text)
@@ -129,7 +130,7 @@ def _taken_window(window: Window) -> Window:
 
 
 def _read_softcap(text: str) -> float:
-    cap = number("softcap", text)
+    cap = _number("softcap", text)
     if not 0 < cap < math.inf:
         raise ValueError(f"softcap should be a number above 0, not {text!r}")
     return cap
@@ -167,6 +168,9 @@ _ALL = (
     Keyword(
         "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
         "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
+        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(_number, "scale"), float,
+                      # A scale of 0 would make all weights the same, and so all their roundings.
+                      generic=(0.3, 0.0625, 1.0)),
         other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
         parameters=("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale",
                     "temperature", "norm_factor", "softmax_temperature"),
@@ -237,8 +241,10 @@ _ALL = (
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
 """By optional keyword, the value that means it is left out."""
-VALUED: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
 UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
+VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
+VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}
+"""Uncommon ones, whose values recipes and domains hold in a mapping; a recipe has a field for the scale."""
 HIDING = tuple(word.name for word in _ALL if word.hides)
 """The keywords by which a row can come to see no key."""
 PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.as_causal is not None}

@@ -8,7 +8,8 @@ from typing import Any, Literal, Unpack, get_args
 
 from attnspec.ground.declaration import Limits
 from attnspec.ground.errors import SpecError, hint
-from attnspec.ground.keywords import KEYWORDS, UNCOMMON, VALUED, Lists
+from attnspec.ground.keyword import Values
+from attnspec.ground.keywords import KEYWORDS, UNCOMMON, VALUED, VALUES, Lists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
@@ -45,11 +46,8 @@ LAYER_FAMILIES: tuple[FamilyName, ...] = ("integers", "huge_logits")
 # that serves a purpose of its own, `gaussian`, is left out.
 GENERIC_FAMILIES: tuple[FamilyName, ...] = (
     "normal", "uniform", "student_t", "huge_logits", "log_normal", "offset", "extreme")
-# Kinds that are judged by such a law. A bias that repeats itself would make roundings repeat, and a scale of 0 would
-# make all weights the same, and so all their roundings.
+# Kinds that are judged by such a law. A bias that repeats itself would make roundings repeat.
 GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
-_GENERIC_SCALES = (0.3, 0.0625, 1.0)
-
 
 # Along which of the axes B, H, T and S a mask differs.
 MASK_AXES: Mapping[MaskName, str] = {
@@ -142,9 +140,9 @@ def domain(
     return Domain(
         kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
         known if families == "any" else tuple(families), _masks(kind, masks),
-        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _scales(kind, scales), inputs,
-        min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
-        {name: _values(kind, name, lists) for name in VALUED})
+        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _values(kind, VALUES["scale"], scales),
+        inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
+        {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in VALUED.items()})
 
 
 def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
@@ -175,19 +173,11 @@ def _check_score(keywords: set[str]) -> None:
         raise SpecError(f"problems of kind 'score' have logits as they are, of every key: no keyword {name!r}.")
 
 
-def _values(kind: Kind, name: str, lists: Mapping[str, Any]) -> tuple[Any, ...]:
+def _values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)
     """What a keyword is drawn from: the clause's own list, or what its definition says."""
-    values = VALUED[name]
-    own = lists.get(values.plural, "any")
     if own == "any":
         return values.generic or values.usual if kind in GENERIC_KINDS else values.usual
     return tuple(values.taken(value) for value in own)
-
-
-def _scales(kind: Kind, scales: Literal["any"] | Sequence[float]) -> tuple[float, ...]:
-    if scales == "any":
-        return _GENERIC_SCALES if kind in GENERIC_KINDS else (0.125, 1.0, -0.25, 0.0, 0.3)
-    return tuple(float(scale) for scale in scales)
 
 
 def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any, get_args
 
 from attnspec.ground.errors import UsageError, hint
-from attnspec.ground.keywords import KEYWORDS, VALUED, number
+from attnspec.ground.keywords import KEYWORDS, VALUED, VALUES
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
@@ -66,7 +65,7 @@ class Recipe:
         if "bias" in self.features:
             yield "bias", self.bias
         if "scale" in self.features:
-            yield "scale", repr(self.scale)
+            yield "scale", VALUES["scale"].write(self.scale)
         yield from ((name, values.write(self.value(name))) for name, values in VALUED.items() if name in self.features)
         if self.M:
             yield "M", self.M
@@ -95,7 +94,7 @@ class Recipe:
             _whole("seed", known["seed"]),
             {name: _drawn(name, value) for name, value in given.items()},
             _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
-            _read(partial(number, "scale"), known.get("scale", "1.0")),
+            _read(VALUES["scale"].read, known.get("scale", "1.0")),
             _whole("M", known.get("M", "0")),
             _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
             {name: _read(values.read, known[name]) for name, values in VALUED.items() if name in known})
