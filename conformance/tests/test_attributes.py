@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
-from attnspec.ground.declaration import Declaration, Limits
+from attnspec.ground.declaration import LIMITS, Declaration, Limits
 from attnspec.ground.errors import TargetError
 from attnspec.ground.nouns import DType, Kind
 from attnspec.subjects.attributes import ATTRIBUTES, declaration_of
-from attnspec.subjects.declared import DECLARED, LIMITS
+from attnspec.subjects.declared import DECLARED
 from attnspec.subjects.registry import load, registered
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "writing-an-adapter.md").read_text(encoding="utf-8")

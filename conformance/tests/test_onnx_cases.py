@@ -55,7 +55,7 @@ class Case:
             mask = np.broadcast_to(mask, (*query.shape[:3], key.shape[2]))
             mask, bias = (mask, None) if mask.dtype == bool else (None, mask)
         causal, scale = bool(self.attributes.get("is_causal", 0)), self.attributes.get("scale")
-        return Problem(DType(query.dtype.name), query, key, value, mask, bias, causal, scale)
+        return Problem(DType(query.dtype.name), query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def apart(array: Array, H: int) -> Array:

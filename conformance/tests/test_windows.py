@@ -13,10 +13,10 @@ from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.ground.declaration import Limits
 from attnspec.ground.errors import SpecError, UsageError
-from attnspec.ground.keywords import Window
+from attnspec.ground.keywords import VALUED, Window
 from attnspec.ground.nouns import DType, Effort
 from attnspec.numerics.expectation import visible_keys
-from attnspec.problems.domain import ANY_SOFTCAP, ANY_WINDOW, domain
+from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.menu import Menu, menu_of
 from attnspec.problems.problem import Problem
@@ -29,6 +29,7 @@ from attnspec.vocabulary.transforms import contents, keywords
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
 BOTTOM_RIGHT = {**TOP_LEFT, "causal_alignment": "bottom_right"}
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale", "window", "softcap"})
+WINDOWS, CAPS = VALUED["window"].usual, VALUED["softcap"].usual
 
 
 def problem(T: int, S: int, window: Window | None, *, more: str = "", dtype: DType = DType.FLOAT32) -> Problem:
@@ -41,7 +42,7 @@ def problem(T: int, S: int, window: Window | None, *, more: str = "", dtype: DTy
 # What is seen
 
 
-@pytest.mark.parametrize("window", ANY_WINDOW, ids=str)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize(("T", "S"), [(5, 5), (3, 6), (6, 3)])
 @pytest.mark.parametrize("conventions", [TOP_LEFT, BOTTOM_RIGHT], ids=["top_left", "bottom_right"])
 @pytest.mark.parametrize("more", ["", "causal", "mask", "causal mask"])
@@ -90,7 +91,7 @@ GOOD = "B1,H1,Hkv1,T5,S7,D8,Dv8;mask=none;families=normal;with=softcap+window;wi
 def test_a_recipe_with_a_window_and_a_softcap_is_read_back() -> None:
     recipe = Recipe.parse(GOOD)
     assert recipe.text == GOOD
-    assert (recipe.window, recipe.softcap) == ((3, None), 0.5)
+    assert (recipe.value("window"), recipe.value("softcap")) == ((3, None), 0.5)
     made = make_problem(recipe, DType.FLOAT32)
     assert (made.window, made.softcap) == ((3, None), 0.5)
     assert made.keywords == {"window", "softcap"}
@@ -134,8 +135,8 @@ def dealt(chosen: Menu, count: int = 60) -> list[Recipe]:
 
 def test_every_window_and_every_softcap_is_dealt() -> None:
     recipes = dealt(menu(always=["window", "softcap"]))
-    assert {recipe.window for recipe in recipes} == set(ANY_WINDOW)
-    assert {recipe.softcap for recipe in recipes} == set(ANY_SOFTCAP)
+    assert {recipe.value("window") for recipe in recipes} == set(WINDOWS)
+    assert {recipe.value("softcap") for recipe in recipes} == set(CAPS)
 
 
 def test_a_subject_without_them_gets_the_cases_that_it_always_got() -> None:
@@ -148,7 +149,7 @@ def test_a_subject_without_them_gets_the_cases_that_it_always_got() -> None:
 def test_what_is_not_in_use_has_no_value() -> None:
     recipes = [recipe for recipe in dealt(menu(sometimes=["window", "softcap"])) if not recipe.features]
     assert recipes
-    assert {(recipe.window, recipe.softcap) for recipe in recipes} == {((None, None), 1.0)}
+    assert [recipe.values for recipe in recipes if recipe.values] == []
 
 
 NEEDS_CAUSAL = Limits(window_needs_causal=True)
@@ -184,7 +185,7 @@ def test_a_window_outside_the_limits_is_refused(limits: Limits, window: Window, 
 
 def test_only_windows_within_the_limits_are_dealt() -> None:
     recipes = dealt(menu(Limits(window_is_symmetric=True, min_window=1), always=["window"]))
-    assert {recipe.window for recipe in recipes} == {(1, 1), (2, 2)}
+    assert {recipe.value("window") for recipe in recipes} == {(1, 1), (2, 2)}
 
 
 # Transforms

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.court.tape import Ending, Step
+from attnspec.ground.keyword import Acts
+from attnspec.ground.keywords import acting_on
 from attnspec.ground.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of
@@ -228,9 +230,10 @@ class Bar:
 
     def _nothing_hidden(self, problem: AnyProblem) -> list[Expectation]:
         """What is expected in both classes where every key is visible; nothing if it is anyway."""
-        if problem.mask is None and not problem.causal and problem.window is None:
+        hiding = acting_on(Acts.VISIBILITY)
+        if not hiding.keys() & problem.keywords:
             return []
-        opened = problem.but(mask=None, causal=False, window=None)
+        opened = problem.but(**hiding)
         return [self._expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
     @property

@@ -58,5 +58,4 @@ def _generic(domain: Domain, sizes: Sizes, features: Sequence[frozenset[str]], i
         domain.masks[index % len(domain.masks)] if "mask" in used else "none", used, (seed + index) % 2**24,
         bias=domain.biases[index % len(domain.biases)] if "bias" in used else "normal",
         scale=domain.scales[index % len(domain.scales)] if "scale" in used else 1.0,
-        window=domain.windows[index % len(domain.windows)] if "window" in used else (None, None),
-        softcap=domain.softcaps[index % len(domain.softcaps)] if "softcap" in used else 1.0)
+        values={name: each[index % len(each)] for name, each in domain.values.items() if name in used})

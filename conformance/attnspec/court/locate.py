@@ -14,6 +14,8 @@ import numpy as np
 from attnspec.court.alike import Bar
 from attnspec.court.tape import Ending, put
 from attnspec.ground.declaration import Limits
+from attnspec.ground.keyword import Acts
+from attnspec.ground.keywords import KEYWORDS, VALUED, acting_on
 from attnspec.ground.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.problems.make import make_problem
@@ -23,8 +25,9 @@ from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.posed import AnyProblem
 from attnspec.vocabulary.scene import working
 
-OFF: Mapping[str, object] = {
-    "mask": None, "bias": None, "causal": False, "scale": None, "window": None, "softcap": None}
+LEFT_OUT: Mapping[str, object] = acting_on(Acts.VISIBILITY, Acts.LOGITS)
+_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in acting_on(Acts.VISIBILITY)))
+_SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
 
 WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
@@ -65,7 +68,7 @@ class Reader:
         features = frozenset(keywords.split())
         mask = "random" if "mask" in features else "none"
         recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25,
-                        window=(2, 1), softcap=2.0)
+                        values=_SAMPLES)
         return make_problem(recipe, self.dtype).but(**changes)
 
     def look(self, problem: Problem) -> Sight | None:
@@ -119,7 +122,7 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
     sight = reader.look(problem)
     if sight and not sight.is_right:
         without = {name: reader.look(problem.but(**{name: off}))
-                   for name, off in OFF.items() if name in problem.keywords}
+                   for name, off in LEFT_OUT.items() if name in problem.keywords}
         needed = [name for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
         if needed:
@@ -145,7 +148,7 @@ def _inverted(reader: Reader) -> Iterator[str]:
 
 def _hidden(reader: Reader) -> Iterator[str]:
     """Which keys are seen: with equal logits each weighs one over their number."""
-    for keyword, what in (("", "mask"), ("mask", "mask"), ("causal", "causal flag"), ("window", "window")):
+    for keyword, what in _HIDING:
         sight = reader.weights(keyword, is_flat=True)
         if sight and not sight.is_right:
             claimed, visible = sight.expected.claimed[..., None], sight.expected.visible

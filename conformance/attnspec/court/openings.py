@@ -15,8 +15,9 @@ from typing import TypeVar
 import numpy as np
 from hypothesis.database import ExampleDatabase, choices_to_bytes
 
+from attnspec.ground.keywords import UNCOMMON, VALUED
 from attnspec.problems.domain import Domain
-from attnspec.problems.menu import FAMILIES_A_CALL, SEED_BYTES, SMALL, VALUED, Menu, byte_for
+from attnspec.problems.menu import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
 from attnspec.problems.shapes import logits
 from attnspec.problems.stream import words
 
@@ -57,11 +58,11 @@ def seed_of(seed: int, domain: Domain) -> int:
 
 
 def _spelled(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. Window and softcap, which most subjects do not
-    take, are left out, so that the seed is the same as before there were any.
+    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
+    out, so that the seed is the same as before there were any.
     """
-    plain = replace(domain, sometimes=domain.sometimes - VALUED)
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in ("windows", "softcaps"))
+    plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
     return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
@@ -102,8 +103,7 @@ def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
     domain = menu.domain
     yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
     yield "inputs", max(len(menu.inputs(sizes)) for sizes in menu.shapes)
-    yield from (each for each in (("windows", len(menu.windows)), ("softcaps", len(domain.softcaps)))
-                if each[0].removesuffix("s") in menu.valued)
+    yield from ((VALUED[name].plural, len(menu.values(name))) for name in menu.valued)
 
 
 def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:

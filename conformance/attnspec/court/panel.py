@@ -16,6 +16,7 @@ from attnspec.court.tape import Step, is_poisoned, put
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.ground.declaration import Limits
+from attnspec.ground.keywords import PLACED
 from attnspec.ground.nouns import DType, Kind
 from attnspec.numerics.precision import Precision
 from attnspec.problems.layers import make_layer, model_width
@@ -203,7 +204,7 @@ def _flipped(subject: Subject) -> tuple[str, ...]:
 def _is_common(recipe: Recipe, bar: Bar) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
     sizes, features = recipe.sizes, recipe.features
-    matters = {"causal_alignment": bool({"causal", "window"} & features) and sizes.T != sizes.S,
+    matters = {"causal_alignment": bool(PLACED.keys() & features) and sizes.T != sizes.S,
                "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
                "grouped_heads": sizes.Hkv < sizes.H}
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES

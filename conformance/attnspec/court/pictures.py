@@ -14,7 +14,7 @@ from attnspec.vocabulary.posed import NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 
 LARGEST = 24
-"""Rows and columns of a picture: a window around the worst entry."""
+"""Rows and columns of a picture: a part around the worst entry."""
 
 
 def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
@@ -50,11 +50,11 @@ def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
 
 def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:
     start = max(0, min(row - LARGEST // 2, array.shape[0] - LARGEST))
-    window = array[start : start + LARGEST, :LARGEST]
-    whole = window.shape == array.shape
-    shown = f"rows {start} to {start + window.shape[0] - 1}, first {window.shape[1]} columns"
+    part = array[start : start + LARGEST, :LARGEST]
+    whole = part.shape == array.shape
+    shown = f"rows {start} to {start + part.shape[0] - 1}, first {part.shape[1]} columns"
     title = name if whole else f"{name} ({shown})"
-    return Picture(title, rows, columns, tuple(tuple(_plain(entry) for entry in line) for line in window))
+    return Picture(title, rows, columns, tuple(tuple(_plain(entry) for entry in line) for line in part))
 
 
 def _plain(entry: np.generic) -> float | str:

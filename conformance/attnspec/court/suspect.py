@@ -77,8 +77,7 @@ def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -
 def _as_layer(function: Attend, call: LayerCall) -> Returned:
     """A layer around an attention."""
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
-        return both(function(inner.query, inner.key, inner.value, mask=inner.mask, bias=inner.bias,
-                             causal=inner.causal, return_weights=True, window=inner.window, softcap=inner.softcap))
+        return both(function(inner.query, inner.key, inner.value, **{**inner.given, "return_weights": True}))
     return run_layer(call, LayerStages(attend=attend))
 
 

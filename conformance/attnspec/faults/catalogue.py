@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from attnspec.faults import (
     bias,
@@ -20,29 +21,28 @@ from attnspec.faults import (
     reads,
     reports,
     scale,
-    softcap,
     softmax,
     state,
     switches,
     tails,
-    window,
 )
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
 from attnspec.ground.conventions import CONVENTIONS
 from attnspec.ground.declaration import Declaration, Variant
 from attnspec.ground.errors import TargetError
-from attnspec.ground.keywords import KEYWORDS
+from attnspec.ground.keywords import KEYWORDS, UNCOMMON
 from attnspec.ground.nouns import DType, Kind
 
 ALL: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *tails.FAULTS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *switches.FAULTS, *drift.FAULTS, *reads.FAULTS, *paths.FAULTS, *window.FAULTS, *softcap.FAULTS,
+    *layers.FAULTS, *switches.FAULTS, *drift.FAULTS, *reads.FAULTS, *paths.FAULTS,
+    *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
-FURTHER_PROFILES = ("window", "softcap")
+FURTHER_PROFILES = tuple(KEYWORDS[name].profile for name in UNCOMMON)
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
 
@@ -59,13 +59,12 @@ def fault_named(name: str) -> Fault:
 
 
 def _keywords(fault: Fault) -> frozenset[str]:
-    """All but the scale of layers. Window and softcap, which few functions have, only where something of them is wrong:
-    the other faults show without, and sooner.
+    """All but those that layers are not put. Keywords that few functions have only where something of such a one is
+    wrong: the other faults show without, and sooner.
     """
-    without = {"scale"} if fault.kind is Kind.LAYER else set()
-    if fault.stage not in (Stage.WINDOW, Stage.SOFTCAP):
-        without |= set(FURTHER_PROFILES)
-    return frozenset(word.name for word in KEYWORDS.values() if fault.kind in word.kinds) - without
+    taken = {word.name for word in KEYWORDS.values()
+             if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
+    return frozenset(taken if fault.stage.value in UNCOMMON else taken - set(UNCOMMON))
 
 
 def declaration_of(fault: Fault) -> Declaration:

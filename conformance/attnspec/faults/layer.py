@@ -15,14 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.faults.staged import Answer, Call, Stages, attention, wide_dtype
-from attnspec.ground.keywords import Window
+from attnspec.ground.keywords import KeywordArguments
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LayerCall:
+class LayerCall(KeywordArguments[Array]):
     """What `layer` was handed."""
 
     query: Array
@@ -30,16 +30,6 @@ class LayerCall:
     value: Array
     params: Params
     heads: int
-    mask: Array | None = None
-    bias: Array | None = None
-    causal: bool = False
-    return_weights: bool = False
-    window: Window | None = None
-    softcap: float | None = None
-
-    def but(self, **changes: Any) -> LayerCall:  # noqa: ANN401  (as dataclasses.replace)
-        """The same call with some arguments replaced."""
-        return replace(self, **changes)
 
 
 def take(call: LayerCall) -> LayerCall:
@@ -126,25 +116,23 @@ def _heads(work: LayerCall, stages: LayerStages) -> Call:
     query = stages.split(stages.project_query(work.query, "query", work.params), work.heads)
     key = stages.split(stages.project_key(work.key, "key", work.params), kv_heads)
     value = stages.split(stages.project_value(work.value, "value", work.params), kv_heads)
-    return Call(query, key, value, work.mask, work.bias, work.causal, window=work.window, softcap=work.softcap)
+    return Call(query, key, value, **work.given).but(return_weights=False)
 
 
 class Layer(Protocol):
     """The contract of a layer function."""
 
-    def __call__(self, query: Array, key: Array, value: Array, *, params: Params, heads: int, mask: Array | None = None,
-                 bias: Array | None = None, causal: bool = False, return_weights: bool = False,
-                 window: Window | None = None, softcap: float | None = None) -> Answer:
+    def __call__(self, query: Array, key: Array, value: Array, *, params: Params, heads: int,
+                 **keywords: Any) -> Answer:  # noqa: ANN401  (LayerCall's)
         """Query (B,T,M), key and value (B,S,M) -> output (B,T,M), or (output, weights)."""
 
 
 def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
-    """A layer function with the full signature around a function of the whole call."""
+    """A layer function that takes every keyword of layers, around a function of the whole call."""
 
-    def layer(query: Array, key: Array, value: Array, *, params: Params, heads: int, mask: Array | None = None,
-              bias: Array | None = None, causal: bool = False, return_weights: bool = False,
-              window: Window | None = None, softcap: float | None = None) -> Answer:
-        return answer(LayerCall(query, key, value, params, heads, mask, bias, causal, return_weights, window, softcap))
+    def layer(query: Array, key: Array, value: Array, *, params: Params, heads: int,
+              **keywords: Any) -> Answer:  # noqa: ANN401  (LayerCall's)
+        return answer(LayerCall(query, key, value, params, heads, **keywords))
 
     return layer
 

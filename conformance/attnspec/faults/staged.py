@@ -17,34 +17,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.ground.keywords import Window
+from attnspec.ground.keywords import KeywordArguments, Window
 from attnspec.problems.problem import Array
 
 Answer = Array | tuple[Array, Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class Call(KeywordArguments[Array]):
     """What `attend` was handed, untouched."""
 
     query: Array
     key: Array
     value: Array
-    mask: Array | None = None
-    bias: Array | None = None
-    causal: bool = False
-    scale: float | None = None
-    return_weights: bool = False
-    window: Window | None = None
-    softcap: float | None = None
-
-    def but(self, **changes: Any) -> Call:  # noqa: ANN401  (as dataclasses.replace)
-        """The same call with some arguments replaced."""
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Work:
+class Work(KeywordArguments[Array]):
     """A call taken in: arrays in the dtype of the computation, mask and bias at full shape (B,H,T,S).
 
     After `group` key and value have H heads; `visible` (B,H,T,S) is what a query may attend to, all rules together.
@@ -53,18 +42,7 @@ class Work:
     query: Array
     key: Array
     value: Array
-    mask: Array | None
-    bias: Array | None
-    causal: bool
-    scale: float | None
-    return_weights: bool
     visible: Array
-    window: Window | None = None
-    softcap: float | None = None
-
-    def but(self, **changes: Any) -> Work:  # noqa: ANN401  (as dataclasses.replace)
-        """The same work with some fields replaced."""
-        return replace(self, **changes)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -85,8 +63,7 @@ def take(call: Call) -> Work:
     shape = (*query.shape[:3], key.shape[2])
     mask = None if call.mask is None else np.broadcast_to(np.asarray(call.mask, bool), shape)
     bias = None if call.bias is None else np.broadcast_to(np.asarray(call.bias).astype(wide), shape)
-    return Work(query, key, value, mask, bias, call.causal, call.scale, call.return_weights, np.ones(shape, bool),
-                call.window, call.softcap)
+    return Work(query, key, value, np.ones(shape, bool), **{**call.given, "mask": mask, "bias": bias})
 
 
 def group(array: Array, H: int) -> Array:
@@ -269,19 +246,15 @@ def _prepare(call: Call, stages: Stages) -> Work:
 class Attend(Protocol):
     """The contract of an attention function."""
 
-    def __call__(self, query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
-                 causal: bool = False, scale: float | None = None, return_weights: bool = False,
-                 window: Window | None = None, softcap: float | None = None) -> Answer:
+    def __call__(self, query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or (output, weights)."""
 
 
 def as_attend(answer: Callable[[Call], Answer]) -> Attend:
-    """An attention function with the full signature around a function of the whole call."""
+    """An attention function that takes every keyword, around a function of the whole call."""
 
-    def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
-               causal: bool = False, scale: float | None = None, return_weights: bool = False,
-               window: Window | None = None, softcap: float | None = None) -> Answer:
-        return answer(Call(query, key, value, mask, bias, causal, scale, return_weights, window, softcap))
+    def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
+        return answer(Call(query, key, value, **keywords))
 
     return attend
 

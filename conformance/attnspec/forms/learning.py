@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from attnspec.forms.form import At, Family, Form, Passed
 from attnspec.forms.lookup import Parameter, theirs
@@ -12,19 +12,11 @@ from attnspec.forms.trying import Attempt, Trier
 from attnspec.forms.vocabulary import VOCABULARIES
 from attnspec.forms.words import SYNONYMS
 from attnspec.forms.words import plain as plain_name
-from attnspec.ground.keywords import Window
+from attnspec.ground.keyword import Keyword, Saying
+from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import Kind
 
 Parameters = Mapping[At, Sequence[Parameter]]
-
-
-@dataclass(frozen=True, slots=True)
-class Saying:
-    """A way to hand a keyword over: Python, what that means, and the limits that come with it."""
-
-    expression: str
-    says: str = ""
-    limits: Mapping[str, bool | str] = field(default_factory=dict)
 
 
 _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -35,24 +27,6 @@ _AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "TS": (("{0}[0, 0]", "(T,S)"),),
 }
 """By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
-
-_WINDOWS = (
-    Saying("window", "(left, right)"),
-    Saying("tuple(-1 if side is None else side for side in window)", "(left, right), -1 for a side without bound"),
-    Saying("window", "(left, right), both numbers", {"window_is_bounded": True}),
-    Saying("window[0]", "so many keys to either side", {"window_is_symmetric": True, "window_is_bounded": True}),
-    Saying("window[0] + 1", "so many keys to either side, its own among them",
-           {"window_is_symmetric": True, "window_is_bounded": True}),
-    Saying("window[0] + 1", "so many keys back, its own among them",
-           {"window_needs_causal": True, "window_is_bounded": True}),
-)
-_OTHERS: Mapping[str, tuple[Saying, ...]] = {
-    "causal": (Saying("True"), Saying('"causal"', "a word")),
-    "scale": (Saying("scale"), Saying("1 / scale", "what the dot products are divided by")),
-    "softcap": (Saying("softcap"),),
-}
-_POSED: Mapping[str, Mapping[str, object]] = {
-    "causal": {"causal": True}, "scale": {"scale": 0.75}, "softcap": {"softcap": 0.5}}
 
 
 def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
@@ -144,26 +118,21 @@ def _masked(form: Form, all_axes: Sequence[str], means: Sequence[tuple[str, str]
     return None
 
 
-def _named(keyword: str) -> Callable[[Form, Parameters, Trier], Form]:
-    """For a keyword that has parameters of its own: the causal flag, the scale, the softcap."""
+def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
+    """For a keyword whose definition lists how it may be handed over."""
     def learn(form: Form, parameters: Parameters, trier: Trier) -> Form:
-        if (keyword == "scale" and form.kind is Kind.LAYER) or form.limits.get(f"{keyword}_only"):
+        if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
             return form
-        posed = plain(form).but(**_POSED[keyword])
-        return _first_right(_extended(form, keyword, parameters, _OTHERS[keyword]), posed, trier) or form
+        for saying in word.sayings:
+            flag = {"causal": True} if word.needs_causal in saying.limits else {}
+            if flag and "causal" not in form.keywords:
+                continue
+            posed = plain(form).but(**{**flag, word.name: saying.posed})
+            if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
+                return found
+        return form
 
     return learn
-
-
-def _window(form: Form, parameters: Parameters, trier: Trier) -> Form:
-    for saying in _WINDOWS:
-        needs_causal = "window_needs_causal" in saying.limits
-        if needs_causal and "causal" not in form.keywords:
-            continue
-        posed = plain(form).but(window=_sides(saying), **({"causal": True} if needs_causal else {}))
-        if found := _first_right(_extended(form, "window", parameters, [saying]), posed, trier):
-            return found
-    return form
 
 
 def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
@@ -172,15 +141,6 @@ def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa
         return form
     compiled = replace(form, compiled=True)
     return compiled if trier.is_right(compiled, plain(form)) else form
-
-
-def _sides(saying: Saying) -> Window:
-    """A window of the kind that is meant."""
-    if "window_needs_causal" in saying.limits:
-        return 2, 0
-    if "window_is_symmetric" in saying.limits:
-        return 1, 1
-    return (2, 1) if saying.limits else (1, None)
 
 
 def _weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
@@ -216,10 +176,12 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return flagged if trier.is_right(flagged, plain(form, H=6)) else form
 
 
+_SAID = sorted((word for word in KEYWORDS.values() if word.sayings), key=lambda word: bool(word.needs_causal))
+"""Those that may need the causal flag come after it."""
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
     ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
-    *((name, _named(name)) for name in _OTHERS),
-    ("window", _window), ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
+    *((word.name, _said(word)) for word in _SAID), ("return_weights", _weights), ("heads", _grouped),
+    ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.forms.form import Form
+from attnspec.ground.keywords import PLACED
 from attnspec.ground.nouns import DType, Kind
 from attnspec.numerics.layer import concat, lowered
 from attnspec.numerics.reference import attend, operands_of
@@ -80,7 +81,7 @@ def truths(problem: AnyProblem, default_scale: str) -> Iterator[Truth]:
     inner = lowered(problem) if isinstance(problem, LayerProblem) else problem
     if inner.scale is None and default_scale:
         inner = inner.but(scale=SCALES[default_scale](problem.sizes))
-    for conventions in _WAYS if problem.causal or problem.window or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
+    for conventions in _WAYS if PLACED.keys() & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
         operands = operands_of(inner, conventions, None, None)
         found, sees = attend(operands, np.float64), np.asarray(operands.counts > 0)
         output = np.asarray(found.output)

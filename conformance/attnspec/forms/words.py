@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from attnspec.ground.keywords import OTHER_NAMES
-
-
-def _also(keyword: str, *more: str) -> tuple[str, ...]:
-    """Our keyword, what libraries usually call it, and what else they do."""
-    return (keyword, *OTHER_NAMES[keyword], *more)
-
-
-_MASKS = _also("mask", "att_mask", "masks", "key_mask", "key_padding_mask", "padding_mask", "custom_mask")
+from attnspec.ground.keywords import KEYWORDS
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays
@@ -24,15 +16,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
     "packed_pair": ("kv", "kv_packed", "packed_kv"),
     "context": ("context", "y", "memory", "xa", "encoder_hidden_states", "key_value_states", "kv_x", "kv"),
-    # keywords of ours; a mask's parameter may also be where a bias is added
-    "mask": _MASKS,
-    "bias": _also("bias", "biases", "position_bias", "relative_position_bias", *_MASKS),
-    "causal": _also("causal", "use_causal", "autoregressive", "mask_future", "causal_mask", "attn_mask_type",
-                    "mask_type", *_MASKS[:3]),
-    "scale": _also("scale", "attn_scale", "qk_scale", "temperature", "norm_factor", "softmax_temperature"),
-    "softcap": _also("softcap", "attn_logits_soft_cap", "logits_softcap", "attn_logit_softcapping"),
-    "window": _also("window", "sliding_window"),
-    "return_weights": _also("return_weights", "return_attn_probs", "return_attn", "return_attention"),
+    **{word.name: word.parameters for word in KEYWORDS.values() if word.parameters},
     # sizes
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",
               "num_query_heads", "no_heads", "nb_heads", "num_q_heads", "h", "heads_num"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from attnspec.ground.conventions import UNDEFINED
 from attnspec.ground.errors import Place
-from attnspec.ground.keywords import Window
+from attnspec.ground.keywords import KeywordLimits
 from attnspec.ground.nouns import DType, Kind
 
 INPUT = "input"
@@ -22,7 +22,7 @@ LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(KeywordLimits):
     """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never VIOLATED.
 
     ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
@@ -37,8 +37,6 @@ class Limits:
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
     causal_only: every call is causal; there is no flag that could be off.
-    window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
-    as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     """
 
     ties_value_width: bool = False
@@ -58,28 +56,16 @@ class Limits:
     lengths: str = "any"
     causal_lengths: str = "any"
     causal_only: bool = False
-    window_needs_causal: bool = False
-    window_is_symmetric: bool = False
-    window_is_bounded: bool = False
-    min_window: int = 0
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
         """Whether so many queries and keys are taken, under the causal flag or without it."""
         limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
         return all(LENGTHS[limit](T, S) for limit in limits)
 
-    def window_misfit(self, window: Window, *, causal: bool) -> str:
-        """What of a window the subject cannot take; empty if it takes it. Under the causal flag the right is moot."""
-        sides = window[:1] if self.window_needs_causal else window
-        if self.window_needs_causal and not causal:
-            return "a window together with the causal flag only"
-        if self.window_is_symmetric and len(set(sides)) == 2:
-            return "a window that reaches as far to the right as to the left only"
-        if self.window_is_bounded and None in sides:
-            return "a window with a bound on either side only"
-        if any(side is not None and side < self.min_window for side in sides):
-            return f"a window of {self.min_window} keys a side and more only"
-        return ""
+
+_OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))
+LIMITS = (*(each.name for each in fields(Limits) if each.name not in _OF_KEYWORDS), *_OF_KEYWORDS)
+"""The names of all limits, those of single keywords last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.ground.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import GRADES, Precision, graded
+from attnspec.numerics.precision import BESIDE_POINTS, GRADES, Precision, graded
 from attnspec.numerics.units import is_half
 from attnspec.problems.problem import Array, Problem
 
@@ -52,9 +52,7 @@ def ladder(declared: Precision) -> Mapping[str, Precision]:
 
 
 def _beside(rung: Precision, declared: Precision) -> Precision:
-    return replace(rung, output=declared.output, exp_ulps=declared.exp_ulps,
-                   tanh_ulps=declared.tanh_ulps, tanh_by_exp=declared.tanh_by_exp, block=declared.block,
-                   bias_in_accumulator=declared.bias_in_accumulator, flushes_subnormals=declared.flushes_subnormals)
+    return replace(rung, **{word: getattr(declared, word) for word in BESIDE_POINTS})
 
 
 def _narrow(dtype: DType, roundings: int) -> Mapping[str, object]:

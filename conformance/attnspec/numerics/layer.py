@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from attnspec.ground.keyword import Acts
+from attnspec.ground.keywords import acting_on
 from attnspec.numerics.roundings import Roundings
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
@@ -14,8 +16,7 @@ def lowered(problem: LayerProblem) -> Problem:
     query = _projected(problem, problem.query, "query", heads)
     key = _projected(problem, problem.key, "key", kv_heads)
     value = _projected(problem, problem.value, "value", kv_heads)
-    return Problem(problem.dtype, query, key, value, problem.mask, problem.bias, problem.causal, window=problem.window,
-                   softcap=problem.softcap)
+    return Problem(problem.dtype, query, key, value, **problem.given).but(**acting_on(Acts.ANSWER))
 
 
 def _projected(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:

@@ -90,6 +90,8 @@ class Precision:
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
                 "block")
+BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "tanh_by_exp", "block", "bias_in_accumulator", "flushes_subnormals")
+"""Words that say nothing of where in between something is rounded."""
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")

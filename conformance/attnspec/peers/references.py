@@ -112,14 +112,14 @@ def _averaged(weights: Array) -> Array:
 
 def _call(problem: Problem, dtype: np.dtype[Any]) -> Call:
     query, key, value, bias = _in(problem, dtype)
-    return Call(query, key, value, problem.mask, bias, problem.causal, problem.scale, return_weights=True)
+    return Call(query, key, value, **{**problem.given, "bias": bias, "return_weights": True})
 
 
 def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> staged.Answer:
     query, key, value, bias = _in(problem, dtype)
     params = {name: array.astype(dtype) for name, array in problem.params.items()}
-    return run_layer(LayerCall(query, key, value, params, problem.heads, problem.mask, bias, problem.causal,
-                               return_weights=True))
+    keywords = {**problem.given, "bias": bias, "return_weights": True}
+    return run_layer(LayerCall(query, key, value, params, problem.heads, **keywords))
 
 
 def _in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, Array, Array, Array | None]:

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from attnspec.ground.keywords import Window
+from attnspec.ground.keywords import KEYWORDS, Window
 from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
 from attnspec.probing.causal import band
 from attnspec.probing.fit import shown, softmax, which
-from attnspec.probing.question import Question, convention, promised
+from attnspec.probing.question import Ask, Claim, Question, convention, promised
 from attnspec.problems.problem import Array, Problem
 
 _MOST = 2
@@ -101,20 +101,23 @@ _ALIGNED = {"top_left": "query i stands at place i", "bottom_right": "query i st
 _ROWS = {"zeros": "zeros", "uniform": "the mean of all values", "nan": "NaN", **FAILURES}
 _CAPS = {"capped": "c·tanh(x / c)", "clipped": "they are cut off at c", "ignored": "nothing", **FAILURES}
 
+
+def _question(name: str, answers: Mapping[str, str], ask: Ask, claim: Claim) -> Question:
+    """What is asked stands in the keyword's definition."""
+    return Question(name, next(word.questions[name] for word in KEYWORDS.values() if name in word.questions), answers,
+                    ask, claim)
+
+
 QUESTIONS = (
-    Question("window.reach", "Which keys does a query see through a window (left, right), where T = S?", {
+    _question("window.reach", {
         "as_asked": "from its own place less left to its own place plus right", "one_less": "one less on a side",
         "one_more": "one more on a side", "past": "all up to its own place", "everything": "all", **FAILURES},
         _reach, promised("as_asked", "window")),
-    Question("window.longer_keys", "Where does a query stand in its window where T < S?", _ALIGNED,
-             partial(_alignment, T=2, S=5), convention("causal_alignment")),
-    Question("window.longer_queries", "Where does a query stand in its window where T > S?", _ALIGNED,
-             partial(_alignment, T=5, S=2), convention("causal_alignment")),
-    Question("hidden_row.window", "What does a query get in whose window there is no key?", _ROWS, _row,
-             convention("hidden_row", "window")),
-    Question("softcap.form", "What does a softcap c make of the scaled dot products x?", _CAPS,
-             partial(_softcap, with_bias=False), promised("capped", "softcap")),
-    Question("softcap.bias", "What does a softcap make of them where there is a bias?", {
+    _question("window.longer_keys", _ALIGNED, partial(_alignment, T=2, S=5), convention("causal_alignment")),
+    _question("window.longer_queries", _ALIGNED, partial(_alignment, T=5, S=2), convention("causal_alignment")),
+    _question("hidden_row.window", _ROWS, _row, convention("hidden_row", "window")),
+    _question("softcap.form", _CAPS, partial(_softcap, with_bias=False), promised("capped", "softcap")),
+    _question("softcap.bias", {
         **_CAPS, "capped": "c·tanh(x / c), to which the bias is added", "capped_with_bias": "c·tanh((x + bias) / c)"},
         partial(_softcap, with_bias=True), promised("capped", "softcap")),
 )

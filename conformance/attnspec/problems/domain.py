@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from attnspec.ground.declaration import Limits
 from attnspec.ground.errors import SpecError, hint
-from attnspec.ground.keywords import KEYWORDS, Window
+from attnspec.ground.keyword import Values
+from attnspec.ground.keywords import KEYWORDS, UNCOMMON, VALUED, VALUES, Lists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
@@ -45,18 +46,8 @@ LAYER_FAMILIES: tuple[FamilyName, ...] = ("integers", "huge_logits")
 # that serves a purpose of its own, `gaussian`, is left out.
 GENERIC_FAMILIES: tuple[FamilyName, ...] = (
     "normal", "uniform", "student_t", "huge_logits", "log_normal", "offset", "extreme")
-# Kinds that are judged by such a law. A bias that repeats itself would make roundings repeat, and a scale of 0 would
-# make all weights the same, and so all their roundings.
+# Kinds that are judged by such a law. A bias that repeats itself would make roundings repeat.
 GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
-_GENERIC_SCALES = (0.3, 0.0625, 1.0)
-# Narrow ones, since a window as wide as the sequence bounds nothing; both sides, each side alone, and unequal sides.
-ANY_WINDOW: tuple[Window, ...] = (
-    (1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1), (1, 0))
-# Exact in every format; from one that caps nearly all logits to what a large model caps at.
-ANY_SOFTCAP: tuple[float, ...] = (2.0, 30.0, 0.5, 8.0)
-# The law of independent roundings is of first order in them, and a low cap bends within one rounding of a half.
-_GENERIC_SOFTCAPS = (30.0, 8.0)
-
 
 # Along which of the axes B, H, T and S a mask differs.
 MASK_AXES: Mapping[MaskName, str] = {
@@ -78,14 +69,13 @@ class Domain:
     masks: tuple[MaskName, ...]
     biases: tuple[BiasName, ...]
     scales: tuple[float, ...]
-    windows: tuple[Window, ...]
-    softcaps: tuple[float, ...]
     inputs: Inputs
     min_batch: int
     min_heads: int
     min_queries: int
     min_keys: int
     min_width: int
+    values: Mapping[str, tuple[Any, ...]]
 
     @property
     def is_layer(self) -> bool:
@@ -121,14 +111,13 @@ def domain(
     masks: Literal["any"] | Sequence[MaskName] = "any",
     biases: Literal["any"] | Sequence[BiasName] = "any",
     scales: Literal["any"] | Sequence[float] = "any",
-    windows: Literal["any"] | Sequence[tuple[int | None, int | None]] = "any",
-    softcaps: Literal["any"] | Sequence[float] = "any",
     inputs: Inputs = "any",
     min_batch: int = 1,
     min_heads: int = 1,
     min_queries: int = 1,
     min_keys: int = 1,
     min_width: int = 1,
+    **lists: Unpack[Lists],
 ) -> Domain:
     """The problems that a clause speaks of.
 
@@ -137,9 +126,8 @@ def domain(
     lengths: how T and S compare.  grouped: whether query heads share key/value heads.
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
     judged by a law of chance (generic, long, panel) all with a structure.
-    scales, windows, softcaps: values of the keywords `scale`, `window` and `softcap`.  inputs: whether a layer is fed
-    three arrays, two (a memory), or one.
-    min_*: the least B, H, T, S and D.
+    scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
+    min_*: the least B, H, T, S and D.  A list in the plural of another keyword's name: the values of that keyword.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
     known = _FAMILIES.get(kind, ANY_FAMILY)
@@ -152,18 +140,19 @@ def domain(
     return Domain(
         kind, _keywords(always) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes), lengths, grouped,
         known if families == "any" else tuple(families), _masks(kind, masks),
-        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _scales(kind, scales), _windows(windows),
-        _softcaps(kind, softcaps), inputs,
-        min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width)
+        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _values(kind, VALUES["scale"], scales),
+        inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
+        {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in VALUED.items()})
 
 
 def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
-    """A layer's entries must stay exact through its projections, and no layer takes `scale`."""
+    """A layer's entries must stay exact through its projections, and a layer takes not every keyword."""
     for name in () if families == "any" else families:
         if name not in LAYER_FAMILIES:
             raise SpecError(f"a layer cannot have the value family {name!r}.{hint(name, LAYER_FAMILIES)}")
-    if "scale" in keywords:
-        raise SpecError("a layer takes no keyword 'scale'.")
+    for name in sorted(keywords):
+        if name in KEYWORDS and not KEYWORDS[name].in_layers:
+            raise SpecError(f"a layer takes no keyword {name!r}.")
 
 
 def _check_generic(kind: Kind, families: str | Sequence[str], biases: str | Sequence[str]) -> None:
@@ -180,32 +169,15 @@ def _check_generic(kind: Kind, families: str | Sequence[str], biases: str | Sequ
 
 def _check_score(keywords: set[str]) -> None:
     """A drift is looked for in the direction in which it pushes plain logits that all queries see."""
-    for name in sorted(keywords & {"window", "softcap"}):
+    for name in sorted(keywords & set(UNCOMMON)):
         raise SpecError(f"problems of kind 'score' have logits as they are, of every key: no keyword {name!r}.")
 
 
-def _windows(windows: Literal["any"] | Sequence[Window]) -> tuple[Window, ...]:
-    if windows == "any":
-        return ANY_WINDOW
-    for side in (side for window in windows for side in window):
-        if side is not None and side < 0:
-            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, null is no bound.")
-    return tuple((left, right) for left, right in windows)
-
-
-def _softcaps(kind: Kind, softcaps: Literal["any"] | Sequence[float]) -> tuple[float, ...]:
-    if softcaps == "any":
-        return _GENERIC_SOFTCAPS if kind in GENERIC_KINDS else ANY_SOFTCAP
-    for cap in softcaps:
-        if cap <= 0:
-            raise SpecError(f"a softcap is above 0, not {cap:g}.")
-    return tuple(float(cap) for cap in softcaps)
-
-
-def _scales(kind: Kind, scales: Literal["any"] | Sequence[float]) -> tuple[float, ...]:
-    if scales == "any":
-        return _GENERIC_SCALES if kind in GENERIC_KINDS else (0.125, 1.0, -0.25, 0.0, 0.3)
-    return tuple(float(scale) for scale in scales)
+def _values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)
+    """What a keyword is drawn from: the clause's own list, or what its definition says."""
+    if own == "any":
+        return values.generic or values.usual if kind in GENERIC_KINDS else values.usual
+    return tuple(values.taken(value) for value in own)
 
 
 def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.ground.declaration import Limits
 from attnspec.ground.nouns import DType
 from attnspec.problems.entries import Floats, integers, signs
-from attnspec.problems.make import as_dtype, make_bias, make_mask
+from attnspec.problems.make import as_dtype, keyword_arguments
 from attnspec.problems.problem import LayerProblem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.stream import words
@@ -36,10 +36,7 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> Laye
     return LayerProblem(
         dtype, as_dtype(query, dtype), as_dtype(key, dtype), as_dtype(value, dtype),
         {name: as_dtype(array, dtype) for name, array in params.items()}, sizes.H, sizes.Hkv,
-        mask=make_mask(recipe), bias=make_bias(recipe, dtype), causal="causal" in recipe.features,
-        return_weights="return_weights" in recipe.features,
-        window=recipe.window if "window" in recipe.features else None,
-        softcap=recipe.softcap if "softcap" in recipe.features else None)
+        **keyword_arguments(recipe, dtype))
 
 
 def _inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:

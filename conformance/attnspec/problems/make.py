@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from attnspec.ground.keywords import OFF, VALUED
 from attnspec.ground.nouns import DType
 from attnspec.problems.biases import BIASES
 from attnspec.problems.entries import Floats
@@ -35,13 +37,15 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
         as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
         as_dtype(key, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.D),
         as_dtype(value, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.Dv),
-        mask=make_mask(recipe),
-        bias=make_bias(recipe, dtype),
-        causal="causal" in recipe.features,
         scale=recipe.scale if "scale" in recipe.features else None,
-        return_weights="return_weights" in recipe.features,
-        window=recipe.window if "window" in recipe.features else None,
-        softcap=recipe.softcap if "softcap" in recipe.features else None)
+        **keyword_arguments(recipe, dtype))
+
+
+def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
+    """The keywords of a recipe but the scale, which no layer takes: mask and bias (B,H,T,S), flags and values."""
+    flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
+    values = {name: recipe.value(name) for name in VALUED if name in recipe.features}
+    return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
 
 
 def make_mask(recipe: Recipe) -> Bools | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attnspec.ground.declaration import Limits
-from attnspec.ground.keywords import Window
+from attnspec.ground.keywords import VALUED
 from attnspec.ground.nouns import Effort
 from attnspec.problems.domain import Domain
 from attnspec.problems.layers import model_width
@@ -28,8 +28,6 @@ SMALL = 9_000
 """Scores (B·H·T·S) up to which a problem is small."""
 
 SEED_BYTES = 3
-VALUED = frozenset({"window", "softcap"})
-"""Keywords whose value takes a byte of its own only where they may be in use."""
 
 
 def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
@@ -55,8 +53,8 @@ class Menu:
 
     @property
     def length(self) -> int:
-        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, window and softcap where the subject
-        takes them, families (count, which), and the seed.
+        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, the values of other keywords that may be
+        in use, families (count, which), and the seed.
         """
         return 6 + len(self.optional) + len(self.valued) + FAMILIES_A_CALL + SEED_BYTES
 
@@ -67,25 +65,23 @@ class Menu:
         features = self.domain.always | self._features(rest, sizes)
         mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
         scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
-        window = _pick(self.windows, next(rest)) if "window" in self.valued else (None, None)
-        softcap = _pick(self.domain.softcaps, next(rest)) if "softcap" in self.valued else 1.0
+        values = {name: _pick(self.values(name), next(rest)) for name in self.valued}
         return Recipe(
             sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
             bias if "bias" in features else "normal", scale if "scale" in features else 1.0,
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
-            window if "window" in features else (None, None), softcap if "softcap" in features else 1.0)
+            {name: value for name, value in values.items() if name in features})
 
     @property
-    def valued(self) -> frozenset[str]:
+    def valued(self) -> tuple[str, ...]:
         """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""
-        return VALUED & (self.domain.always | set(self.optional))
+        return tuple(name for name in VALUED if name in self.domain.always or name in self.optional)
 
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """The windows that the subject takes; all of them where it takes none, for its refusal to say why."""
-        within = (window for window in self.domain.windows if not self.limits.window_misfit(window, causal=True))
-        return tuple(within) or self.domain.windows
+    def values(self, keyword: str) -> tuple[Any, ...]:
+        """The values that the subject takes; all of them where it takes none, for its refusal to say why."""
+        all_values = self.domain.values[keyword]
+        return tuple(each for each in all_values if not self.limits.misfit(keyword, each, causal=True)) or all_values
 
     @property
     def weighted(self) -> tuple[Sizes, ...]:
@@ -102,16 +98,17 @@ class Menu:
         return self._lawful(frozenset(used))
 
     def _lawful(self, used: frozenset[str]) -> frozenset[str]:
-        """A window that needs the causal flag brings it along, or stays away itself where the flag is not on offer.
+        """What needs the causal flag brings it along, or stays away itself where the flag is not on offer.
 
         What is always causal has the flag wherever the clause allows it.
         """
         if self.limits.causal_only and "causal" in self.optional:
             return used | {"causal"}
         together = used | self.domain.always
-        if "window" not in together or "causal" in together or not self.limits.window_needs_causal:
+        bound = {name for name in together if self.limits.needs_causal(name)}
+        if not bound or "causal" in together:
             return used
-        return used | {"causal"} if "causal" in self.optional else used - {"window"}
+        return used | {"causal"} if "causal" in self.optional else used - bound
 
     def _families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
         """One to four, no more than there are key/value heads to fill."""

@@ -2,25 +2,24 @@
 
 Its text is one line, and the arrays of the case can be made again from it anywhere:
 `B2,H4,Hkv2,T5,S7,D8,Dv8;mask=random;families=normal+integers;with=causal+mask;seed=91;cut=3`
-A window is written `window=2+1`, with `-` for a side without bound: `window=3+-`.
-Fields that are not in use are left out; a name that is no field of a recipe is a drawn value.
+Fields that are not in use are left out; a name that is no field of a recipe is a drawn value. How the value of a
+keyword is written stands in its definition.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import get_args
+from typing import Any, get_args
 
 from attnspec.ground.errors import UsageError, hint
-from attnspec.ground.keywords import KEYWORDS, Window
+from attnspec.ground.keywords import KEYWORDS, VALUED, VALUES
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
 _AXES = tuple(axis.name for axis in fields(Sizes))
-FIELDS = ("mask", "families", "with", "bias", "scale", "window", "softcap", "M", "inputs", "seed")
+FIELDS = ("mask", "families", "with", "bias", "scale", *VALUED, "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
 
@@ -28,9 +27,9 @@ FIELDS = ("mask", "families", "with", "bias", "scale", "window", "softcap", "M",
 class Recipe:
     """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values.
 
-    mask is `none` unless it is a feature; bias, scale, window and softcap count only where they are features. M (the
-    model width) and `inputs` (separate, memory: key = value, one: query = key = value) belong to layers; M is 0
-    elsewhere.
+    mask is `none` unless it is a feature; bias, scale and `values` (of the other keywords that have one, by name) count
+    only where they are features. M (the model width) and `inputs` (separate, memory: key = value, one: query = key =
+    value) belong to layers; M is 0 elsewhere.
     """
 
     sizes: Sizes
@@ -43,13 +42,16 @@ class Recipe:
     scale: float = 1.0
     M: int = 0
     inputs: str = "separate"
-    window: Window = (None, None)
-    softcap: float = 1.0
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """The recipe on one line; `Recipe.parse` reads it back."""
         return ";".join([self._sizes_text, *(f"{name}={value}" for name, value in self._items())])
+
+    def value(self, keyword: str) -> Any:  # noqa: ANN401  (by the keyword)
+        """The value of a keyword that has one, where it is in use."""
+        return self.values.get(keyword, VALUED[keyword].unsaid)
 
     @property
     def _sizes_text(self) -> str:
@@ -63,11 +65,8 @@ class Recipe:
         if "bias" in self.features:
             yield "bias", self.bias
         if "scale" in self.features:
-            yield "scale", repr(self.scale)
-        if "window" in self.features:
-            yield "window", "+".join("-" if side is None else str(side) for side in self.window)
-        if "softcap" in self.features:
-            yield "softcap", repr(self.softcap)
+            yield "scale", VALUES["scale"].write(self.scale)
+        yield from ((name, values.write(self.value(name))) for name, values in VALUED.items() if name in self.features)
         if self.M:
             yield "M", self.M
             yield "inputs", self.inputs
@@ -95,10 +94,10 @@ class Recipe:
             _whole("seed", known["seed"]),
             {name: _drawn(name, value) for name, value in given.items()},
             _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
-            _number("scale", known.get("scale", "1.0")),
+            _read(VALUES["scale"].read, known.get("scale", "1.0")),
             _whole("M", known.get("M", "0")),
             _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
-            _window(known.get("window", "-+-")), _softcap(known.get("softcap", "1.0")))
+            {name: _read(values.read, known[name]) for name, values in VALUED.items() if name in known})
 
 
 def _broken(why: str) -> UsageError:
@@ -149,24 +148,8 @@ def _drawn(name: str, text: str) -> int:
     return int(text)
 
 
-def _window(text: str) -> Window:
-    sides = text.split("+")
-    if len(sides) != 2 or not all(re.fullmatch(r"-|\d{1,6}", side, re.ASCII) for side in sides):
-        raise _broken(f"window should read left+right, as 2+1 or 3+- (no bound on the right), not {text!r}")
-    left, right = (None if side == "-" else int(side) for side in sides)
-    return left, right
-
-
-def _softcap(text: str) -> float:
-    cap = _number("softcap", text)
-    if not 0 < cap < math.inf:
-        raise _broken(f"softcap should be a number above 0, not {text!r}")
-    return cap
-
-
-def _number(name: str, text: str) -> float:
-    read: Callable[[str], float] = float
+def _read(reader: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401  (by the keyword)
     try:
-        return read(text)
+        return reader(text)
     except ValueError as error:
-        raise _broken(f"{name} should be a number, not {text!r}") from error
+        raise _broken(str(error)) from error

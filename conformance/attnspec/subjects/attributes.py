@@ -6,15 +6,17 @@ import difflib
 import enum
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import fields as fields_of
 from dataclasses import replace
 
 from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.declaration import Declaration
+from attnspec.ground.declaration import LIMITS, Declaration
 from attnspec.ground.errors import Place, TargetError
+from attnspec.ground.keywords import KeywordLimits
 from attnspec.ground.nouns import Kind
 from attnspec.law.fields import Fields
 from attnspec.law.yaml_lines import Located, LocatedList
-from attnspec.subjects.declared import LIMITS, read_declaration
+from attnspec.subjects.declared import read_declaration
 from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
@@ -41,10 +43,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
-    "window_needs_causal": "True",
-    "window_is_symmetric": "True",
-    "window_is_bounded": "True",
-    "min_window": "1",
+    **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
 

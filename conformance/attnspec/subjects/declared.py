@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields as fields_of
 from typing import Any
 
 from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
-from attnspec.ground.declaration import INPUT, LENGTHS, Declaration, Limits
+from attnspec.ground.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
+from attnspec.ground.keywords import HIDING
 from attnspec.ground.nouns import DType, Kind
 from attnspec.ground.profiles import PROFILES
 from attnspec.law.fields import Fields
 from attnspec.subjects.lifts import LIFTS
 
-LIMITS = tuple(limit.name for limit in fields_of(Limits))
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
-FORMS = ("mask", "bias", "causal", "window")  # how a row can come to be hidden, where that makes a difference
+FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
+_PLAIN = Limits()
 
 
 def read_declaration(fields: Fields) -> Declaration:
@@ -54,9 +54,7 @@ def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or tex
         return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
-    if name in {"min_head_width", "min_scores", "min_window"}:
-        return fields.integer(name)
-    return fields.flag(name)
+    return fields.integer(name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
 
 
 def read_conventions(fields: Fields) -> Mapping[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from attnspec.ground.conventions import UNDEFINED
+from attnspec.ground.keywords import PLACED
 from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
@@ -28,7 +29,7 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     found: dict[str, str] = {}
     found.update(_hidden_rows(subject, dtype))
     keywords = subject.declaration.keywords
-    if {"causal", "window"} & keywords:
+    if PLACED.keys() & keywords:
         found.update(_causal_alignment(subject, dtype))
     if {"causal", "mask"} <= keywords:
         found.update(_mask_with_causal(subject, dtype))
@@ -80,10 +81,10 @@ def _hidden_row(output: Array | None) -> str:
 
 def _causal_alignment(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """Asked with more keys than queries and with fewer; the two answers must be the same one. Where there is no causal
-    flag, a window that is open to the left serves for it.
+    flag, the first other keyword that counts from a query's own place serves for it.
     """
-    flag = {"causal": True} if "causal" in subject.declaration.keywords else {"window": (None, 0)}
-    problems = [_zero_queries(subject, dtype, T, S).but(**flag) for T, S in ((2, 5), (5, 2))]
+    name = next(name for name in PLACED if name in subject.declaration.keywords)
+    problems = [_zero_queries(subject, dtype, T, S).but(**{name: PLACED[name]}) for T, S in ((2, 5), (5, 2))]
     found = {_alignment(subject, problem) for problem in problems if not subject.refuses(problem)}
     return {"causal_alignment": found.pop() if len(found) == 1 else UNDEFINED} if found else {}
 

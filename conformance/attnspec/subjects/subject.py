@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.ground.declaration import Declaration
+from attnspec.ground.declaration import LIMITS, Declaration
 from attnspec.ground.errors import Place, UsageError
+from attnspec.ground.keywords import AXES
 from attnspec.ground.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
@@ -120,8 +121,9 @@ class Subject:
         limits = self.declaration.limits
         if limits.causal_only and not problem.causal:
             yield f"{self.id} is always causal"
-        if problem.window and (reason := limits.window_misfit(problem.window, causal=problem.causal)):
-            yield f"{self.id} takes {reason}; here {problem.window}"
+        for name, value in problem.given.items():
+            if reason := limits.misfit(name, value, causal=problem.causal):
+                yield f"{self.id} takes {reason}; here {value}"
         if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
@@ -138,7 +140,7 @@ class Subject:
             id=self.id, title=self.title, kind=self.declaration.kind.value, distribution=self.library.distribution,
             version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
-            limits={name: str(getattr(limits, name)) for name in type(limits).__slots__
+            limits={name: str(getattr(limits, name)) for name in LIMITS
                     if getattr(limits, name) != getattr(type(limits)(), name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
@@ -160,7 +162,7 @@ class Subject:
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""
-        used: dict[str, object] = {name: getattr(problem, name) for name in sorted(problem.keywords)}
+        used: dict[str, object] = dict(sorted(problem.given.items()))
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]
@@ -175,7 +177,7 @@ class Subject:
 def _at_full_shape(problem: Problem | LayerProblem) -> bool:
     sizes = problem.sizes
     full = (sizes.B, sizes.H, sizes.T, sizes.S)
-    return all(array is None or array.shape == full for array in (problem.mask, problem.bias))
+    return all(array.shape == full for name, array in problem.given.items() if AXES.get(name) == "BHTS")
 
 
 def _varies(mask: Array | None, axes: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Literal
 import numpy as np
 
 from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
+from attnspec.ground.keyword import Acts
+from attnspec.ground.keywords import HIDING, acting_on
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
@@ -44,9 +46,7 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
     """The convention, for the form that hides keys here where the subject's answers differ by form."""
-    forms = {"mask": problem.mask is not None, "bias": problem.bias is not None, "causal": problem.causal,
-             "window": problem.window is not None}
-    form = next((form for form, is_used in forms.items() if is_used), "")
+    form = next((name for name in HIDING if name in problem.given), "")
     return scene.conventions.get(f"hidden_row.{form}", scene.conventions.get("hidden_row", UNDEFINED))
 
 
@@ -55,7 +55,7 @@ def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Ar
     zeroed = np.where(empty[..., None], np.zeros_like(problem.query), problem.query)
     shown = visible_keys(problem, scene.conventions) | empty[..., None]
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)
-    all_shown = problem.but(query=zeroed, mask=shown, bias=bias, causal=False, window=None)
+    all_shown = problem.but(**{**acting_on(Acts.VISIBILITY), "query": zeroed, "mask": shown, "bias": bias})
     expected = scene.bench.expect(all_shown, "", "output", None)
     return measure("hidden_rows_follow_convention", output, expected.output, expected.output_allowance,
                    empty[..., None], what="fully hidden rows should be the mean of all values")

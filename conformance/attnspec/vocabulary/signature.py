@@ -72,8 +72,17 @@ def parameters_of(function: Function) -> Mapping[str, Parameter]:
     """The arguments that a word takes in YAML, by name."""
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = inspect.signature(function).parameters.values()
-    return {p.name: Parameter(p.name, hints[p.name], p.default, p.default is p.empty)
-            for p in parameters if p.kind is p.KEYWORD_ONLY}
+    own = {p.name: Parameter(p.name, hints[p.name], p.default, p.default is p.empty)
+           for p in parameters if p.kind is p.KEYWORD_ONLY}
+    unpacked = (typing.get_args(hints[p.name])[0] for p in parameters if p.kind is p.VAR_KEYWORD)
+    return own | {name: Parameter(name, hint, _unsaid(hint), required=False) for table in unpacked
+                  for name, hint in typing.get_type_hints(table, include_extras=True).items()}
+
+
+def _unsaid(hint: Hint) -> object:
+    """What an argument of a table (`**lists: Unpack[Lists]`) is where YAML leaves it out: its first choice, `any`."""
+    return next(choice for option in typing.get_args(hint) if form_of(option) is Form.CHOICE
+                for choice in choices(option).values())
 
 
 def look_up(name: str, table: Mapping[str, Function], kind: str, where: Place) -> Function:

@@ -24,7 +24,7 @@ TRANSFORMS: Words = _words(
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
-    keywords.leave_out, keywords.window_as_mask, keywords.with_window, keywords.with_softcap,
+    keywords.leave_out, *keywords.OF_UNCOMMON,
     shapes.widen, shapes.repeat_keys, shapes.drop_keys, shapes.keep_queries, shapes.keep_prefix,
     shapes.repeat_kv_heads, shapes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,

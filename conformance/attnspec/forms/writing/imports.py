@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnspec.forms.form import Form
 from attnspec.forms.vocabulary import VOCABULARIES
+from attnspec.ground.keywords import KEYWORDS
 
 _STANDARD: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
@@ -17,8 +18,8 @@ _OTHERS: Mapping[str, str] = {
     "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
     "nn": "from torch import nn"}
 _OURS = frozenset({
-    "attend", "query", "key", "value", "params", "heads", "mask", "bias", "causal", "scale", "softcap", "window",
-    "return_weights", "layer", "output", "answer", "config", "Tensor", "Array", "np", "torch", "jax", "jnp", "PARTS"})
+    "attend", "query", "key", "value", *KEYWORDS, "layer", "output", "answer", "config", "Tensor", "Array", "np",
+    "torch", "jax", "jnp", "PARTS"})
 
 
 def alias(form: Form) -> str:

@@ -8,16 +8,14 @@ from attnspec.forms.form import At, Form, Passed
 from attnspec.forms.meaning import NAMES
 from attnspec.forms.vocabulary import VOCABULARIES, Vocabulary
 from attnspec.forms.writing.lines import broken, names_in
+from attnspec.ground.keywords import KEYWORDS, OFF
 
 ARRAYS = ("query", "key", "value")
 _TYPES: Mapping[str, str] = {
-    **dict.fromkeys(ARRAYS, "{0}"), "params": "Mapping[str, {0}]", "heads": "int", "mask": "{0} | None",
-    "bias": "{0} | None", "causal": "bool", "scale": "float | None", "softcap": "float | None",
-    "window": "tuple[int | None, int | None] | None", "return_weights": "bool"}
+    **dict.fromkeys(ARRAYS, "{0}"),
+    **{name: KEYWORDS[name].annotation for name in sorted(KEYWORDS, key=lambda name: name in OFF)}}
 """Of what an adapter is handed, in the order in which it is."""
-_DEFAULTS: Mapping[str, str] = {
-    **dict.fromkeys(("mask", "bias", "scale", "softcap", "window"), " = None"),
-    "causal": " = False", "return_weights": " = False"}
+_DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
 
 
 def words_of(form: Form) -> Vocabulary:

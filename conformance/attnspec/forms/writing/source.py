@@ -22,10 +22,11 @@ from attnspec.forms.writing.parts import (
     words_of,
 )
 from attnspec.forms.writing.telling import told
+from attnspec.ground.keywords import AXES, OFF
 from attnspec.ground.nouns import Kind
 
 ADAPTER = "attend"
-_STATIC = frozenset({"heads", "causal", "scale", "softcap", "window", "return_weights"})
+_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys()})
 _SHAPES: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.ground.conventions import CONVENTIONS
+from attnspec.ground.keywords import KEYWORDS
 from attnspec.ground.nouns import DType
 from attnspec.record.probed import Found, SubjectProbed
 from attnspec.report.joined import Joined, Judged
@@ -38,8 +39,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("scale", "What is the default scale, and is an explicit one honoured?", ("scale",)),
     Column("grouped heads", "Which key/value head does query head h use, of Hkv < H?", ("grouped_heads",), "grouped"),
     Column("Dv ≠ D", "May values be of another width than keys?", ("value_width",)),
-    Column("window", "Which keys does a query see through a window?", ("window",)),
-    Column("softcap", "What does a softcap make of the scaled dot products?", ("softcap",)),
+    *(Column(word.name, word.asks, (word.name,)) for word in KEYWORDS.values() if word.asks),
     Column("weights", "How do the weights come back, if at all?", ("weights",)),
     Column("float64", "Is float64 computed as float64? The class that explains it, and what comes back.",
            ("precision", "dtype.output"), dtype=DType.FLOAT64),

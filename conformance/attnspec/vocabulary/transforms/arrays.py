@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 
+from attnspec.ground.keywords import AXES
 from attnspec.ground.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.vocabulary.posed import NoClaim, Posed
 
 Attention = Posed[Problem]
 ArrayName = Literal["query", "key", "value"]
+_AXES: Mapping[str, tuple[str, ...]] = {
+    "query": ("B", "H", "T", "D"), "key": ("B", "H", "S", "D"), "value": ("B", "H", "S", "Dv"),
+    **{name: tuple(axes) for name, axes in AXES.items()}}
+ARRAYS = tuple(_AXES)
+"""Every field of a problem that may be an array."""
 
 
 def permutation(seed: int, length: int) -> Array:
@@ -22,6 +29,12 @@ def permutation(seed: int, length: int) -> Array:
 def taken(array: Array | None, index: Array, axis: int) -> Array | None:
     """The entries at these places along an axis; None stays None."""
     return None if array is None else np.ascontiguousarray(np.take(array, index, axis=axis))
+
+
+def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]:
+    """Every array of the problem that has an axis of (B,H,T,S), with the entries at these places; H where Hkv is H."""
+    return {name: np.ascontiguousarray(np.take(array, index, axis=axes.index(axis)))
+            for name, axes in _AXES.items() if axis in axes and (array := getattr(problem, name)) is not None}
 
 
 def product(array: Array, by: float, dtype: DType) -> Array:

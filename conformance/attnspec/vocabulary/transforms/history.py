@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms.arrays import Attention
+from attnspec.vocabulary.transforms.arrays import ARRAYS, Attention
 from attnspec.vocabulary.transforms.contents import other_content
 from attnspec.vocabulary.transforms.shapes import keep_prefix
 
@@ -38,8 +38,7 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
     do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0.
     """
     view = {"strided": _with_gaps, "transposed": _heads_last, "broadcast": _one_head}[layout]
-    names = ("query", "key", "value", "mask", "bias")
-    arrays = {name: getattr(posed.one, name) for name in names}
+    arrays = {name: getattr(posed.one, name) for name in ARRAYS}
     laid = {name: None if array is None else view(array) for name, array in arrays.items()}
     return replace(posed.but(**laid), fresh=True)
 

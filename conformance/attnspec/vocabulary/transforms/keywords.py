@@ -1,4 +1,4 @@
-"""Transforms of the optional keywords: mask, bias, causal, scale, window, softcap, return_weights."""
+"""Transforms of the optional keywords."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from attnspec.ground.keywords import OFF
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.posed import NoClaim
@@ -64,13 +65,14 @@ def mask_as_bias(posed: Attention) -> Attention:
 def causal_as_mask(posed: Attention) -> Attention:
     """Hand the causal flag over as an explicit mask, joined with the mask that is there as the conventions say."""
     problem = posed.one
-    return posed.but(causal=False, mask=visible_keys(problem.but(bias=None, window=None), posed.conventions))
+    others = {name: off for name, off in OFF.items() if name not in ("mask", "causal")}
+    return posed.but(causal=False, mask=visible_keys(problem.but(**others), posed.conventions))
 
 
 def leave_out(posed: Attention, *,
               keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap"]) -> Attention:
     """Make the same call without this keyword."""
-    return posed.but(**{keyword: False if keyword == "causal" else None})
+    return posed.but(**{keyword: OFF[keyword]})
 
 
 def window_as_mask(posed: Attention) -> Attention:
@@ -100,3 +102,7 @@ def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubl
 def ask_weights(posed: Attention) -> Attention:
     """Ask for the weights, too."""
     return posed.but(return_weights=True)
+
+
+OF_UNCOMMON = (window_as_mask, with_window, with_softcap)
+"""The words of single keywords that few functions take."""

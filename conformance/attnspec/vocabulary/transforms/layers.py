@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from attnspec.ground.keywords import AXES, OFF
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.vocabulary.posed import NoClaim, Posed
 from attnspec.vocabulary.scene import OutsideLimits
@@ -23,8 +24,8 @@ def permute_layer_heads(posed: Layer, *, by: Drawn) -> Layer:
     if problem.heads != problem.kv_heads:
         raise NoClaim("heads are grouped")
     order = np.random.RandomState(by).permutation(problem.heads)
-    per_head = {"mask": problem.mask, "bias": problem.bias}
-    moved = {name: None if array is None else np.ascontiguousarray(array[:, order]) for name, array in per_head.items()}
+    moved = {name: np.ascontiguousarray(np.take(array, order, axis=AXES[name].index("H")))
+             for name, array in problem.given.items() if "H" in AXES.get(name, "")}
     params = {name: _reordered(name, array, order) for name, array in problem.params.items()}
     return posed.but(params=params, **moved).reading("H", np.argsort(order))
 
@@ -73,4 +74,4 @@ def indivisible_heads(posed: Layer) -> Layer:
     problem = posed.one
     width = problem.params["w_query"].shape[1]
     heads = next(count for count in range(problem.heads + 1, width + 2) if width % count)
-    return posed.but(heads=heads, kv_heads=heads, mask=None, bias=None)
+    return posed.but(heads=heads, kv_heads=heads, **{name: OFF[name] for name in AXES if "H" in AXES[name]})

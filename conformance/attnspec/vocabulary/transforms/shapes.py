@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.posed import NoClaim
 from attnspec.vocabulary.signature import Between, Drawn
-from attnspec.vocabulary.transforms.arrays import Attention, taken
+from attnspec.vocabulary.transforms.arrays import Attention, entries_along, taken
 
 
 def widen(posed: Attention, *, by: Annotated[int, Between(2, 16)]) -> Attention:
@@ -27,24 +27,17 @@ def repeat_keys(posed: Attention) -> Attention:
     """Give every key and value a twin at the end, visible to whom the first is."""
     problem = posed.one
     twice = np.concatenate([np.arange(problem.sizes.S)] * 2)
-    return posed.but(key=taken(problem.key, twice, 2), value=taken(problem.value, twice, 2),
-                     mask=taken(problem.mask, twice, 3), bias=taken(problem.bias, twice, 3))
+    return posed.but(**entries_along(problem, "S", twice))
 
 
 def drop_keys(posed: Attention, *, kept: Drawn) -> Attention:
     """Cut keys and values off from `kept` on."""
-    problem = posed.one
-    index = np.arange(kept)
-    return posed.but(key=taken(problem.key, index, 2), value=taken(problem.value, index, 2),
-                     mask=taken(problem.mask, index, 3), bias=taken(problem.bias, index, 3))
+    return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
 
 
 def keep_queries(posed: Attention, *, cut: Drawn) -> Attention:
     """Cut the queries off after position `cut`; keys and values stay."""
-    problem = posed.one
-    index = np.arange(cut + 1)
-    return posed.but(query=taken(problem.query, index, 2), mask=taken(problem.mask, index, 2),
-                     bias=taken(problem.bias, index, 2))
+    return posed.but(**entries_along(posed.one, "T", np.arange(cut + 1)))
 
 
 def keep_prefix(posed: Attention, *, cut: Drawn) -> Attention:
@@ -53,12 +46,8 @@ def keep_prefix(posed: Attention, *, cut: Drawn) -> Attention:
     if problem.sizes.T != problem.sizes.S:
         raise NoClaim("queries and keys are no one sequence")
     index = np.arange(cut + 1)
-
-    def square(array: Array | None) -> Array | None:
-        return None if array is None else np.ascontiguousarray(array[:, :, : cut + 1, : cut + 1])
-
-    return posed.but(query=taken(problem.query, index, 2), key=taken(problem.key, index, 2),
-                     value=taken(problem.value, index, 2), mask=square(problem.mask), bias=square(problem.bias))
+    shorter = problem.but(**entries_along(problem, "T", index))
+    return posed.but(**{**entries_along(problem, "T", index), **entries_along(shorter, "S", index)})
 
 
 def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "tile"]) -> Attention:

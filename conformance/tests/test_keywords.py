@@ -1,0 +1,130 @@
+"""A keyword is defined in one place: few files of the package name it, and a further one is told."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import attnspec
+import pytest
+from attnspec.faults.fault import Stage
+from attnspec.ground.keywords import KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments, KeywordLimits
+from attnspec.problems.recipe import Recipe
+
+PACKAGE = Path(attnspec.__file__).parent
+CHECKOUT = Path(__file__).parents[2]
+MOST = 16
+"""How many files may name a keyword."""
+
+NAMED: Mapping[str, Mapping[str, str]] = {
+    "softcap": {
+        "ground/keywords.py": "its definition",
+        "numerics/reference.py": "its formula",
+        "numerics/bound.py": "its term in the bound",
+        "numerics/typical.py": "its term in the law of roundings",
+        "numerics/softcap.py": "what both terms share",
+        "probing/windows.py": "its read-outs",
+        "vocabulary/transforms/keywords.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/softcap.py": "its faults",
+        "faults/window.py": "a window that is lost beside it",
+        "faults/exponential.py": "two that are left switched on",
+        "faults/staged.py": "its stage, which faults replace",
+        "faults/sound.py": "sound formulations of it",
+        "faults/mechanisms.py": "real mistakes with it",
+        "peers/rules.py": "test suites that have it, and cases of theirs that are left out",
+    },
+    "window": {
+        "ground/keywords.py": "its definition",
+        "ground/conventions.py": "the question along which diagonal it lies",
+        "numerics/reference.py": "its formula",
+        "probing/windows.py": "its read-outs",
+        "probing/probe.py": "the module of these",
+        "vocabulary/transforms/keywords.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/window.py": "its faults",
+        "faults/softcap.py": "a softcap that is lost beside it",
+        "faults/causal.py": "one that is left switched on",
+        "faults/staged.py": "its stage, which faults replace",
+        "faults/sound.py": "sound formulations of it",
+        "faults/mechanisms.py": "real mistakes with it",
+        "peers/rules.py": "test suites that have it, and cases of theirs that are left out",
+    },
+}
+"""The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
+
+
+def spoken(source: str) -> Iterator[str]:
+    """Every identifier, attribute, argument, module and text; docstrings are left out."""
+    tree = ast.parse(source)
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        names = (getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname", "module"))
+        yield from (name for name in names if isinstance(name, str))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.value
+
+
+def naming(keyword: str, package: Path = PACKAGE) -> set[str]:
+    """The files of the package that name a keyword, or have a word that holds its name."""
+    sources = {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
+    return {name for name, source in sources.items() if keyword in source.lower()
+            and any(keyword in word.lower() for word in spoken(source))}
+
+
+@pytest.mark.parametrize("keyword", NAMED)
+def test_only_files_with_a_reason_name_a_keyword(keyword: str) -> None:
+    assert naming(keyword) == set(NAMED[keyword])
+
+
+@pytest.mark.parametrize("keyword", NAMED)
+def test_few_files_name_a_keyword(keyword: str) -> None:
+    assert len(NAMED[keyword]) <= MOST
+
+
+@pytest.mark.parametrize("line", [
+    "cap = problem.softcap", "softcap = 2.0", "put(softcap=2.0)", "def put(softcap): ...", "DROPPED = ('softcap',)",
+    "from attnspec.numerics.softcap import room", "import attnspec.numerics.softcap as shared", "OFF = {'SoftCap': 1}"])
+def test_a_further_file_that_names_a_keyword_is_told(tmp_path: Path, line: str) -> None:
+    (tmp_path / "further.py").write_text(f"{line}\n", encoding="utf-8")
+    assert naming("softcap", tmp_path) == {"further.py"}
+
+
+@pytest.mark.parametrize("line", ['"""Of a softcap."""', "def put():\n    '''With a softcap.'''", "x = 1  # a softcap"])
+def test_prose_about_a_keyword_is_not_counted(tmp_path: Path, line: str) -> None:
+    (tmp_path / "prose.py").write_text(f"{line}\n", encoding="utf-8")
+    assert naming("softcap", tmp_path) == set()
+
+
+def test_every_optional_keyword_is_a_field_of_a_problem() -> None:
+    assert list(OFF) == [word.name for word in KEYWORDS.values() if not word.required]
+    assert list(OFF) == [each.name for each in fields(KeywordArguments)]
+
+
+def test_a_limit_that_a_definition_names_exists() -> None:
+    limits = {each.name for each in fields(KeywordLimits)}
+    assert {word.needs_causal for word in KEYWORDS.values() if word.needs_causal} <= limits
+    assert {name for word in KEYWORDS.values() for saying in word.sayings for name in saying.limits} <= limits
+
+
+@pytest.mark.parametrize("keyword", UNCOMMON)
+def test_an_uncommon_keyword_has_a_stage_of_faults(keyword: str) -> None:
+    assert Stage(keyword).value == keyword
+
+
+@pytest.mark.parametrize("keyword", VALUED)
+def test_values_are_read_back_from_a_recipe(keyword: str) -> None:
+    plain = Recipe.parse("B1,H1,Hkv1,T2,S2,D2,Dv2;mask=none;families=normal;seed=1")
+    for value in VALUED[keyword].usual:
+        recipe = Recipe(plain.sizes, plain.families, "none", frozenset({keyword}), 1, values={keyword: value})
+        assert Recipe.parse(recipe.text) == recipe
+
+
+def test_the_guide_names_files_that_exist() -> None:
+    guide = (CHECKOUT / "docs/adding-a-keyword.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `([^`]+\.py)` \|", guide, re.MULTILINE)
+    assert len(named) > 10
+    assert [name for name in named if not (PACKAGE / name).exists()] == []
