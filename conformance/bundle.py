@@ -11,7 +11,7 @@ CARRIED = {
     "implementations": "attnspec/_data/implementations",
     "reports/page": "attnspec/_data/reports/page",
 }
-"""Folder of the checkout: where `attnspec.home` finds it in the wheel."""
+"""Folder of the checkout: where `attnspec.core.paths` finds it in the wheel."""
 
 
 class Bundle(BuildHookInterface[Any]):  # type: ignore[misc]  # hatchling ships no types

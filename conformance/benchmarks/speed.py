@@ -34,12 +34,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import compile_spec
-from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import Trial
-from attnspec.ground.nouns import DType, Effort
-from attnspec.law.load import load_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import Trial
+from attnspec.core.nouns import DType, Effort
+from attnspec.spec.load import load_spec
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import recipes
@@ -105,7 +105,7 @@ class Setup:
         """Load all that a case needs."""
         subject: Subject = load(target)
         watch = Stopwatch(subject.function)
-        bench = SubjectBench(replace(subject, function=watch), dtype)
+        bench = Evaluator(replace(subject, function=watch), dtype)
         check = compile_spec(load_spec())[clause]
         return cls(Trial(check, bench, effort, 0, lambda _: None), sizes, watch)
 
@@ -133,7 +133,7 @@ class Setup:
     def _pair(self, recipe: Recipe) -> tuple[float, float]:
         """Seconds of the call, and of all else in the case, before a bench that remembers nothing."""
         old = self.trial.bench
-        trial = replace(self.trial, bench=SubjectBench(old.subject, old.dtype, old.conventions))
+        trial = replace(self.trial, bench=Evaluator(old.subject, old.dtype, old.conventions))
         before, start = self.watch.seconds, time.perf_counter()
         try:
             trial.judge(recipe, Tally())

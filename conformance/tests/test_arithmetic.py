@@ -9,10 +9,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from attnspec.court.arithmetic import classes_for
-from attnspec.court.court import Court
-from attnspec.ground.nouns import DType, Effort, Level, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.diagnosis.arithmetic import classes_for
+from attnspec.engine.engine import Engine
+from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.plan import Plan
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Evidence, Explanation, Outcome
@@ -93,7 +93,7 @@ def scaled_too_far(query: Array, key: Array, value: Array, *, causal: bool = Fal
 
 
 def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
-    court = Court(Plan((f"{__name__}:{name}",), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK))
+    court = Engine(Plan((f"{__name__}:{name}",), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK))
     outcomes = [court.try_item(item) for item in court.items()]
     return [each for each in outcomes if each.verdict is Verdict.VIOLATED and each.level is Level.MUST]
 
@@ -144,7 +144,7 @@ def test_the_line_to_paste_makes_the_function_conform(name: str, tmp_path: Path)
     assert found is not None
     mine = tmp_path / "mine.py"
     mine.write_text(f"{Path(__file__).read_text(encoding='utf-8')}\n{found.declare}\n", encoding="utf-8")
-    court = Court(Plan((f"{mine}:{name}",), clauses=(clause, "attention.definition", "numerics.typical_error"),
+    court = Engine(Plan((f"{mine}:{name}",), clauses=(clause, "attention.definition", "numerics.typical_error"),
                        dtypes=(dtype,), effort=Effort.QUICK))
     assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
 
@@ -169,7 +169,7 @@ def test_a_mistake_is_not_explained_by_arithmetic(dtype: DType) -> None:
 
 
 def test_a_small_drift_is_no_wider_arithmetic() -> None:
-    court = Court(Plan(("fault/scale_off_1e5",), clauses=("drift.temperature",), dtypes=(DType.FLOAT32,)))
+    court = Engine(Plan(("fault/scale_off_1e5",), clauses=("drift.temperature",), dtypes=(DType.FLOAT32,)))
     [outcome] = [court.try_item(item) for item in court.items()]
     assert outcome.verdict is Verdict.VIOLATED
     assert evidence_of(outcome).explained is None
@@ -185,7 +185,7 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(tmp_path: Path) -> No
     mine = tmp_path / "mine.py"
     mine.write_text("import torch\ndef attend(query, key, value):\n    return torch.matmul(query, key) @ value\n",
                     encoding="utf-8")
-    court = Court(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,)))
+    court = Engine(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,)))
     [outcome] = [court.try_item(item) for item in court.items()]
     assert outcome.verdict is Verdict.ERRORED
     assert evidence_of(outcome).explained == Explanation(

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 import yaml
-from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
-from attnspec.ground.declaration import LIMITS, Declaration, Limits
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import DType, Kind
-from attnspec.subjects.attributes import ATTRIBUTES, declaration_of
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.declaration import LIMITS, Declaration, Limits
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import DType, Kind
+from attnspec.subjects.declared import ATTRIBUTES, declaration_of
 from attnspec.subjects.declared import DECLARED
 from attnspec.subjects.registry import load, registered
 

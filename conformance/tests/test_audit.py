@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.ground.nouns import Verdict
+from attnspec.core.nouns import Verdict
 from attnspec.record.read import RunRecord, read_record
 from attnspec.subjects.registry import load
 

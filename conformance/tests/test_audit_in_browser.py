@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
-from attnspec.record.probed import Found, SubjectProbed
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from attnspec.cli.group import attnspec
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.lines import to_line
+from attnspec.record.codec import to_line
 from attnspec.record.outcome import (
     Evidence,
     Explanation,
@@ -25,13 +25,13 @@ from attnspec.record.outcome import (
     Reading,
     SubjectCard,
 )
-from attnspec.record.packed import packed
-from attnspec.record.probed import Found, SubjectProbed
+from attnspec.record.read import packed
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.read import RunRecord, read_records
-from attnspec.report.audit.customs import COLUMNS
-from attnspec.report.audit.explained import PICTURED_CELLS, Cause
+from attnspec.report.audit.conventions import COLUMNS
+from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
-from attnspec.report.audit.switches import Standing
+from attnspec.report.audit.switches import ManifestWord
 from attnspec.report.audit.view import MANY, Audit, Missing, audit
 from attnspec.report.joined import join
 from attnspec.report.page import render
@@ -125,7 +125,7 @@ def test_a_finding_speaks_of_its_own_clauses_and_dtypes_only() -> None:
         outcome("lib/a", "masking.row", Verdict.VIOLATED), outcome("lib/a", "core.x", Verdict.VIOLATED)))
     assert [told.items for told in audited.findings] == [1]
     assert [(told.cause, told.says) for told in audited.unexplained] == [
-        (Cause.UNKNOWN, "core.x holds."), (Cause.UNKNOWN, "masking.row holds.")]
+        (FailureCause.UNKNOWN, "core.x holds."), (FailureCause.UNKNOWN, "masking.row holds.")]
 
 
 def test_what_nothing_explains_is_marked_so() -> None:
@@ -304,7 +304,7 @@ def test_problems_put_to_both_tell_what_each_gave() -> None:
                      probes=[SubjectProbed("lib/a", "eval", DType.FLOAT32, tuple(told))])
     (panel,) = looked(record).habits.switches
     assert [(flip.asks, flip.plain, flip.flipped, flip.standing) for flip in panel.flips] == [
-        ("T = S = 4", "at b=0: 1", "2", Standing.AGAINST), ("a mask", "at b=0: 1", "2", Standing.DECLARED)]
+        ("T = S = 4", "at b=0: 1", "2", ManifestWord.AGAINST), ("a mask", "at b=0: 1", "2", ManifestWord.DECLARED)]
     assert "at b=0: 1 2 f32 ✗ says otherwise" in words(
         section(render([record]), "switches").replace("<td", " <td"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.court.court import Court
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 
 SUBJECTS = '''
@@ -128,7 +128,7 @@ def lies_about_keywords(query, key, value, *, causal=False):
 def judged(folder: Path, function: str, clause: str = "attention.definition", dtype: DType = DType.FLOAT32) -> Outcome:
     (folder / "awkward.py").write_text(SUBJECTS)
     plan = Plan((f"{folder / 'awkward.py'}:{function}",), clauses=(clause,), dtypes=(dtype,), effort=Effort.QUICK)
-    court = Court(plan)
+    court = Engine(plan)
     [item] = court.items()
     return court.try_item(item)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.court.court import Court
-from attnspec.court.hearing import summon
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import Effort
-from attnspec.ground.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import summon
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Effort
+from attnspec.core.plan import Plan
 from attnspec.runner.smoking import smoke_apart
 
 HEAD = """
@@ -86,7 +86,7 @@ def test_a_court_tries_to_load_a_target_once(tmp_path: Path) -> None:
     target = written(tmp_path, COURSE)
     with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
         file.write(f"with open({str(counter)!r}, 'a') as file: file.write('x')\n")
-    court = Court(Plan((target,), effort=Effort.QUICK))
+    court = Engine(Plan((target,), effort=Effort.QUICK))
     for _ in range(3):
         with pytest.raises(TargetError, match="takes arrays with the axes"):
             court.fetch(target)

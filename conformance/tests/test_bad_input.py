@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.court.compile import compile_spec
-from attnspec.ground.errors import LISTINGS, AttnspecError, ManifestError, hint
-from attnspec.ground.nouns import DType
-from attnspec.law.load import load_spec
+from attnspec.trials.compile import compile_spec
+from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, hint
+from attnspec.core.nouns import DType
+from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import read_manifest
 
 HERE = Path(__file__).parent

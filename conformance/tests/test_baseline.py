@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.judging import check
-from attnspec.ground.declaration import Declaration, Deviation
-from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+from attnspec.cli.check import check
+from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.errors import UsageError
+from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.outcome import Change, Outcome
 from attnspec.subjects.baseline import read_baseline, read_entries, with_baseline, write_baseline
 from click.testing import CliRunner

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import graded, precision_of
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK

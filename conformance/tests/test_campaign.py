@@ -12,30 +12,30 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.campaign.docket import CAMPAIGN, CampaignDocket, Errand, code_of, with_blocks
-from attnspec.campaign.draw import LARGE_ONE_IN, Block
-from attnspec.campaign.known import KNOWN, known
-from attnspec.campaign.rows import Row, needed, rows_of
-from attnspec.campaign.stand import Stand, heeded
-from attnspec.campaign.subjects import CHOSEN
+from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, CampaignJobs, BlockJob, code_of, with_blocks
+from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block
+from attnspec.evaluation.false_alarms.rows import KNOWN, known
+from attnspec.evaluation.false_alarms.rows import CampaignRow, needed, rows_of
+from attnspec.evaluation.false_alarms.worker import BlockWorker, heeded
+from attnspec.evaluation.false_alarms.rows import CHOSEN
 from attnspec.cli import main
-from attnspec.cli.campaign_console import alarms, table, verdict
-from attnspec.court.compile import Check, compile_spec
+from attnspec.cli.campaign import alarms, table, verdict
+from attnspec.trials.compile import Check, compile_spec
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
-from attnspec.ground.errand import Loss
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.plan import SOUND, Plan
-from attnspec.law.load import load_spec
-from attnspec.problems.menu import SMALL
+from attnspec.core.plan import JobFailure
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.plan import SOUND, Plan
+from attnspec.spec.load import load_spec
+from attnspec.problems.choices import SMALL
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
-from attnspec.record.campaign import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
+from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
 from attnspec.record.events import Event, ItemFinished
-from attnspec.record.lines import to_line
+from attnspec.record.codec import to_line
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.resume import reopen
+from attnspec.record.write import reopen
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
 from attnspec.subjects.lifts.lift import NoLift
@@ -141,7 +141,7 @@ class Interrupter:
 def test_an_interruption_keeps_the_blocks_that_are_finished_and_the_next_start_judges_the_others(
         campaign: Cli, whole: tuple[Path, str], tmp_path: Path) -> None:
     path = tmp_path / "kept.jsonl"
-    rows = {Row(target, DType.FLOAT32): (0, 1) for target in ("numpy/attention", "sound/naive")}
+    rows = {CampaignRow(target, DType.FLOAT32): (0, 1) for target in ("numpy/attention", "sound/naive")}
     plan = with_blocks(Plan(("numpy/attention", "sound/naive"), dtypes=(DType.FLOAT32,), spec=str(LAW)), rows)
     result = Session(plan, 1, docket=CAMPAIGN).run([RecordWriter(path), Interrupter()])
     assert result.interrupted
@@ -262,7 +262,7 @@ def judged(subject: str, block: int, *, cases: int = 100, lost: str = "") -> Blo
 
 
 def test_each_row_gets_its_part_and_what_it_has_counts() -> None:
-    rows = [Row("a", DType.FLOAT32), Row("b", DType.FLOAT32)]
+    rows = [CampaignRow("a", DType.FLOAT32), CampaignRow("b", DType.FLOAT32)]
     blocks = [judged("a", 0), judged("a", 2), judged("b", 1)]
     assert needed(rows, 800, blocks) == {rows[0]: (1, 3), rows[1]: (0, 2, 3)}
     assert needed(rows, 400, blocks) == {rows[1]: (0,)}
@@ -271,13 +271,13 @@ def test_each_row_gets_its_part_and_what_it_has_counts() -> None:
 
 
 def test_a_row_in_which_nothing_can_be_judged_is_not_tried_for_ever() -> None:
-    assert needed([Row("a", DType.FLOAT32)], 100, [judged("a", 0, cases=0)]) == {}
+    assert needed([CampaignRow("a", DType.FLOAT32)], 100, [judged("a", 0, cases=0)]) == {}
 
 
 def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
     rows = rows_of(Plan(("jax/dot_product_attention_jit", "sound/naive"), dtypes=(DType.FLOAT16, DType.FLOAT32)))
-    assert rows == (Row("jax/dot_product_attention_jit", DType.FLOAT32), Row("sound/naive", DType.FLOAT32),
-                    Row("sound/naive", DType.FLOAT16))
+    assert rows == (CampaignRow("jax/dot_product_attention_jit", DType.FLOAT32), CampaignRow("sound/naive", DType.FLOAT32),
+                    CampaignRow("sound/naive", DType.FLOAT16))
 
 
 def test_a_campaign_judges_at_least_twelve_implementations_four_of_them_of_others_at_four_dtypes() -> None:
@@ -300,7 +300,7 @@ def test_a_known_finding_is_no_violation_and_no_case_that_held() -> None:
 
 def test_what_is_shared_changes_no_verdict() -> None:
     plan, law = Plan(("sound/naive", "sound/finite_minimum_mask")), load_spec()
-    together, apart = Stand(plan, law, 1, lambda _: None), Stand(plan, law, 1, lambda _: None)
+    together, apart = BlockWorker(plan, law, 1, lambda _: None), BlockWorker(plan, law, 1, lambda _: None)
     together.judge("sound/naive", DType.BFLOAT16, 0)
     shared = together.judge("sound/finite_minimum_mask", DType.BFLOAT16, 0)
     alone = apart.judge("sound/finite_minimum_mask", DType.BFLOAT16, 0)
@@ -310,7 +310,7 @@ def test_what_is_shared_changes_no_verdict() -> None:
 def test_a_block_that_is_judged_leaves_nothing_with_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[str] = []
     monkeypatch.setattr(NoLift, "forget", lambda _: forgotten.append("once"))
-    stand = Stand(Plan(("sound/naive",), spec=str(LAW)), load_spec(LAW), 1, lambda _: None)
+    stand = BlockWorker(Plan(("sound/naive",), spec=str(LAW)), load_spec(LAW), 1, lambda _: None)
     stand.judge("sound/naive", DType.FLOAT32, 0)
     assert forgotten == ["once"]
 
@@ -325,23 +325,23 @@ def test_the_definition_heeds_no_more_of_conventions_than_what_subjects_share_it
 
 
 def test_a_block_at_which_the_process_died_accuses_and_names_the_case() -> None:
-    docket = CampaignDocket(with_blocks(Plan(("a",)), {}))
-    died = docket.lost(Errand("a", "float32", 0), Loss("the process died", Verdict.CRASHED, "B1;seed=1"))
+    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    died = docket.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert (died.lost, died.violations, died.cases) == ("the process died: B1;seed=1", 1, 0)
     assert docket.conclude([died], interrupted=False).exit_code == 1
 
 
 def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
-    docket = CampaignDocket(with_blocks(Plan(("a",)), {}))
-    done = [judged("a", 0), docket.lost(Errand("a", "float32", 1), Loss("the run was interrupted"))]
+    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    done = [judged("a", 0), docket.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
     end = docket.conclude(done, interrupted=False)
     assert (end.exit_code, end.counts) == (2, {"held": 100, "lost blocks": 1})
 
 
 def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
-    docket = CampaignDocket(with_blocks(Plan(("a",)), {}))
-    never = [docket.lost(Errand("a", "float32", number), Loss("the run was interrupted")) for number in range(3)]
-    died = docket.lost(Errand("a", "float32", 3), Loss("the process died", Verdict.CRASHED, "B1;seed=1"))
+    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    never = [docket.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted")) for number in range(3)]
+    died = docket.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
     assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]
 

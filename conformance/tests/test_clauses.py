@@ -6,16 +6,16 @@ import functools
 from collections.abc import Iterator
 
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.hearing import summon
-from attnspec.court.trial import Trial
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.engine.subject_run import summon
+from attnspec.trials.trial import Trial
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
-from attnspec.ground.nouns import DType, Effort, Kind, Level
-from attnspec.ground.plan import Plan
-from attnspec.law.clause import Clause
-from attnspec.law.load import load_spec
+from attnspec.core.nouns import DType, Effort, Kind, Level
+from attnspec.core.plan import Plan
+from attnspec.spec.clause import Clause
+from attnspec.spec.load import load_spec
 
 CLAUSES = load_spec().clauses
 FEW = 4
@@ -45,13 +45,13 @@ def accusations() -> Iterator[tuple[Clause, str, DType]]:
 def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault: str, dtype: DType) -> None:
     check, subject = checks()[clause.id], summon(f"fault/{fault}", Plan(()))
     assert not subject.lacks(check.needs)
-    trial = Trial(check, SubjectBench(subject, dtype), Effort.DEFAULT, 0, lambda _: None, shrinks=False)
+    trial = Trial(check, Evaluator(subject, dtype), Effort.DEFAULT, 0, lambda _: None, shrinks=False)
     assert trial.hold().failure is not None
 
 
 @pytest.mark.parametrize(("clause", "dtype"), SILENT)
 def test_a_silent_clause_claims_nothing(clause: str, dtype: DType) -> None:
-    bench = SubjectBench(summon("sound/naive", Plan(())), dtype)
+    bench = Evaluator(summon("sound/naive", Plan(())), dtype)
     tally = Trial(checks()[clause], bench, Effort.DEFAULT, 0, lambda _: None).hold()
     assert tally.cases == 0 < tally.no_claims
 
@@ -70,7 +70,7 @@ def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:
     """A few cases of every clause; the campaign at effort thorough is a run of its own."""
-    bench = SubjectBench(summon(f"sound/{name}", Plan(())), dtype)
+    bench = Evaluator(summon(f"sound/{name}", Plan(())), dtype)
     asked = [check for check in checks().values() if check.clause.level is Level.MUST and not check.domain.is_layer]
     tallies = {check.clause.id: Trial(check, bench, Effort.QUICK, 0, lambda _: None, cases=FEW).hold()
                for check in asked}

@@ -16,12 +16,13 @@ from types import SimpleNamespace
 
 import jsonschema
 import pytest
-from attnspec.cli import judging, keeping, main, outputs, progress, targets
+from attnspec.cli import main
+from attnspec.cli import check, lint, outputs, progress, options
 from attnspec.cli.options import available_cpus
 from attnspec.cli.progress import Live, Plain
-from attnspec.cli.targets import judgeable
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import DType, Level, Verdict
+from attnspec.cli.options import judgeable
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.events import ItemFinished, ItemStarted, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record

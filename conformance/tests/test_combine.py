@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.combining import with_findings
-from attnspec.ground.errors import RecordError, UsageError
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.combine import MismatchedSpecError, combine
+from attnspec.cli.combine import with_findings
+from attnspec.core.errors import RecordError, UsageError
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.write import MismatchedSpecError, combine
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.record.probed import Found, SubjectProbed
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.read import DuplicateItemError, read_record, read_records
 from attnspec.record.write import RecordWriter
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.court.compile import Check, compile_spec
-from attnspec.ground.errors import SpecError
-from attnspec.ground.nouns import DType
-from attnspec.law.load import load_spec
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.core.errors import SpecError
+from attnspec.core.nouns import DType
+from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.vocabulary.instruments import INSTRUMENTS
-from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.tables import INSTRUMENTS
+from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.tables import RELATIONS, TRANSFORMS, WORDS
 
 HERE = Path(__file__).parent

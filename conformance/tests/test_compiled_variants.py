@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.court.alike import Aspect, Bar
-from attnspec.court.court import Court
-from attnspec.court.panel import Panel
-from attnspec.court.trial import COMPILED
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Item, Plan
+from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.engine.engine import Engine
+from attnspec.diagnosis.inputs import DiagnosticInputs
+from attnspec.trials.trial import COMPILED
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Item, Plan
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
@@ -50,21 +50,21 @@ def other(query, key, value, *, mask=None, bias=None, causal=False):
 SOUND = "return attend(query, key, value, mask=mask, bias=bias, causal=causal)"
 
 
-def court(folder: Path, expression: str = SOUND, *, compiles: str = "true", **plan: object) -> Court:
+def court(folder: Path, expression: str = SOUND, *, compiles: str = "true", **plan: object) -> Engine:
     """A court for a library of one subject, whose variant answers with this expression."""
     library = folder / f"mine_{folder.name}"
     library.mkdir(exist_ok=True)
     (library / "manifest.yaml").write_text(MANIFEST.replace("COMPILES", compiles))
     (library / "attention.py").write_text(ADAPTER.replace("EXPRESSION", expression))
-    return Court(Plan((f"{library.name}/attention",), implementations=(str(folder),), clauses=("layers.switches",),
+    return Engine(Plan((f"{library.name}/attention",), implementations=(str(folder),), clauses=("layers.switches",),
                       **{"effort": Effort.QUICK, **plan}))  # type: ignore[arg-type]  # fields of a plan
 
 
-def judged(trial: Court) -> Outcome:
+def judged(trial: Engine) -> Outcome:
     return trial.try_item(Item(trial.plan.targets[0], "layers.switches", "float32"))
 
 
-def asked(trial: Court) -> int:
+def asked(trial: Engine) -> int:
     """Of how many problems the variant was asked."""
     return len(set(load(trial.plan.targets[0], folders=trial.plan.implementations).variant("compiled")
                    .function.__globals__["CALLS"]))
@@ -111,5 +111,5 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
     trial = court(tmp_path, compiles=compiles)
     subject = load(trial.plan.targets[0], folders=trial.plan.implementations)
     precision = precision_of(None, DType.FLOAT32)
-    panel = Panel(Bar(subject, precision, subject.declaration.conventions, Aspect.NONE), DType.FLOAT32)
+    panel = DiagnosticInputs(Bar(subject, precision, subject.declaration.conventions, Aspect.NONE), DType.FLOAT32)
     assert {step.variant for step in panel.put_to(subject)} == put

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec.cli.bash import rejoined
+from attnspec.cli.completion import rejoined
 
 HEAVY = ("numpy", "hypothesis", "torch", "jax", "pytest")
 MINE = "def attend(q, k, v): ...\ndef attend_fast(q, k, v): ...\ndef _hidden(q): ...\n"

@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 from attnspec.cli import progress
 from attnspec.cli.progress import Plain
-from attnspec.cli.verdicts import Detail, Verdicts
-from attnspec.court.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
+from attnspec.cli.conclusion import Detail, Verdicts
+from attnspec.diagnosis.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome, SubjectCard
-from attnspec.record.probed import Found, SubjectProbed
-from attnspec.report.causes import UNLOCATED, explanations, plainly
+from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.report.findings import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
 OFF_BY_ONE = "each query sees one later key (`causal_off_by_one`)"

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.court.bench import REMEMBERED, Memory, SubjectBench
-from attnspec.court.compile import compile_spec
-from attnspec.court.court import Court
-from attnspec.court.hearing import summon
-from attnspec.court.trial import ALL_ROWS, SAMPLED_ROWS, Trial
-from attnspec.ground.errors import TargetError, UsageError
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Item, Plan
-from attnspec.law.load import load_spec
+from attnspec.trials.evaluator import REMEMBERED, Memory, Evaluator
+from attnspec.trials.compile import compile_spec
+from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import summon
+from attnspec.trials.trial import ALL_ROWS, SAMPLED_ROWS, Trial
+from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.spec.load import load_spec
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
 
@@ -98,8 +98,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def court(folder: Path, function: str = "sound", **plan: object) -> Court:
-    return Court(Plan((f"{folder / 'subjects.py'}:{function}",), spec=str(folder / "spec"),
+def court(folder: Path, function: str = "sound", **plan: object) -> Engine:
+    return Engine(Plan((f"{folder / 'subjects.py'}:{function}",), spec=str(folder / "spec"),
                       **{"effort": Effort.QUICK, **plan}))  # type: ignore[arg-type]  # fields of a plan
 
 
@@ -232,7 +232,7 @@ def test_another_seed_tries_other_cases(folder: Path) -> None:
     crumbs: list[list[str]] = []
     for seed in (0, 0, 1):
         told: list[str] = []
-        trial = Court(court(folder, seed=seed).plan, breadcrumb=told.append)
+        trial = Engine(court(folder, seed=seed).plan, breadcrumb=told.append)
         trial.try_item(Item(trial.plan.targets[0], "own.definition", "float32"))
         crumbs.append(told)
     assert crumbs[0] == crumbs[1] != crumbs[2]
@@ -240,9 +240,9 @@ def test_another_seed_tries_other_cases(folder: Path) -> None:
 
 TELL = """
 import sys
-from attnspec.court.court import Court
-from attnspec.ground.plan import Item, Plan
-from attnspec.ground.nouns import Effort
+from attnspec.engine.engine import Court
+from attnspec.core.plan import Item, Plan
+from attnspec.core.nouns import Effort
 trial = Court(Plan((sys.argv[1],), spec=sys.argv[2], effort=Effort.QUICK), breadcrumb=print)
 trial.try_item(Item(sys.argv[1], "own.masked_and_biased", "float32"))
 """
@@ -285,7 +285,7 @@ def test_a_replayed_recipe_of_a_sound_subject_holds_and_a_mistyped_one_is_refuse
 def trial_of(folder: Path, clause: str, function: str = "counted", effort: Effort = Effort.QUICK) -> Trial:
     subject = summon(f"{folder / 'subjects.py'}:{function}", Plan(()))
     check = compile_spec(load_spec(folder / "spec"))[f"own.{clause}"]
-    return Trial(check, SubjectBench(subject, DType.FLOAT32), effort, 0, lambda _: None)
+    return Trial(check, Evaluator(subject, DType.FLOAT32), effort, 0, lambda _: None)
 
 
 RECIPE = Recipe.parse("B1,H2,Hkv2,T3,S4,D2,Dv2;mask=none;families=integers;seed=5")
@@ -318,7 +318,7 @@ attend.conventions = {"hidden_row": "uniform"}
 
 def test_a_convention_that_is_declared_stands_above_what_is_probed_of_one_of_its_forms(tmp_path: Path) -> None:
     (tmp_path / "rows.py").write_text(NAN_ROWS)
-    found = SubjectBench(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
+    found = Evaluator(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
     assert {name: answer for name, answer in found.items() if "hidden_row" in name} == {"hidden_row": "uniform"}
 
 
@@ -361,7 +361,7 @@ def test_a_fault_shows_in_the_sampled_rows(folder: Path) -> None:
 @pytest.mark.parametrize("clause", ["scale.inverse_root_width", "layers.definition", "layers.returned_weights"])
 def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     fault = "layer_unscaled" if clause.startswith("layers") else "scale_none"
-    outcome = Court(Plan((f"fault/{fault}",), clauses=(clause,))).try_item(Item(f"fault/{fault}", clause, "float32"))
+    outcome = Engine(Plan((f"fault/{fault}",), clauses=(clause,))).try_item(Item(f"fault/{fault}", clause, "float32"))
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence is not None
     assert any(picture.name == "output seen - output by definition" for picture in outcome.evidence.pictures)
@@ -369,7 +369,7 @@ def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
 
 def test_a_fault_that_cannot_be_told_from_rounding_at_a_dtype_is_not_put_on_trial_there() -> None:
     item = Item("fault/inputs_tf32", "attention.definition", "bfloat16")
-    outcome = Court(Plan((item.target,))).try_item(item)
+    outcome = Engine(Plan((item.target,))).try_item(item)
     assert outcome.verdict is Verdict.INAPPLICABLE
     assert outcome.reason.startswith("no wrong answer at bfloat16: ")
 
@@ -390,14 +390,14 @@ def attend(query, key, value, *, mask=None):
 def test_each_dtype_is_held_to_what_it_does_with_hidden_rows(tmp_path: Path) -> None:
     """-1e9 hides a key in float32, and in float16 it is -inf, so that a row without keys is NaN there alone."""
     (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
-    court = Court(Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.hidden_row_convention",)))
+    court = Engine(Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.hidden_row_convention",)))
     assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
 
 
 def test_a_mask_that_is_not_low_enough_is_no_stored_logsumexp(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
     plan = Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.constant_is_low_enough",), dtypes=(DType.FLOAT32,))
-    court = Court(plan)
+    court = Engine(plan)
     [outcome] = [court.try_item(item) for item in court.items()]
     assert outcome.evidence is not None
     assert outcome.evidence.explained is None

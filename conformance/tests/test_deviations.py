@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.court.court import Court
-from attnspec.court.deviations import check_deviations, has_reached, with_deviations
-from attnspec.ground.declaration import Declaration, Deviation
-from attnspec.ground.errors import ManifestError, Place
-from attnspec.ground.nouns import DType, Effort, Level, Novelty, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.engine.known_failures import check_deviations, has_reached, with_deviations
+from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.errors import ManifestError, Place
+from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
+from attnspec.core.plan import Plan
 from attnspec.record.outcome import Change, Evidence, Measured, Outcome
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
@@ -139,13 +139,13 @@ def attend(query, key, value):
 '''
 
 
-def court(folder: Path, clause: str, name: str) -> Court:
+def court(folder: Path, clause: str, name: str) -> Engine:
     """Of a library of its own name: an adapter is imported once a process."""
     library = folder / name
     library.mkdir()
     (library / "manifest.yaml").write_text(MANIFEST.format(clause=clause))
     (library / "adapter.py").write_text(ADAPTER)
-    return Court(Plan((f"{name}/attend",), clauses=("scale.read_out", "attention.shape"), dtypes=(DType.FLOAT32,),
+    return Engine(Plan((f"{name}/attend",), clauses=("scale.read_out", "attention.shape"), dtypes=(DType.FLOAT32,),
                       effort=Effort.QUICK, implementations=(str(folder),)))
 
 
@@ -171,4 +171,4 @@ def test_another_law_may_lack_the_clauses_that_a_manifest_names(tmp_path: Path) 
     small = Path(__file__).parent / "small_spec"
     trial = court(tmp_path, "scale.read_out", "foreign")
     plan = replace(trial.plan, spec=str(small), clauses=())
-    assert len(Court(plan).items()) == 2
+    assert len(Engine(plan).items()) == 2

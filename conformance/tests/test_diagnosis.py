@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.diagnosis import Diagnosis, Examiner, diagnose
-from attnspec.court.hearing import Hearing
-from attnspec.court.naming import named
-from attnspec.court.trial import Trial
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.diagnosis.diagnose import named
+from attnspec.trials.trial import Trial
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.faults.doubles import Arithmetic, double
+from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault
-from attnspec.faults.staged import Call, attention, staged
+from attnspec.faults.staged import HandedOver, attention, staged
 from attnspec.faults.subject import own_subject
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Plan
-from attnspec.law.load import load_spec
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
@@ -51,7 +51,7 @@ NAMED = (
 
 def trial_of(check: Check, subject: Subject, dtype: DType = DType.FLOAT32) -> Trial:
     """A clause against a subject, without shrinking."""
-    return Trial(check, SubjectBench(subject, dtype), Effort.QUICK, 0, lambda _: None, shrinks=False)
+    return Trial(check, Evaluator(subject, dtype), Effort.QUICK, 0, lambda _: None, shrinks=False)
 
 
 def failing(check: Check, subject: Subject) -> Recipe:
@@ -67,7 +67,7 @@ def diagnosed(subject: Subject, clause: str = "attention.definition", among: Seq
     return diagnose(trial_of(CHECKS[clause], subject), failing(CHECKS[clause], subject), among=among)
 
 
-def own(answer: Callable[[Call], Any]) -> Subject:
+def own(answer: Callable[[HandedOver], Any]) -> Subject:
     """A sound subject with another function."""
     return replace(own_subject("sound/naive"), id="mine", function=sound.as_attend(answer))
 
@@ -81,7 +81,7 @@ def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replac
 def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
     recipe = failing(CHECKS[clause], subject)
-    like = named(subject, DType.FLOAT32, CHECKS[clause], recipe, arithmetic=Arithmetic.REORDERED).like
+    like = named(subject, DType.FLOAT32, CHECKS[clause], recipe, arithmetic=SoundArithmetic.REORDERED).like
     assert like[0].fault == name
     assert 2 * like[0].agreed > like[0].tried
 
@@ -119,7 +119,7 @@ def test_a_mistake_outside_the_catalogue_is_located_at_its_stage(subject: Subjec
 def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
     count = itertools.count()
 
-    def answer(call: Call) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
         found = attention(call)
         gain = np.float32(1 + next(count))
         return (found[0] * gain, found[1]) if isinstance(found, tuple) else found * gain
@@ -129,7 +129,7 @@ def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
 
 
 def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
-    def answer(call: Call) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
         found = attention(call)
         output = found[0] if isinstance(found, tuple) else found
         output[:] += np.float32(call.query.shape[2] == 2)  # no problem that is read is so short
@@ -140,7 +140,7 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
 
 def raising(*, only_with: str = "") -> Subject:
     """It divides by nought, on every small square problem or on those with a keyword."""
-    def answer(call: Call) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
         if call.query.shape[2] > 2 and (not only_with or getattr(call, only_with) is not None):
             raise ZeroDivisionError(only_with or "always")
         found = attention(call)
@@ -160,7 +160,7 @@ def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str
 
 def inverted(*, empty: float) -> Subject:
     """The mask read the wrong way round; what rows hold that then see no key is `empty`."""
-    def answer(call: Call) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
         if call.mask is None:
             return attention(call)
         sees_none = call.mask.all(axis=-1, keepdims=True)
@@ -183,7 +183,7 @@ def test_an_inverted_mask_with_zeros_is_the_fault_of_that_name() -> None:
 
 
 def test_keywords_that_spoil_a_case_together_are_told() -> None:
-    def answer(call: Call) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
         found = attention(call)
         output = found[0] if isinstance(found, tuple) else found
         output[:] += np.float32(np.nan if call.causal and call.mask is not None else 0)
@@ -194,7 +194,7 @@ def test_keywords_that_spoil_a_case_together_are_told() -> None:
 
 
 def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
-    hearing = Hearing(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
+    hearing = SubjectRun(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
     evidence = hearing.try_clause(CHECKS["masking.hidden_nan_is_irrelevant"], DType.FLOAT32).evidence
     assert evidence
     assert evidence.located == "the answer is not finite here, and right once mask is left out"
@@ -207,13 +207,13 @@ def test_no_read_out_is_asked_why_a_dtype_is_wrong() -> None:
 
 def test_a_sound_subject_gets_no_diagnosis_in_its_evidence() -> None:
     plan = Plan(("sound/naive",), effort=Effort.QUICK)
-    outcome = Hearing(own_subject("sound/naive"), plan, lambda _: None).try_clause(
+    outcome = SubjectRun(own_subject("sound/naive"), plan, lambda _: None).try_clause(
         CHECKS["attention.worked_example"], DType.FLOAT32)
     assert (outcome.verdict, outcome.evidence) == (Verdict.HELD, None)
 
 
 def test_a_double_of_a_sound_subject_is_sound() -> None:
-    for arithmetic in Arithmetic:
+    for arithmetic in SoundArithmetic:
         subject = double(own_subject("sound/naive"), arithmetic)
         assert trial_of(CHECKS["attention.definition"], subject).hold().failure is None
 
@@ -222,7 +222,7 @@ def test_a_double_answers_otherwise_than_its_fault() -> None:
     fault = own_subject("fault/scale_none")
     trial = trial_of(CHECKS["attention.definition"], fault)
     problem = trial.scene(failing(CHECKS["attention.definition"], fault)).problem("original")
-    answers = [double(fault, each).answer(problem).output for each in (Arithmetic.REORDERED, Arithmetic.WIDE)]
+    answers = [double(fault, each).answer(problem).output for each in (SoundArithmetic.REORDERED, SoundArithmetic.WIDE)]
     assert all((answer != fault.answer(problem).output).any() for answer in answers)
 
 
@@ -260,7 +260,7 @@ def test_the_console_says_what_a_violation_is_like() -> None:
 
 
 def _heard(target: str) -> Any:  # noqa: ANN401  (an outcome whose evidence is known to be there)
-    hearing_of = Hearing(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    hearing_of = SubjectRun(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     return hearing_of.try_clause(CHECKS["scale.unit_variance"], DType.FLOAT32)
 
 
@@ -280,7 +280,7 @@ def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, 
     text = ALWAYS if default == "True" else without_flag
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    hearing = Hearing(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    hearing = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     evidence = hearing.try_clause(CHECKS["attention.worked_example"], DType.FLOAT32).evidence
     assert evidence
     assert evidence.like[0].fault == "causal_always"
@@ -304,7 +304,7 @@ def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> 
 def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{ALWAYS}always.causal_only = True\n", encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    hearing = Hearing(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    hearing = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     assert hearing.try_clause(CHECKS["attention.definition"], DType.FLOAT32).verdict is Verdict.HELD
     assert hearing.try_clause(CHECKS["causal.is_not_ignored"], DType.FLOAT32).verdict is Verdict.INAPPLICABLE
     problem = make_problem(Recipe.parse("B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=integers;seed=0"), DType.FLOAT32)

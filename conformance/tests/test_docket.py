@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from attnspec.ground.plan import Plan
+from attnspec.core.plan import Plan
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.power import SubjectPut
+from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
@@ -64,7 +64,7 @@ INTERRUPTED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from attnspec.ground.plan import Plan
+from attnspec.core.plan import Plan
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
 session = Session(Plan(("fine", "slow", "carded", "elsewhere"), deadline=60), docket="stub_docket:Docket")

@@ -7,26 +7,26 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.fixed import fixed_recipes
-from attnspec.court.tally import Tally
-from attnspec.court.trial import Trial
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.covering_cases import fixed_recipes
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import Trial
 from attnspec.faults import drift, staged
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import SOUND
 from attnspec.faults.staged import Attend
 from attnspec.faults.subject import own_subject
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.nouns import DType, Effort
-from attnspec.law.load import load_spec
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.nouns import DType, Effort
+from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
-from attnspec.vocabulary.drift import has_no_drift
-from attnspec.vocabulary.posed import Posed
+from attnspec.vocabulary.chance import has_no_drift
+from attnspec.vocabulary.scene import Posed
 from attnspec.vocabulary.scene import Scene
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
@@ -58,17 +58,17 @@ def gained(factor: float) -> Attend:
 
 
 def tried(clause: str, on: Subject, dtype: DType, seed: int = 0) -> Tally:
-    return held(clause, SubjectBench(on, dtype), seed)
+    return held(clause, Evaluator(on, dtype), seed)
 
 
-def held(clause: str, bench: SubjectBench, seed: int = 0) -> Tally:
+def held(clause: str, bench: Evaluator, seed: int = 0) -> Tally:
     return Trial(checks()[clause], bench, Effort.QUICK, seed, lambda _: None).hold()
 
 
 @functools.cache
-def own_bench(name: str, dtype: DType) -> SubjectBench:
+def own_bench(name: str, dtype: DType) -> Evaluator:
     """One for all clauses: it remembers the answer and what the definition says."""
-    return SubjectBench(own_subject(name), dtype)
+    return Evaluator(own_subject(name), dtype)
 
 
 def named(clause: str, fault: str) -> bool:
@@ -142,7 +142,7 @@ def test_a_subject_of_one_head_has_as_many_head_slices() -> None:
 def test_fewer_head_slices_than_can_convict_are_no_claim() -> None:
     """Values that may overflow leave rows unclaimed: a float16 accumulator, and values of 3e4 in most of the batch."""
     declared = {DType.FLOAT16: {"grade": "G4", "accumulate": "float16", "reason": "a test"}}
-    bench = SubjectBench(subject(scaled(1.5), declared), DType.FLOAT16)
+    bench = Evaluator(subject(scaled(1.5), declared), DType.FLOAT16)
     recipe = fixed_recipes(checks()["drift.temperature"].domain, Limits(), Effort.QUICK, 0)[0]
     problem = make_problem(recipe, DType.FLOAT16)
     for claimed, is_judged in ((10, False), (11, True)):  # 4 heads each: 40 or 44 slices, and 43 are needed

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from attnspec.court.court import Court
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Item, Plan
+from attnspec.engine.engine import Engine
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Item, Plan
 from attnspec.runner.gate import gate
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ def verdict_on(module: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, l
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.syspath_prepend(str(EXAMPLE))
     target = f"kernel.{module}:attend"
-    court = Court(Plan((target,), clauses=(CLAUSE,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
+    court = Engine(Plan((target,), clauses=(CLAUSE,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
     outcome = court.try_item(Item(target, CLAUSE, "float32"))
     return outcome.verdict, [like.fault for like in outcome.evidence.like] if outcome.evidence else []
 

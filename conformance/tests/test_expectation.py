@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.numerics import bound, expectation
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import precision_of

@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.problems.domain import FamilyName
 from attnspec.problems.families import FAMILIES, WORKED_WEIGHTS
 from attnspec.problems.make import make_problem

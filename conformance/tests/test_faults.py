@@ -14,16 +14,16 @@ from attnspec.faults import drift
 from attnspec.faults.catalogue import ALL, CATALOGUE, RECOMMENDED, declaration_of, fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import staged_layer
-from attnspec.faults.listing import table
+from attnspec.faults.catalogue import fault_table
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.staged import Answer, staged
 from attnspec.faults.subject import own_subject
-from attnspec.ground.declaration import Limits
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.declaration import Limits
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of
-from attnspec.problems.layers import make_layer
+from attnspec.problems.make import make_layer
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
@@ -284,7 +284,7 @@ def test_faults_tell_their_story_and_their_reach() -> None:
 
 
 def test_no_two_faults_share_a_name() -> None:
-    assert len(table()) == len(ALL) == len(CATALOGUE)
+    assert len(fault_table()) == len(ALL) == len(CATALOGUE)
 
 
 def test_a_fault_loaded_anew_remembers_nothing() -> None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import compile_spec
-from attnspec.court.hearing import Hearing
-from attnspec.court.trial import Trial
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import compile_spec
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.trials.trial import Trial
 from attnspec.faults.subject import own_subject
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Plan
-from attnspec.law.load import load_spec
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.spec.load import load_spec
 from attnspec.numerics.fingerprint import Fit, ladder, tightest
 from attnspec.numerics.precision import GRADES, graded, looser_words, precision_of
 from attnspec.problems.problem import Array
@@ -27,11 +27,11 @@ HALF = (DType.FLOAT16, DType.BFLOAT16)
 
 
 def tried(subject: Subject, dtype: DType) -> Outcome:
-    return Hearing(subject, Plan((subject.id,), effort=Effort.QUICK), lambda _: None).try_clause(GRADE, dtype)
+    return SubjectRun(subject, Plan((subject.id,), effort=Effort.QUICK), lambda _: None).try_clause(GRADE, dtype)
 
 
 def read(subject: Subject, dtype: DType) -> Reading:
-    [reading] = Trial(GRADE, SubjectBench(subject, dtype), Effort.QUICK, 0, lambda _: None).hold().readings
+    [reading] = Trial(GRADE, Evaluator(subject, dtype), Effort.QUICK, 0, lambda _: None).hold().readings
     return reading
 
 
@@ -89,7 +89,7 @@ def test_a_subject_that_is_more_precise_than_it_declares_holds() -> None:
 
 
 def test_a_reading_is_kept_once() -> None:
-    trial = Trial(GRADE, SubjectBench(own_subject("sound/naive"), DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
+    trial = Trial(GRADE, Evaluator(own_subject("sound/naive"), DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
     tally = trial.hold()
     [reading] = tally.readings
     assert tally.worst

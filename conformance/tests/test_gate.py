@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attnspec.ground.errors import UsageError
+from attnspec.core.errors import UsageError
 from attnspec.runner.gate import gate
-from attnspec.runner.threads import one_thread
+from attnspec.runner.environment import one_thread
 
 STUBS = Path(__file__).parent / "stubs"
 FILE = """

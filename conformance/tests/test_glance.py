@@ -7,20 +7,20 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.court import REMEMBERED, Court
-from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
-from attnspec.court.hearing import Hearing
-from attnspec.court.openings import seed_of
-from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import ATTEMPTS, CASES, SPARE, Trial
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.engine.engine import REMEMBERED, Engine
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Plan
-from attnspec.law.load import load_spec
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.spec.load import load_spec
 from attnspec.probing.probe import probe
 from attnspec.probing.switches import FLIPS
 from attnspec.problems.problem import Array
@@ -41,7 +41,7 @@ def checks() -> dict[str, Check]:
 
 def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
     check = checks()[clause]
-    bench = SubjectBench(own_subject(target), DType.FLOAT32)
+    bench = Evaluator(own_subject(target), DType.FLOAT32)
     return Trial(check, bench, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
 
 
@@ -115,7 +115,7 @@ def test_a_case_of_another_dtype_convicts_nobody_whom_the_dealt_cases_clear() ->
 
 def outcome(effort: Effort) -> Outcome:
     plan = Plan(("fault/mask_ignored",), effort=effort)
-    hearing = Hearing(own_subject("fault/mask_ignored"), plan, lambda _: None)
+    hearing = SubjectRun(own_subject("fault/mask_ignored"), plan, lambda _: None)
     return hearing.try_clause(checks()[MASKED], DType.FLOAT32)
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_diagnosed_but_the_case_can_be_repeated() -> None:
 def due(target: str, effort: Effort, *dtypes: DType, clauses: tuple[str, ...] = ()) -> dict[str, set[str]]:
     """The clauses that are put at each dtype."""
     found: dict[str, set[str]] = {}
-    for item in Court(Plan((target,), effort=effort, dtypes=dtypes, clauses=clauses)).items():
+    for item in Engine(Plan((target,), effort=effort, dtypes=dtypes, clauses=clauses)).items():
         found.setdefault(item.dtype, set()).add(item.clause)
     return found
 
@@ -170,7 +170,7 @@ def test_a_court_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.M
     forget = Mock()
     monkeypatch.setattr(NoLift, "forget", forget)
     targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))
-    court = Court(Plan(targets, effort=Effort.GLANCE))
+    court = Engine(Plan(targets, effort=Effort.GLANCE))
     for target in targets:
         court.card(target)
     assert forget.call_count == REMEMBERED
@@ -190,7 +190,7 @@ def refusing(query: Array, key: Array, value: Array, **_: object) -> Array:  # n
 
 def test_the_same_refusal_is_shrunk_under_one_clause_only() -> None:
     subject = replace(own_subject("sound/naive"), function=refusing)
-    hearing = Hearing(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    hearing = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     first, second = (hearing.try_clause(checks()[clause], DType.FLOAT32)
                      for clause in ("attention.definition", "attention.queries_are_independent"))
     assert first.verdict is second.verdict is Verdict.ERRORED

@@ -17,23 +17,23 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli.init import write
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.due import first_of
-from attnspec.court.hearing import Hearing
-from attnspec.forms.form import At, Form
-from attnspec.forms.layers import call_of
-from attnspec.forms.lookup import Parameter, made_by, parameters_of
-from attnspec.forms.manifest import entry, head, names_of
-from attnspec.forms.search import form_of
-from attnspec.forms.trying import Trier
-from attnspec.forms.writing.parts import arguments, handed
-from attnspec.forms.writing.source import source
-from attnspec.forms.writing.telling import lying
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import Effort, Verdict
-from attnspec.ground.plan import Plan
-from attnspec.law.load import load_spec
-from attnspec.runner.acquainting import Written
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.engine.schedule import first_of
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.layers import call_of
+from attnspec.scaffold.lookup import TheirParameter, made_by, parameters_of
+from attnspec.scaffold.manifest import entry, head, names_of
+from attnspec.scaffold.search import form_of
+from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.lines import arguments, handed
+from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.telling import lying
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.spec.load import load_spec
+from attnspec.runner.scaffolding import Written
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
@@ -113,7 +113,7 @@ def signature(target: str) -> str:
     return f"{name}({_listed(made_by(thing))})({_listed(call_of(thing))})"
 
 
-def _listed(parameters: Sequence[Parameter]) -> str:
+def _listed(parameters: Sequence[TheirParameter]) -> str:
     texts = [each.name if each.is_required else f"{each.name}={each.text or '…'}" for each in parameters]
     return ", ".join([*texts[:SHOWN], *(["…"] if len(texts) > SHOWN else [])])
 
@@ -153,7 +153,7 @@ def written(target: str, implementations: Path, folder: Path) -> tuple[Form, Sub
 
 def departures(subject: Subject) -> Mapping[str, Verdict]:
     """By clause, the verdict where it is not HELD: one clause for each profile that the manifest claims."""
-    hearing = Hearing(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    hearing = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     clauses = [JUDGED[profile] for profile in ("core", *subject.declaration.claims) if profile in JUDGED]
     dtype = first_of(subject.declaration.dtypes)
     outcomes = {clause: hearing.try_clause(checks()[clause], dtype) for clause in clauses}

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from attnspec.ground.nouns import DType, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.core.nouns import DType, Verdict
+from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner.session import Session
-from attnspec.runner.surroundings import ONE_THREAD, prepared
+from attnspec.runner.environment import ONE_THREAD, prepared
 
 STUBS = Path(__file__).parent / "stubs"
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
@@ -80,7 +80,7 @@ INTERRUPTED = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from attnspec.ground.plan import Plan
+from attnspec.core.plan import Plan
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
 plan = Plan(("stub",), clauses=("stub.held", "stub.slow", "stub.violated"), deadline=60)

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from attnspec.cli.group import attnspec
 from attnspec.cli.junit import JUnit
-from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.errors import UsageError
+from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.lines import to_line
+from attnspec.record.codec import to_line
 from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.junit import junit, write_junit

@@ -11,7 +11,7 @@ from pathlib import Path
 import attnspec
 import pytest
 from attnspec.faults.fault import Stage
-from attnspec.ground.keywords import KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments, KeywordLimits
+from attnspec.core.keywords import KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments, KeywordLimits
 from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
@@ -21,12 +21,12 @@ MOST = 16
 
 NAMED: Mapping[str, Mapping[str, str]] = {
     "softcap": {
-        "ground/keywords.py": "its definition",
+        "core/keywords.py": "its definition",
         "numerics/reference.py": "its formula",
         "numerics/bound.py": "its term in the bound",
         "numerics/typical.py": "its term in the law of roundings",
-        "numerics/softcap.py": "what both terms share",
-        "probing/windows.py": "its read-outs",
+        "numerics/roundings.py": "what both terms share",
+        "probing/visibility.py": "its read-outs",
         "vocabulary/transforms/keywords.py": "its words",
         "faults/fault.py": "the stage of its faults",
         "faults/softcap.py": "its faults",
@@ -35,13 +35,13 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/staged.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
-        "peers/rules.py": "test suites that have it, and cases of theirs that are left out",
+        "evaluation/baselines/rules.py": "test suites that have it, and cases of theirs that are left out",
     },
     "window": {
-        "ground/keywords.py": "its definition",
-        "ground/conventions.py": "the question along which diagonal it lies",
+        "core/keywords.py": "its definition",
+        "core/conventions.py": "the question along which diagonal it lies",
         "numerics/reference.py": "its formula",
-        "probing/windows.py": "its read-outs",
+        "probing/visibility.py": "its read-outs",
         "probing/probe.py": "the module of these",
         "vocabulary/transforms/keywords.py": "its words",
         "faults/fault.py": "the stage of its faults",
@@ -51,7 +51,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/staged.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
         "faults/mechanisms.py": "real mistakes with it",
-        "peers/rules.py": "test suites that have it, and cases of theirs that are left out",
+        "evaluation/baselines/rules.py": "test suites that have it, and cases of theirs that are left out",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
@@ -87,7 +87,7 @@ def test_few_files_name_a_keyword(keyword: str) -> None:
 
 @pytest.mark.parametrize("line", [
     "cap = problem.softcap", "softcap = 2.0", "put(softcap=2.0)", "def put(softcap): ...", "DROPPED = ('softcap',)",
-    "from attnspec.numerics.softcap import room", "import attnspec.numerics.softcap as shared", "OFF = {'SoftCap': 1}"])
+    "from attnspec.numerics.roundings import room", "import attnspec.numerics.roundings as shared", "OFF = {'SoftCap': 1}"])
 def test_a_further_file_that_names_a_keyword_is_told(tmp_path: Path, line: str) -> None:
     (tmp_path / "further.py").write_text(f"{line}\n", encoding="utf-8")
     assert naming("softcap", tmp_path) == {"further.py"}

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from attnspec import home
-from attnspec.ground.errors import ManifestError, Place, SpecError
-from attnspec.ground.nouns import DType, Level
-from attnspec.law import yaml_lines
-from attnspec.law.bibliography import read_bibliography
-from attnspec.law.clause import Clause
-from attnspec.law.fields import Fields
-from attnspec.law.load import load_spec
-from attnspec.law.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown
+from attnspec.core import paths
+from attnspec.core.errors import ManifestError, Place, SpecError
+from attnspec.core.nouns import DType, Level
+from attnspec.spec import yaml_lines
+from attnspec.spec.read_clause import read_bibliography
+from attnspec.spec.clause import Clause
+from attnspec.spec.fields import Fields
+from attnspec.spec.load import load_spec
+from attnspec.spec.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown
 
 SMALL = Path(__file__).parent / "small_spec"
 
@@ -89,7 +89,7 @@ def test_the_digest_is_of_every_byte_in_the_order_of_names(folder: Path) -> None
 
 
 def test_the_shipped_bibliography_holds_the_documents() -> None:
-    sources = read_bibliography(load_yaml(home.folder("spec") / "bibliography.yaml"))
+    sources = read_bibliography(load_yaml(paths.folder("spec") / "bibliography.yaml"))
     documents = {"msa_note", "self_attention_note", "self_attention_article", "aiayn_notes", "vaswani2017"}
     assert documents <= set(sources)
     assert (sources["vaswani2017"].title, sources["vaswani2017"].year) == ("Attention Is All You Need", "2017")
@@ -125,7 +125,7 @@ def test_the_slow_parser_reads_and_refuses_the_same(monkeypatch: pytest.MonkeyPa
 
 def test_a_path_is_shown_as_the_user_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert shown(home.folder("spec") / "causal.yaml") == "spec/causal.yaml"
+    assert shown(paths.folder("spec") / "causal.yaml") == "spec/causal.yaml"
     assert shown(tmp_path / "mine" / "manifest.yaml") == "mine/manifest.yaml"
     assert shown(Path("mine/manifest.yaml")) == "mine/manifest.yaml"
     assert shown(Path("/elsewhere/a.yaml")) == "/elsewhere/a.yaml"

@@ -28,12 +28,12 @@ def test_the_imports_of_the_package_keep_every_contract() -> None:
 
 
 VIOLATIONS = {
-    "layers": ("ground/nouns.py", "import attnspec.law.clause"),
-    "circles": ("law/clause.py", "import attnspec.law.load"),
-    "report": ("report/page.py", "import attnspec.law.load"),
-    "adapters": ("court/court.py", "import attnspec.adapters"),
+    "layers": ("core/nouns.py", "import attnspec.spec.clause"),
+    "circles": ("spec/clause.py", "import attnspec.spec.load"),
+    "report": ("report/page.py", "import attnspec.spec.load"),
+    "adapters": ("engine/engine.py", "import attnspec.adapters"),
     "light": ("record/outcome.py", "def later():\n    import numpy"),
-    "frameworks": ("numerics/units.py", "import torch"),
+    "frameworks": ("numerics/precision.py", "import torch"),
     "hypothesis": ("subjects/probe.py", "import hypothesis"),
 }
 """By contract: a file, and the import in it that breaks the contract."""

@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec import home
-from attnspec.ground.errors import AttnspecError, ManifestError, TargetError, UsageError
-from attnspec.ground.nouns import DType
-from attnspec.law.load import load_spec
+from attnspec.core import paths
+from attnspec.core.errors import AttnspecError, ManifestError, TargetError, UsageError
+from attnspec.core.nouns import DType
+from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.precise import check_precision
+from attnspec.subjects.target import check_precision
 from attnspec.subjects.registry import load, registered
 
 MANIFEST = """\
@@ -171,7 +171,7 @@ def test_what_ships_names_known_documents_and_sound_precision_classes(subject: R
 
 
 def test_the_shipped_folder_is_named_where_the_user_sees_it() -> None:
-    assert home.folder("implementations").is_dir()
+    assert paths.folder("implementations").is_dir()
     with pytest.raises(TargetError, match="Did you mean 'jax/attention'"):
         load("jax/atention")
 

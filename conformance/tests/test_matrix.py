@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.judging import check
-from attnspec.home import folder
+from attnspec.cli.check import check
+from attnspec.core.paths import folder
 from attnspec.subjects.baseline import read_entries
 from click.testing import CliRunner
 

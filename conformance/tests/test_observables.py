@@ -6,20 +6,20 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
+from attnspec.trials.evaluator import Evaluator
 from attnspec.faults import staged
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.observables import LOOKS, MOST_BLOCKS, observe, relative_logits, see
-from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import order
+from attnspec.vocabulary.transforms import axes
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
                "grouped_heads": "repeat"}
@@ -46,7 +46,7 @@ def scene(Dv: int, *, limits: Limits | None = None, rows: Array | None = None, S
     keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     declared = Declaration(keywords=keywords, conventions=CONVENTIONS, limits=limits or Limits())
     subject = Subject("mine", "mine", function, declared, Place(""), Library("mine"))
-    bench = SubjectBench(subject, DType.FLOAT32)
+    bench = Evaluator(subject, DType.FLOAT32)
     posed = Posed((Problem(DType.FLOAT32, arrays[0], arrays[1], arrays[2]).but(**changes),), key="original")
     return Scene(subject, DType.FLOAT32, CONVENTIONS, {"original": posed}, bench, rows=rows), function
 
@@ -111,7 +111,7 @@ def test_returned_weights_are_asked_for() -> None:
 def test_parts_are_joined_in_their_order_and_read_back() -> None:
     case, _ = scene(3)
     whole = see(case, "original", "output")
-    moved = order.split(order.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
+    moved = axes.split(axes.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
     parts = Scene(case.subject, case.dtype, CONVENTIONS, {"original": moved}, case.bench)
     apart = see(parts, "original", "output")
     np.testing.assert_allclose(apart.truth, whole.truth, rtol=1e-12)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import compile_spec
-from attnspec.court.openings import seed_of
-from attnspec.court.tally import Violated
-from attnspec.court.trial import Trial
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.nouns import DType, Effort, Kind
-from attnspec.law.load import load_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.tally import Violated
+from attnspec.trials.trial import Trial
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.nouns import DType, Effort, Kind
+from attnspec.spec.load import load_spec
 from attnspec.problems.problem import Array
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
@@ -52,7 +52,7 @@ def test_it_may_forget_hidden_places_and_is_convicted_if_other_rows_show_them(
                               conventions=CONVENTIONS, claims=("masking",))
     subject = Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"))  # type: ignore[arg-type]  # parametrised
     check = compile_spec(load_spec())[clause]
-    trial = Trial(check, SubjectBench(subject, DType.FLOAT32), Effort.QUICK, seed_of(0, check.domain), lambda _: None)
+    trial = Trial(check, Evaluator(subject, DType.FLOAT32), Effort.QUICK, seed_of(0, check.domain), lambda _: None)
     with np.errstate(all="ignore"):
         tally = trial.hold()
     assert (tally.failure is None) == holds, tally.failure

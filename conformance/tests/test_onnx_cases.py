@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import graded
 from attnspec.problems.problem import Array, Problem

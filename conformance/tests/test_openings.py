@@ -9,19 +9,19 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from attnspec.court import trial as trials
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.fixed import FIXED_KINDS
-from attnspec.court.openings import TELLING, Choices, OneExample, openings, seed_of
-from attnspec.court.tally import Tally, Violated
-from attnspec.court.trial import CASES, Trial
+from attnspec.trials import trial as trials
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.covering_cases import FIXED_KINDS
+from attnspec.trials.covering_cases import TELLING, Choices, OneExample, openings, seed_of
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import CASES, Trial
 from attnspec.faults.subject import own_subject
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import DType, Effort
-from attnspec.law.load import load_spec
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Effort
+from attnspec.spec.load import load_spec
 from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
-from attnspec.problems.menu import Menu, byte_for, menu_of
+from attnspec.problems.choices import Menu, byte_for, menu_of
 from attnspec.problems.recipe import Recipe
 
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
@@ -162,7 +162,7 @@ def test_drawn_values_differ_from_opening_to_opening() -> None:
 
 def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tuple[Trial, list[str]]:
     told: list[str] = []
-    bench = SubjectBench(own_subject(fault), DType.FLOAT32)
+    bench = Evaluator(own_subject(fault), DType.FLOAT32)
     check = checks()[clause]
     return Trial(check, bench, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
 
@@ -252,7 +252,7 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     monkeypatch.setattr(trials, "openings", searched)
     monkeypatch.setattr(Trial, "judge", lambda self, recipe, _: self.breadcrumb(recipe.text))
     told: list[str] = []
-    bench = SubjectBench(own_subject("sound/naive"), DType.FLOAT32)
+    bench = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
     tally = Trial(clause, bench, Effort.THOROUGH, 0, told.append).hold()
     assert tally.tried == len(set(told)) < CASES[Effort.THOROUGH]
 

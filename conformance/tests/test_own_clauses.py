@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from attnspec.cli import main
 from attnspec.faults.catalogue import CATALOGUE
-from attnspec.ground.errors import Place, SpecError
-from attnspec.ground.nouns import Level
-from attnspec.ground.plan import Item, Plan
-from attnspec.law.load import load_spec
-from attnspec.law.yaml_lines import load_yaml
+from attnspec.core.errors import Place, SpecError
+from attnspec.core.nouns import Level
+from attnspec.core.plan import Item, Plan
+from attnspec.spec.load import load_spec
+from attnspec.spec.yaml_lines import load_yaml
 from attnspec.record.read import RunRecord, read_record
 from attnspec.report.page import render
 from attnspec.runner.gate import gate

@@ -19,7 +19,7 @@ from attnspec.subjects.registry import registered
 CHECKOUT = Path(__file__).parents[2]
 DATA = ("spec", "implementations", "reports/page")
 EXAMPLE = ("numpy/attention", "--clause", "attention.definition", "--dtype", "float32", "--effort", "quick", "-n", "1")
-ORIGIN = "import attnspec, attnspec.home as home; print(attnspec.__file__); print(home.folder('spec'))"
+ORIGIN = "import attnspec, attnspec.core.paths as home; print(attnspec.__file__); print(home.folder('spec'))"
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:

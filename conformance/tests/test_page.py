@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from attnspec.ground.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.clause_text import ClauseText, QuotedSource
+from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.record.outcome import ClauseText, QuotedSource
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import (
     Change,
@@ -27,7 +27,7 @@ from attnspec.record.outcome import (
 )
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, duration, figure, gauge, moment
-from attnspec.report.formula import mathml
+from attnspec.report.page import mathml
 from attnspec.report.page import render, write_page
 from attnspec.report.pictures import grid, grids
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.campaign import BINS, BlockJudged
-from attnspec.record.clause_text import ClauseText, QuotedSource
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.record.outcome import ClauseText, QuotedSource
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
-from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
 

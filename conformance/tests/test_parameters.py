@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.cli import main
-from attnspec.ground.errors import TargetError
-from attnspec.ground.keywords import KEYWORDS, OTHER_NAMES, keyword_for, listed, slip_of
-from attnspec.ground.nouns import Kind
+from attnspec.core.errors import TargetError
+from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, listed, slip_of
+from attnspec.core.nouns import Kind
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.registry import load
 from attnspec.subjects.signature import Signature, signature_of

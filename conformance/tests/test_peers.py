@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.faults.subject import own_subject
-from attnspec.ground.nouns import DType, Kind
-from attnspec.peers import compare
-from attnspec.peers.accused import false_alarm_share
-from attnspec.peers.inputs import FIXED, Suite
-from attnspec.peers.nodes import LEFT_OUT, NODES, Node
-from attnspec.peers.references import Posed, Reference
-from attnspec.peers.rules import HALVES, RULES, THREE, Rule
+from attnspec.core.nouns import DType, Kind
+from attnspec.evaluation.baselines import rules
+from attnspec.evaluation.baselines.false_alarms import false_alarm_share
+from attnspec.evaluation.baselines.inputs import FIXED, Suite
+from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
+from attnspec.evaluation.baselines.references import ReferencedProblem, Reference
+from attnspec.evaluation.baselines.rules import HALVES, RULES, THREE, Rule
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.subject import Subject
 
@@ -63,12 +63,12 @@ def test_a_rule_names_itself_and_its_source(rule: Rule) -> None:
 
 def test_the_numbers_are_those_of_the_sources() -> None:
     """As in PyTorch's testing page and test_transformers.py, KernelBench's eval.py, and ONNX's backend runner."""
-    assert compare.ASSERT_CLOSE == {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
+    assert rules.ASSERT_CLOSE == {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5),
                                     "float64": (1e-7, 1e-7)}
-    assert compare.KERNELBENCH == {"float16": (1e-2, 1e-2), "bfloat16": (1e-2, 1e-2), "float32": (1e-4, 1e-4)}
-    assert compare.FUSED == {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6, 1e-5)}
-    assert compare.FUDGE == 4
-    assert compare.ONNX == {"float16": (1e-3, 1e-7), "bfloat16": (2**-6, 1e-7), "float32": (1e-3, 1e-7)}
+    assert rules.KERNELBENCH == {"float16": (1e-2, 1e-2), "bfloat16": (1e-2, 1e-2), "float32": (1e-4, 1e-4)}
+    assert rules.FUSED == {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6, 1e-5)}
+    assert rules.FUDGE == 4
+    assert rules.ONNX == {"float16": (1e-3, 1e-7), "bfloat16": (2**-6, 1e-7), "float32": (1e-3, 1e-7)}
 
 
 def test_rules_are_used_where_their_sources_use_them() -> None:
@@ -81,7 +81,7 @@ def test_assert_close_is_that_of_torch() -> None:
     torch = pytest.importorskip("torch")
     from torch.testing._comparison import default_tolerances
     for dtype in DType:
-        assert default_tolerances(getattr(torch, dtype.value)) == compare.ASSERT_CLOSE[dtype.value]
+        assert default_tolerances(getattr(torch, dtype.value)) == rules.ASSERT_CLOSE[dtype.value]
 
 
 class Known(Reference):
@@ -96,12 +96,12 @@ def array(entry: float, dtype: DType) -> Array:
     return np.full((1, 1, 1, 1), entry, numpy_dtype(dtype))
 
 
-def at(entry: float, wrong: compare.Comparison, reference: Reference, dtype: DType = DType.BFLOAT16) -> bool:
+def at(entry: float, wrong: rules.Comparison, reference: Reference, dtype: DType = DType.BFLOAT16) -> bool:
     return wrong(array(entry, dtype), reference)
 
 
 def test_a_tolerance_is_absolute_plus_relative() -> None:
-    wrong = compare.close_to_same({"float32": (1e-2, 1e-3)})
+    wrong = rules.close_to_same({"float32": (1e-2, 1e-3)})
     reference = Known(DType.FLOAT32, 0, same=2, eager=0)
     assert [at(entry, wrong, reference, DType.FLOAT32) for entry in (2.0209, 1.9791, 2.0211, 1.9789, np.nan)] == [
         False, False, True, True, True]
@@ -109,22 +109,22 @@ def test_a_tolerance_is_absolute_plus_relative() -> None:
 
 def test_another_dtype_than_that_of_the_inputs_is_wrong_where_torch_says_so() -> None:
     reference = Known(DType.FLOAT32, 1, same=1, eager=1)
-    assert compare.close_to_same(compare.ASSERT_CLOSE)(array(1, DType.FLOAT64), reference)
-    assert compare.close_to_fused(array(1, DType.FLOAT64), reference)
-    assert not compare.twice_eager(array(1, DType.FLOAT64), reference)
+    assert rules.close_to_same(rules.ASSERT_CLOSE)(array(1, DType.FLOAT64), reference)
+    assert rules.close_to_fused(array(1, DType.FLOAT64), reference)
+    assert not rules.twice_eager(array(1, DType.FLOAT64), reference)
 
 
 def test_flash_attention_allows_twice_the_error_of_an_eager_run() -> None:
     reference = Known(DType.BFLOAT16, 1.0, same=1.0, eager=1.0 + 2**-7)
-    assert [at(1.0 + units * 2**-7, compare.twice_eager, reference) for units in (1, 2, 3)] == [False, False, True]
-    assert at(np.nan, compare.twice_eager, reference)
+    assert [at(1.0 + units * 2**-7, rules.twice_eager, reference) for units in (1, 2, 3)] == [False, False, True]
+    assert at(np.nan, rules.twice_eager, reference)
 
 
 def test_flash_attention_compares_with_a_rounded_reference() -> None:
     """So where the eager run is exact, nothing but equality passes (flash-attention issues 1136 and 1231)."""
     reference = Known(DType.BFLOAT16, 1.0 + 2**-12, same=1.0, eager=1.0)
-    assert not at(1.0, compare.twice_eager, reference)
-    assert at(1.0 + 2**-7, compare.twice_eager, reference)
+    assert not at(1.0, rules.twice_eager, reference)
+    assert at(1.0 + 2**-7, rules.twice_eager, reference)
 
 
 def test_flash_attention_3_allows_for_what_adding_and_taking_0_3_costs() -> None:
@@ -132,23 +132,23 @@ def test_flash_attention_3_allows_for_what_adding_and_taking_0_3_costs() -> None
     reference = Known(DType.BFLOAT16, 2**-9, same=0, eager=2**-9)
     noise = 51 * 2**-16
     assert reference.noise == noise
-    assert not at(2**-9 + 1.9 * noise, compare.twice_eager_and_noise, reference)
-    assert at(2**-9 + 2.1 * noise, compare.twice_eager_and_noise, reference)
-    assert at(2**-9 + 1.9 * noise, compare.twice_eager, reference)
+    assert not at(2**-9 + 1.9 * noise, rules.twice_eager_and_noise, reference)
+    assert at(2**-9 + 2.1 * noise, rules.twice_eager_and_noise, reference)
+    assert at(2**-9 + 1.9 * noise, rules.twice_eager, reference)
 
 
 def test_fused_tolerances_grow_with_the_deviation_of_the_low_precision_reference() -> None:
     least = Known(DType.FLOAT16, 1.0, same=1.0, eager=0)
-    assert compare.earned(least.wider.astype(np.float64), least.same) == (4e-3, 4e-3)
+    assert rules.earned(least.wider.astype(np.float64), least.same) == (4e-3, 4e-3)
     off = Known(DType.FLOAT16, 1.0, same=1.5, eager=0)
-    assert compare.earned(off.wider.astype(np.float64), off.same) == (2.0, 2.0)
-    assert [at(entry, compare.close_to_fused, least, DType.FLOAT16) for entry in (1.007, 1.009)] == [False, True]
+    assert rules.earned(off.wider.astype(np.float64), off.same) == (2.0, 2.0)
+    assert [at(entry, rules.close_to_fused, least, DType.FLOAT16) for entry in (1.007, 1.009)] == [False, True]
 
 
 def test_a_reference_of_zero_earns_the_least_relative_tolerance() -> None:
     zero, off = Known(DType.FLOAT16, 0.0, same=0.0, eager=0), Known(DType.FLOAT16, 0.0, same=0.5, eager=0)
-    assert compare.earned(zero.wider.astype(np.float64), zero.same) == (4e-3, 4e-3)
-    assert compare.earned(off.wider.astype(np.float64), off.same) == (1e-3, 2.0)  # beyond 1e30 there is no relative one
+    assert rules.earned(zero.wider.astype(np.float64), zero.same) == (4e-3, 4e-3)
+    assert rules.earned(off.wider.astype(np.float64), off.same) == (1e-3, 2.0)  # beyond 1e30 there is no relative one
 
 
 def _raises(*_: object, **__: object) -> Array:
@@ -220,7 +220,7 @@ def test_references_are_worked_out_once_for_all_subjects() -> None:
 
 def test_the_eager_reference_rounds_what_the_others_keep() -> None:
     problem = RULES["flash_attention"].inputs.posed(Kind.ATTENTION, DType.BFLOAT16, 0)[0].problem
-    output = Posed(problem).output
+    output = ReferencedProblem(problem).output
     np.testing.assert_array_equal(output.same.astype(np.float64), output.rounded)
     assert output.eager_error > 2 * np.abs(output.wider - output.rounded).max()
 

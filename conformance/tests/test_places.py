@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from attnspec import home
+from attnspec.core import paths
 from attnspec.cli.options import typed
-from attnspec.ground.places import portable, portable_argument
+from attnspec.core.paths import portable, portable_argument
 from attnspec.subjects.call import SubjectRaised, _returned
 
 

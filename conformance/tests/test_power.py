@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.power_console import Counting, Table
-from attnspec.ground.nouns import DType, Effort
-from attnspec.ground.plan import Plan
-from attnspec.home import folder as home
-from attnspec.power.against import Fall, compared
-from attnspec.power.docket import OURS, Diagnosis, PowerDocket, with_power
+from attnspec.cli.power_console import SubjectCounter, Table
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Plan
+from attnspec.core.paths import folder as home
+from attnspec.evaluation.power.against import Fall, compared
+from attnspec.evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
 from attnspec.record.events import Event, RunFinished, RunStarted
-from attnspec.record.lines import to_line
-from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.record.codec import to_line
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter
 
@@ -165,7 +165,7 @@ def test_dtypes_and_seeds_that_were_not_measured_now_are_left_out() -> None:
 def told(*puts: SubjectPut, code: int = 0, interrupted: bool = False, counts: dict[str, int] | None = None) -> str:
     stream = io.StringIO()
     plan = with_power(Plan((), effort=Effort.QUICK), seeds=(0,), rules=(SUITE,))
-    handlers = (Table(stream, plan, ["record: r.jsonl"]), Counting(stream))
+    handlers = (Table(stream, plan, ["record: r.jsonl"]), SubjectCounter(stream))
     events: list[Event] = [HEADER, *puts, RunFinished("", 1.0, counts or {}, code, interrupted)]
     for handler in handlers:
         handler.start()
@@ -240,10 +240,10 @@ def test_a_mistake_is_told_before_anything_is_put(cli: Cli, words: list[str], te
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("diagnosis", "spared"), [(Diagnosis.ALL, 0), (Diagnosis.IN_TURN, 2), (Diagnosis.NONE, 3)])
-def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: Diagnosis, spared: int) -> None:
+@pytest.mark.parametrize(("diagnosis", "spared"), [(DiagnosisShare.ALL, 0), (DiagnosisShare.IN_TURN, 2), (DiagnosisShare.NONE, 3)])
+def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: DiagnosisShare, spared: int) -> None:
     plan = Plan(("fault/scale_none",), dtypes=(DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), effort=Effort.QUICK)
-    docket = PowerDocket(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
+    docket = PowerJobs(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
     puts = [docket.carry_out(errand) for errand in docket.items()]
     assert sum(put.undiagnosed for put in puts) == spared
     assert {put.named for put in puts if not put.undiagnosed} <= {"scale_none"}

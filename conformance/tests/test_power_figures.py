@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from attnspec.ground.nouns import DType
-from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.core.nouns import DType
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.report.power_details import Equivalent, distributions, equivalents, tally
 from attnspec.report.power_figures import (
     Alarm,
     Escapee,
-    Group,
+    FaultGroup,
     Misnamed,
-    Share,
+    RuleShare,
     best_peer,
     curve,
     escapees,
@@ -53,14 +53,14 @@ PUTS = (
 
 def test_a_fault_counts_as_convicted_where_every_seed_convicts_it() -> None:
     assert shares(PUTS) == (
-        Share(SUITE, F32, 2, 2, median=1, p95=9, worst=9, convicted_runs=4, tried_runs=4),
-        Share(SUITE, BF16, 1, 2, median=2, p95=2, worst=2, convicted_runs=1, tried_runs=2),
-        Share("gauss", F32, 0, 2, median=1, p95=1, worst=1, convicted_runs=1, tried_runs=4))
+        RuleShare(SUITE, F32, 2, 2, median=1, p95=9, worst=9, convicted_runs=4, tried_runs=4),
+        RuleShare(SUITE, BF16, 1, 2, median=2, p95=2, worst=2, convicted_runs=1, tried_runs=2),
+        RuleShare("gauss", F32, 0, 2, median=1, p95=1, worst=1, convicted_runs=1, tried_runs=4))
 
 
 def test_a_rule_is_not_charged_with_dtypes_that_it_does_not_speak_about() -> None:
-    assert total(PUTS, "gauss") == Group("gauss", 0, 2)
-    assert total(PUTS, SUITE) == Group(SUITE, 3, 4)
+    assert total(PUTS, "gauss") == FaultGroup("gauss", 0, 2)
+    assert total(PUTS, SUITE) == FaultGroup(SUITE, 3, 4)
     assert total(PUTS, SUITE).part == 0.75
 
 
@@ -87,8 +87,8 @@ def test_a_curve_rises_where_runs_are_convicted_and_ends_at_their_share() -> Non
 
 
 def test_stages_share_out_the_faults() -> None:
-    assert stages(PUTS, SUITE) == (Group("scale", 2, 2), Group("mask", 1, 2))
-    assert stages(PUTS, "gauss") == (Group("scale", 0, 1), Group("mask", 0, 1))
+    assert stages(PUTS, SUITE) == (FaultGroup("scale", 2, 2), FaultGroup("mask", 1, 2))
+    assert stages(PUTS, "gauss") == (FaultGroup("scale", 0, 1), FaultGroup("mask", 0, 1))
 
 
 def test_an_escapee_says_at_which_dtypes_how_many_seeds_missed_it() -> None:

@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from attnspec.ground.errors import ManifestError
-from attnspec.ground.nouns import DType
+from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import DType
 from attnspec.numerics.precision import GRADES, assumed, graded, looser_words, precision_of
 from attnspec.numerics.roundings import exp_error, roundings
-from attnspec.numerics.units import unit
+from attnspec.numerics.precision import unit
 
 
 @pytest.mark.parametrize(("dtype", "roundoff", "subnormal", "normal", "largest"), [

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.ground.declaration import Declaration
-from attnspec.ground.errors import Place
-from attnspec.ground.nouns import DType
+from attnspec.core.declaration import Declaration
+from attnspec.core.errors import Place
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.probe import probe_conventions

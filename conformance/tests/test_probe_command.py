@@ -11,18 +11,18 @@ import click
 import pytest
 from attnspec.cli import main
 from attnspec.cli.digest import Digest
-from attnspec.cli.verdicts import summary
-from attnspec.ground.errand import Loss
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.plan import Item, Plan
-from attnspec.probing.docket import Probes
-from attnspec.probing.errands import Probing
+from attnspec.cli.conclusion import summary
+from attnspec.core.plan import JobFailure
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.probing.jobs import Probes
+from attnspec.probing.subjects import Probing
 from attnspec.record.events import Done, ItemFinished, RunFinished
 from attnspec.record.outcome import Outcome
-from attnspec.record.probed import Found, SubjectProbed
-from attnspec.runner.audit import AUDIT, Audit
-from attnspec.runner.docket import open_docket
-from attnspec.runner.trials import with_court
+from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.runner.audit import AUDIT, AuditJobs
+from attnspec.runner.jobs import open_jobs
+from attnspec.runner.trial_jobs import with_court
 
 SUBJECTS = '''
 import os
@@ -104,7 +104,7 @@ def test_a_dtype_that_a_function_does_not_support_is_not_asked(probe: Cli) -> No
 
 
 PLAN = with_court(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
-                  court="attnspec.court.court:Court", recipe="")
+                  court="attnspec.engine.engine:Engine", recipe="")
 WRONG = Found("mask.polarity", "", "drop", claimed="keep")
 RIGHT = replace(WRONG, answer="keep")
 
@@ -124,10 +124,10 @@ def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> N
 
 
 @pytest.mark.parametrize(("loss", "lost"), [
-    (Loss("the run was interrupted"), "the run was interrupted"),
-    (Loss("the process died", Verdict.CRASHED), "the process died"),
+    (JobFailure("the run was interrupted"), "the run was interrupted"),
+    (JobFailure("the process died", Verdict.CRASHED), "the process died"),
 ])
-def test_a_probe_that_never_began_is_lost(loss: Loss, lost: str) -> None:
+def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
     assert Probes(PLAN).lost(Probing("mine", "", "float32"), loss) == probed(lost=lost)
 
 
@@ -135,7 +135,7 @@ def test_a_question_at_which_nothing_returns_hangs() -> None:
     crumbs: list[str] = []
     docket = Probes(PLAN, breadcrumb=crumbs.append)
     docket._note([RIGHT], "zero.keys", "What comes back?")
-    lost = docket.lost(Probing("mine", "", "float32"), Loss("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
+    lost = docket.lost(Probing("mine", "", "float32"), JobFailure("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
     assert lost.found[0] == RIGHT
     assert (lost.found[1].question, lost.found[1].answer, lost.lost) == ("zero.keys", "hangs", "")
 
@@ -154,7 +154,7 @@ def test_the_exit_code_of_a_probe(done: list[Done], interrupted: bool, code: int
     ([judged(Verdict.VIOLATED), probed(lost="x")], False, 1), ([judged(Verdict.NOT_RUN), probed(WRONG)], False, 1),
     ([judged(Verdict.HELD), probed(WRONG)], True, 2), ([judged(Verdict.HELD)], False, 0)])
 def test_the_exit_code_of_an_audit(done: list[Done], interrupted: bool, code: int) -> None:
-    audit = Audit(PLAN)
+    audit = AuditJobs(PLAN)
     end = audit.conclude(done, interrupted=interrupted)
     assert end.exit_code == code
     assert end.counts.get("contradictions", 0) == sum(isinstance(each, SubjectProbed) and WRONG in each.found
@@ -163,7 +163,7 @@ def test_the_exit_code_of_an_audit(done: list[Done], interrupted: bool, code: in
 
 def test_an_audit_probes_a_subject_right_after_its_trials() -> None:
     targets = ("fault/switch_mask_dropped", "sound/naive")
-    items = open_docket(AUDIT, replace(PLAN, targets=targets)).items()
+    items = open_jobs(AUDIT, replace(PLAN, targets=targets)).items()
     assert [(each.target, isinstance(each, Item)) for each in items] == [
         (targets[0], True), (targets[0], False), (targets[0], False), (targets[1], True), (targets[1], False)]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import Answer, Call, as_attend, attention
+from attnspec.faults.staged import Answer, HandedOver, as_attend, attention
 from attnspec.faults.subject import own_subject
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.nouns import DType
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.nouns import DType
 from attnspec.probing.probe import probe
 from attnspec.problems.problem import Array
-from attnspec.record.probed import Found
+from attnspec.record.measurements import Found
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.registry import load
@@ -29,7 +29,7 @@ def subject_of(function: Callable[..., object], keywords: frozenset[str] = ALL, 
                    lift_named(declaration.lift))
 
 
-def liar(answer: Callable[[Call], Answer], **declared: Any) -> Subject:  # noqa: ANN401  (a declaration's fields)
+def liar(answer: Callable[[HandedOver], Answer], **declared: Any) -> Subject:  # noqa: ANN401  (a declaration's fields)
     return subject_of(as_attend(answer), **declared)
 
 
@@ -43,7 +43,7 @@ def found(subject: Subject, question: str, dtype: DType = DType.FLOAT32, base: S
     return answer
 
 
-def raising(call: Call) -> Answer:
+def raising(call: HandedOver) -> Answer:
     raise ValueError(f"no {call.query.ndim} axes")
 
 
@@ -51,7 +51,7 @@ def raising(call: Call) -> Answer:
     (raising, ("raises", "ValueError: no 4 axes")),
     (lambda _: np.zeros(3), ("unusable", "The subject returned a ndarray of shape (3,) and dtype float64 where ")),
     (lambda call: call.query * 0 + 9, ("other", "[9 9 9 9; 9 9 9 9; 9 9 9 9; 9 9 9 9]"))])
-def test_whatever_goes_wrong_is_an_answer(answer: Callable[[Call], Answer], told: tuple[str, str]) -> None:
+def test_whatever_goes_wrong_is_an_answer(answer: Callable[[HandedOver], Answer], told: tuple[str, str]) -> None:
     polarity = found(liar(answer), "mask.polarity")
     assert (polarity.answer, polarity.detail[:len(told[1])]) == told
 
@@ -117,7 +117,7 @@ def test_an_undefined_convention_claims_nothing() -> None:
 
 
 def test_the_dtype_that_comes_back_is_told() -> None:
-    def wide(call: Call) -> Array:
+    def wide(call: HandedOver) -> Array:
         return np.asarray(attention(call)).astype(np.float64)
 
     assert (found(liar(attention), "dtype.output").answer, found(liar(wide), "dtype.output").answer) == (
@@ -147,11 +147,11 @@ def test_coarse_answers_contradict_the_declared_precision_and_exact_ones_do_not(
 
 
 def test_changed_and_shared_inputs_are_named() -> None:
-    def spoil(call: Call) -> Answer:
+    def spoil(call: HandedOver) -> Answer:
         call.key[...] = 0
         return attention(call)
 
-    def through(call: Call) -> Answer:
+    def through(call: HandedOver) -> Answer:
         return call.value if call.key.shape[2] == 1 else attention(call)
 
     assert found(liar(spoil), "mutated").answer == "key"
@@ -218,7 +218,7 @@ def test_a_switch_that_changes_the_answer_is_told_with_both_numbers() -> None:
 
 
 def test_a_switch_that_makes_a_call_fail_is_told() -> None:
-    def refuse(call: Call) -> Answer:
+    def refuse(call: HandedOver) -> Answer:
         return raising(call) if call.bias is not None else attention(call)
 
     told = found(liar(refuse), "switch.bias", base=liar(attention))
@@ -228,7 +228,7 @@ def test_a_switch_that_makes_a_call_fail_is_told() -> None:
 
 
 def test_variants_that_declare_other_conventions_need_not_agree_about_them() -> None:
-    def nan_rows(call: Call) -> Answer:
+    def nan_rows(call: HandedOver) -> Answer:
         output = np.asarray(attention(call))
         sees: Array = np.ones(output.shape[:3], bool) if call.mask is None else np.asarray(call.mask.any(axis=-1))
         return np.where(sees[..., None], output, np.nan)

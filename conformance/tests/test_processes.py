@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.ground.errors import TargetError
-from attnspec.ground.nouns import DType
-from attnspec.ground.plan import Plan
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
 from attnspec.runner.session import Session
 from attnspec.runner.smoking import smoke_apart
 from attnspec.subjects.registry import load, process_of

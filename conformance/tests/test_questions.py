@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import SOUND, Answer, Call, Work, as_attend, attention, exponentials, normalise, within
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Kind
-from attnspec.probing import causal, hidden, masks, windows
+from attnspec.faults.staged import SOUND, Answer, HandedOver, Work, as_attend, attention, exponentials, normalise, within
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Kind
+from attnspec.probing import visibility, masks
 from attnspec.probing.asker import FAILURES
-from attnspec.probing.probe import Step, probe
+from attnspec.probing.probe import PendingQuestion, probe
 from attnspec.problems.problem import Array
-from attnspec.record.probed import Found
+from attnspec.record.measurements import Found
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
-Liar = Callable[[Call], Answer]
+Liar = Callable[[HandedOver], Answer]
 TAKEN = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
 
 
@@ -31,7 +31,7 @@ def subject_of(liar: Liar, **declared: Any) -> Subject:  # noqa: ANN401  (a decl
     return Subject("mine", "mine", as_attend(liar), declaration, Place("mine.py", 1), Library("mine"))
 
 
-def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, Step]:
+def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, PendingQuestion]:
     return {step.name: step for step in probe(subject, dtype)}
 
 
@@ -41,7 +41,7 @@ def found(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: A
     return answer
 
 
-def sound(call: Call) -> Answer:
+def sound(call: HandedOver) -> Answer:
     return attention(call)
 
 
@@ -49,11 +49,11 @@ def with_stages(**stages: Any) -> Liar:  # noqa: ANN401  (as dataclasses.replace
     return partial(attention, stages=replace(SOUND, **stages))
 
 
-def changing(change: Callable[[Call], Call]) -> Liar:
+def changing(change: Callable[[HandedOver], HandedOver]) -> Liar:
     return lambda call: attention(change(call))
 
 
-def when(condition: Callable[[Call], bool], liar: Liar, otherwise: Liar = sound) -> Liar:
+def when(condition: Callable[[HandedOver], bool], liar: Liar, otherwise: Liar = sound) -> Liar:
     return lambda call: liar(call) if condition(call) else otherwise(call)
 
 
@@ -65,23 +65,23 @@ def plus(number: float) -> Liar:
     return lambda call: np.asarray(attention(clean(call))) + number
 
 
-def clean(call: Call) -> Call:
+def clean(call: HandedOver) -> HandedOver:
     return call.but(key=np.nan_to_num(call.key, posinf=0), value=np.nan_to_num(call.value, posinf=0))
 
 
-def mask_as_bias(call: Call, sign: int = 1) -> Call:
+def mask_as_bias(call: HandedOver, sign: int = 1) -> HandedOver:
     return call if call.mask is None else call.but(mask=None, bias=sign * call.mask.astype(call.query.dtype))
 
 
-def bias_as_mask(call: Call, *, drops: bool = False) -> Call:
+def bias_as_mask(call: HandedOver, *, drops: bool = False) -> HandedOver:
     return call if call.bias is None else call.but(bias=None, mask=(call.bias != 0) ^ drops)
 
 
-def mask_negated(call: Call) -> Call:
+def mask_negated(call: HandedOver) -> HandedOver:
     return call if call.mask is None else call.but(mask=np.logical_not(call.mask))
 
 
-def scaled_bias(call: Call) -> Call:
+def scaled_bias(call: HandedOver) -> HandedOver:
     return call if call.bias is None else call.but(bias=call.bias * call.query.shape[-1] ** -0.5)
 
 
@@ -120,21 +120,21 @@ def _stages_of(liar: Liar) -> Any:  # noqa: ANN401  (stages)
 
 def rows(below: Liar = sound, least: float = -np.inf) -> dict[str, Liar]:
     """Each answer about rows that see nothing. S is 4, or 2 where there are more queries."""
-    def mean(call: Call) -> Answer:
+    def mean(call: HandedOver) -> Answer:
         return empty_rows(1 / call.key.shape[2], below, least=least)(call)
 
     zeros, nan = (empty_rows(number, below, least=least) for number in (0.0, np.nan))
     return {"zeros": zeros, "uniform": mean, "nan": nan}
 
 
-def open_where_nothing(call: Call) -> Answer:
+def open_where_nothing(call: HandedOver) -> Answer:
     """What is handed over is ignored where it hides a whole row."""
     hides = (call.mask is not None and not call.mask.any(axis=-1).all()) or (
         call.bias is not None and bool((call.bias < -1e4).all(axis=-1).any()))
     return attention(call.but(mask=None, bias=None) if hides else call)
 
 
-def is_poisoned(call: Call) -> bool:
+def is_poisoned(call: HandedOver) -> bool:
     return not (np.isfinite(call.key).all() and np.isfinite(call.value).all())
 
 
@@ -150,7 +150,7 @@ CAPS = {"capped": sound, "clipped": capped(lambda logits, most: np.clip(logits, 
         "ignored": capped(lambda logits, _: logits)}
 
 
-def capped_with_bias(call: Call) -> Answer:
+def capped_with_bias(call: HandedOver) -> Answer:
     if call.softcap is None or call.bias is None:
         return attention(call)
     bias = np.asarray(call.bias)
@@ -159,7 +159,7 @@ def capped_with_bias(call: Call) -> Answer:
 
 
 def only_together(mask: bool, causal: bool, form: str) -> Liar:
-    def change(call: Call) -> Call:
+    def change(call: HandedOver) -> HandedOver:
         if not call.causal or getattr(call, form) is None:
             return call
         return call.but(causal=causal, **({} if mask else {form: None}))
@@ -173,12 +173,12 @@ def together(form: str) -> dict[str, Liar]:
             "neither": only_together(mask=False, causal=False, form=form)}
 
 
-def of_floats(change: Callable[[Call], Call]) -> Liar:
+def of_floats(change: Callable[[HandedOver], HandedOver]) -> Liar:
     """What a mask that is no boolean array means."""
     return changing(lambda call: change(call) if call.mask is not None and call.mask.dtype != bool else call)
 
 
-def of_booleans(change: Callable[[Call], Call]) -> Liar:
+def of_booleans(change: Callable[[HandedOver], HandedOver]) -> Liar:
     return changing(lambda call: change(call) if call.bias is not None and call.bias.dtype == bool else call)
 
 
@@ -222,7 +222,7 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     **{f"hidden_{place}.{content}.{form}": DAMAGES for place in ("key", "value") for content in ("nan", "inf")
        for form in ("mask", "bias", "causal")},
 }
-ASKED = (*masks.QUESTIONS, *masks.IN_PLACE, *causal.QUESTIONS, *windows.QUESTIONS, *hidden.QUESTIONS)
+ASKED = (*masks.MASK_QUESTIONS, *masks.IN_PLACE, *visibility.CAUSAL_QUESTIONS, *visibility.WINDOW_QUESTIONS, *masks.HIDDEN_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import SOUND, Answer, Call, as_attend, attention
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Kind
-from attnspec.probing import heads, numbers, purity, scale, sizes, weights
+from attnspec.faults.staged import SOUND, Answer, HandedOver, as_attend, attention
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Kind
+from attnspec.probing import shapes, numbers, outputs
 from attnspec.probing.asker import FAILURES
-from attnspec.probing.probe import Step, probe
+from attnspec.probing.probe import PendingQuestion, probe
 from attnspec.problems.problem import Array
-from attnspec.record.probed import Found
+from attnspec.record.measurements import Found
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
-Liar = Callable[[Call], Answer]
+Liar = Callable[[HandedOver], Answer]
 TAKEN = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
 
 
@@ -31,7 +31,7 @@ def subject_of(liar: Liar, **declared: Any) -> Subject:  # noqa: ANN401  (a decl
     return Subject("mine", "mine", as_attend(liar), declaration, Place("mine.py", 1), Library("mine"))
 
 
-def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, Step]:
+def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, PendingQuestion]:
     return {step.name: step for step in probe(subject, dtype)}
 
 
@@ -41,7 +41,7 @@ def found(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: A
     return answer
 
 
-def sound(call: Call) -> Answer:
+def sound(call: HandedOver) -> Answer:
     return attention(call)
 
 
@@ -49,11 +49,11 @@ def with_stages(**stages: Any) -> Liar:  # noqa: ANN401  (as dataclasses.replace
     return partial(attention, stages=replace(SOUND, **stages))
 
 
-def changing(change: Callable[[Call], Call]) -> Liar:
+def changing(change: Callable[[HandedOver], HandedOver]) -> Liar:
     return lambda call: attention(change(call))
 
 
-def when(condition: Callable[[Call], bool], liar: Liar, otherwise: Liar = sound) -> Liar:
+def when(condition: Callable[[HandedOver], bool], liar: Liar, otherwise: Liar = sound) -> Liar:
     return lambda call: liar(call) if condition(call) else otherwise(call)
 
 
@@ -61,7 +61,7 @@ def everywhere(number: float) -> Liar:
     return lambda call: np.full((*call.query.shape[:3], call.value.shape[-1]), number, call.query.dtype)
 
 
-def is_huge(call: Call) -> bool:
+def is_huge(call: HandedOver) -> bool:
     return bool(call.query.size and np.abs(call.query).max() > 50)
 
 
@@ -79,13 +79,13 @@ def given(change: Callable[[float], float | None]) -> Liar:
 SCALES = {"honoured": sound, "ignored": given(lambda _: None), "nan": given(lambda _: np.nan)}
 
 
-def no_groups(call: Call) -> Answer:
+def no_groups(call: HandedOver) -> Answer:
     if call.key.shape[1] != call.query.shape[1]:
         raise ValueError("as many heads, please")
     return attention(call)
 
 
-def tied(call: Call) -> Answer:
+def tied(call: HandedOver) -> Answer:
     return attention(call)[..., :1] * np.ones(call.value.shape[-1])  # type: ignore[call-overload]  # no weights here
 
 
@@ -94,14 +94,14 @@ def tiled(array: Array, H: int) -> Array:
 
 
 def reporting(change: Callable[[Array], Array]) -> Liar:
-    def answer(call: Call) -> Answer:
+    def answer(call: HandedOver) -> Answer:
         given = attention(call)
         return (given[0], change(given[1])) if call.return_weights else given
 
     return answer
 
 
-def dropping_values(call: Call) -> Answer:
+def dropping_values(call: HandedOver) -> Answer:
     answer = attention(call)
     return (answer[0] * np.array([2, 0] * 4, np.float32), answer[1]) if call.return_weights else answer
 
@@ -115,7 +115,7 @@ def remembering() -> Liar:
     """Every answer depends on how many queries the call before had."""
     before = [4]
 
-    def answer(call: Call) -> Answer:
+    def answer(call: HandedOver) -> Answer:
         before.append(call.query.shape[2])
         return np.asarray(attention(call)) + 0.1 * before[-2]
 
@@ -125,7 +125,7 @@ def remembering() -> Liar:
 def overwriting() -> Liar:
     buffers: dict[tuple[int, ...], Array] = {}
 
-    def answer(call: Call) -> Answer:
+    def answer(call: HandedOver) -> Answer:
         output = np.asarray(attention(call))
         buffer = buffers.setdefault(output.shape, output)
         buffer[...] = output
@@ -145,7 +145,7 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "grouped": {"yes": sound, "no": no_groups},
     "grouped_heads": {"repeat": sound, "tile": with_stages(group_key=tiled, group_value=tiled)},
     "value_width": {"yes": sound, "no": when(lambda call: call.value.shape[-1] != call.key.shape[-1], everywhere(9.0))},
-    "weights.heads": {"per_head": sound, "averaged": reporting(lambda weights: weights.mean(axis=1))},
+    "weights.heads": {"per_head": sound, "averaged": reporting(lambda weights: outputs.mean(axis=1))},
     "weights.sum": {"yes": sound, "no": reporting(lambda weights: 2 * weights)},
     "weights.effect": {"in_effect": sound, "before_dropout": dropping_values},
     "huge_logits.exponential": HUGE, "huge_logits.largest": HUGE,
@@ -156,8 +156,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "zero.queries": {"empty": sound}, "zero.batch": {"empty": sound},
     "zero.keys": {"zeros": sound, "nan": when(lambda call: call.key.shape[2] == 0, everywhere(np.nan))},
 }
-ASKED = (*scale.QUESTIONS, *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, purity.TWICE, *purity.QUESTIONS,
-         *sizes.QUESTIONS)
+ASKED = (*numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS, outputs.TWICE, *outputs.PURITY_QUESTIONS,
+         *shapes.SIZE_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.record.events import RunFinished, RunStarted
-from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.report.drawing import write_power_picture
-from attnspec.report.markdown import markdown_table
+from attnspec.report.power_view import markdown_table
 
 CHECKOUT = Path(__file__).parents[2]
 RECORD, PICTURE = CHECKOUT / "reports" / "power" / "quick.jsonl", CHECKOUT / "docs" / "images" / "power.svg"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attnspec.ground.declaration import Limits
-from attnspec.ground.errors import SpecError, UsageError
-from attnspec.ground.nouns import Effort
+from attnspec.core.declaration import Limits
+from attnspec.core.errors import SpecError, UsageError
+from attnspec.core.nouns import Effort
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK, Domain, Lengths, domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe

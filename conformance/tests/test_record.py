@@ -10,14 +10,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from attnspec.ground.errors import RecordError
-from attnspec.ground.nouns import DType, Effort, Level, Verdict
-from attnspec.ground.plan import Plan
-from attnspec.home import folder
-from attnspec.record.clause_text import ClauseText, QuotedSource
+from attnspec.core.errors import RecordError
+from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.plan import Plan
+from attnspec.core.paths import folder
+from attnspec.record.outcome import ClauseText, QuotedSource
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.lines import from_line, to_line
+from attnspec.record.codec import from_line, to_line
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.record.read import (
     BrokenLineError,

@@ -7,7 +7,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.court.court import Court
-from attnspec.court.hearing import summon
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import summon
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome
 
@@ -55,7 +55,7 @@ def written(folder: Path, check: str, more: str = "") -> str:
 
 
 def tried(target: str, *clauses: str) -> dict[str, Outcome]:
-    court = Court(Plan((target,), clauses=clauses, effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
+    court = Engine(Plan((target,), clauses=clauses, effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
     return {item.clause: court.try_item(item) for item in court.items()}
 
 
@@ -83,7 +83,7 @@ def test_the_rest_is_judged_all_the_same(name: str, tmp_path: Path) -> None:
 def test_the_card_names_what_is_refused(tmp_path: Path) -> None:
     check, refused, words, _ = REFUSALS["grouped"]
     target = written(tmp_path, check)
-    assert Court(Plan((target,))).card(target).refused == {refused: words}
+    assert Engine(Plan((target,))).card(target).refused == {refused: words}
 
 
 def test_who_claims_the_profile_has_promised_it(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_who_refuses_everything_gets_no_limits(tmp_path: Path) -> None:
 def test_a_dtype_that_is_refused_is_left_out(tmp_path: Path) -> None:
     check = 'if query.dtype != np.float32: raise TypeError(f"dtype {query.dtype} is not supported")'
     path = written(tmp_path, check, "del attend.dtypes")
-    outcomes = [Court(Plan((path,), clauses=("attention.definition",), effort=Effort.QUICK)).try_item(item)
-                for item in Court(Plan((path,), clauses=("attention.definition",))).items()]
+    outcomes = [Engine(Plan((path,), clauses=("attention.definition",), effort=Effort.QUICK)).try_item(item)
+                for item in Engine(Plan((path,), clauses=("attention.definition",))).items()]
     told = {outcome.dtype: (outcome.verdict, outcome.reason) for outcome in outcomes}
     assert told[DType.FLOAT32][0] is Verdict.HELD
     assert told[DType.FLOAT64] == (

@@ -7,22 +7,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
+from attnspec.trials.evaluator import Evaluator
 from attnspec.faults import staged
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.record.outcome import Measured
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary import relations, rulings
-from attnspec.vocabulary.measure import equal, measure, nothing, verdict
-from attnspec.vocabulary.posed import Posed
+from attnspec.vocabulary.observables import equal, measure, nothing, verdict
+from attnspec.vocabulary.scene import Posed
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
-from attnspec.vocabulary.transforms import contents, history, order, shapes
+from attnspec.vocabulary.transforms import contents, history, axes
 
 ORIGINAL, OTHER = RunName("original"), RunName("other")
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
@@ -93,7 +93,7 @@ def scene(function: Attend, *, posed: Mapping[str, Posed[Problem]] | None = None
     declaration = Declaration(keywords=KEYS, conventions=conventions,
                               limits=limits or Limits(grouped=True, broadcasts=True))
     subject = Subject("mine", "mine", function, declaration, Place(""), Library("mine"))
-    bench = SubjectBench(subject, dtype, conventions)
+    bench = Evaluator(subject, dtype, conventions)
     runs = posed or {"original": start(problem(dtype, **changes))}  # type: ignore[arg-type]  # sizes or fields
     return Scene(subject, dtype, conventions, runs, bench)
 
@@ -199,7 +199,7 @@ def two(change: Callable[[Posed[Problem]], Posed[Problem]]) -> dict[str, Posed[P
 
 
 def test_two_runs_agree_within_the_rounding_of_both() -> None:
-    runs = two(lambda first: order.permute_keys(first, by=Drawn(1)))
+    runs = two(lambda first: axes.permute_keys(first, by=Drawn(1)))
 
     def by_position(query: Array, key: Array, value: Array, **keywords: object) -> object:
         return SOUND(query, key * np.arange(1, S + 1, dtype=key.dtype)[:, None], value, **keywords)
@@ -259,7 +259,7 @@ def test_up_to_reordering_rounding_may_differ_and_empty_rows_may_not() -> None:
 
 
 def test_the_first_rows_are_those_of_a_prefix() -> None:
-    runs = two(lambda first: shapes.keep_queries(first, cut=Drawn(1)))
+    runs = two(lambda first: axes.keep_queries(first, cut=Drawn(1)))
 
     def by_length(query: Array, *args: Array) -> object:
         return np.asarray(SOUND(query, *args)) * query.dtype.type(query.shape[2])
@@ -339,7 +339,7 @@ def test_a_variant_that_answers_otherwise_is_named() -> None:
         declared = replace(plain.subject.declaration, variants={"eval": None})  # type: ignore[dict-item]  # only the name counts
         flipped = replace(plain.subject, function=function)
         subject = replace(plain.subject, declaration=declared, variants={"eval": flipped})
-        return replace(plain, subject=subject, bench=SubjectBench(subject, DType.FLOAT32, CONVENTIONS), cache={})
+        return replace(plain, subject=subject, bench=Evaluator(subject, DType.FLOAT32, CONVENTIONS), cache={})
 
     assert relations.variants_agree(with_variant(SOUND), observe="output").margin <= 1
     found = relations.variants_agree(with_variant(wrong(plus(0.5))), observe="output")

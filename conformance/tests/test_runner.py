@@ -6,18 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.plan import Item, Plan
-from attnspec.record.clause_text import QuotedSource
+from attnspec.core.errors import UsageError
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.record.outcome import QuotedSource
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.judge import read_replay, replay_command
-from attnspec.runner.plans import plan_of
+from attnspec.runner.jobs import plan_of
 from attnspec.runner.session import Result, Session
-from attnspec.runner.tally import exit_code
+from attnspec.runner.jobs import exit_code
 
 Run = Callable[..., tuple[Result, list[Event]]]
 

@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from attnspec import home
+from attnspec.core import paths
 from attnspec.faults.catalogue import CATALOGUE
-from attnspec.law.yaml_lines import load_yaml
+from attnspec.spec.yaml_lines import load_yaml
 from attnspec.vocabulary.schema import schema, schema_text
 from attnspec.vocabulary.tables import WORDS
 from jsonschema import Draft202012Validator
 
 SMALL = Path(__file__).parent / "small_spec"
 VALIDATOR = Draft202012Validator(schema(WORDS))
-FILES = sorted([*SMALL.glob("*.yaml"), *home.folder("spec").glob("*.yaml")])
+FILES = sorted([*SMALL.glob("*.yaml"), *paths.folder("spec").glob("*.yaml")])
 
 
 def refusals(document: object) -> list[str]:
@@ -79,5 +79,5 @@ def test_a_fault_that_does_not_exist_is_refused_where_the_faults_are_known() -> 
 
 
 def test_the_shipped_schema_is_that_of_the_words() -> None:
-    shipped = (home.folder("spec") / "schema.json").read_text(encoding="utf-8")
+    shipped = (paths.folder("spec") / "schema.json").read_text(encoding="utf-8")
     assert shipped == schema_text(WORDS, CATALOGUE), "stale; write it anew: attnspec schema --write"

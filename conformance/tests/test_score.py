@@ -6,8 +6,8 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from attnspec.ground.errors import ManifestError
-from attnspec.ground.nouns import DType
+from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import DType
 from attnspec.numerics.precision import precision_of, systematic_error
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
 from attnspec.problems.problem import Array

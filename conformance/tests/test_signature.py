@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import pytest
-from attnspec.ground.errors import Place, SpecError
-from attnspec.law.clause import Word
-from attnspec.law.yaml_lines import parse_yaml
+from attnspec.core.errors import Place, SpecError
+from attnspec.spec.clause import Word
+from attnspec.spec.yaml_lines import parse_yaml
 from attnspec.vocabulary.signature import (
     Between,
     Bound,

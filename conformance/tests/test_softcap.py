@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 import mpmath
 import numpy as np
 import pytest
-from attnspec.ground.errors import ManifestError
-from attnspec.ground.nouns import DType
+from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import Precision, assumed, precision_of
-from attnspec.numerics.softcap import slope
+from attnspec.numerics.roundings import slope
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe

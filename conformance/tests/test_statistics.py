@@ -7,14 +7,14 @@ import functools
 import mpmath
 import numpy as np
 import pytest
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
 from attnspec.faults import staged
-from attnspec.ground.declaration import Declaration
-from attnspec.ground.errors import Place
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Effort, Kind
-from attnspec.law.load import load_spec
+from attnspec.core.declaration import Declaration
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Effort, Kind
+from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
@@ -23,7 +23,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 from attnspec.vocabulary.chance import chernoff, has_variance
-from attnspec.vocabulary.posed import Posed
+from attnspec.vocabulary.scene import Posed
 from attnspec.vocabulary.scene import Scene
 
 RATES = (0.1, 1e-3, 1e-9)
@@ -85,7 +85,7 @@ def judged(subject: Subject, seed: int, width: int, *, rate: float = 1e-9, dtype
     shapes = shapes_for(check().domain, subject.declaration.limits, Effort.DEFAULT)
     [sizes] = [sizes for sizes in shapes if width == sizes.D]
     problem = make_problem(Recipe(sizes, ("gaussian",), "none", frozenset(), seed), dtype)
-    bench = SubjectBench(subject, dtype)
+    bench = Evaluator(subject, dtype)
     runs = {"original": Posed((problem,), conventions=bench.conventions)}
     return has_variance(Scene(subject, dtype, bench.conventions, runs, bench), value="one", false_alarm=rate)
 
@@ -117,9 +117,9 @@ def test_a_wrong_scale_is_found_at_every_width(wrong: Subject, widths: tuple[int
 
 
 def test_without_a_scale_the_variance_is_the_width() -> None:
-    bench = SubjectBench(scaled_by(1, -0.5), DType.FLOAT64)
+    bench = Evaluator(scaled_by(1, -0.5), DType.FLOAT64)
     without = compile_spec(load_spec())["scale.variance_without"]
-    from attnspec.court.trial import Trial
+    from attnspec.trials.trial import Trial
 
     right = Trial(without, bench, Effort.DEFAULT, 0, lambda _: None).hold()
     assert right.failure is None
@@ -133,7 +133,7 @@ def test_logits_that_cannot_be_read_are_not_claimed_on() -> None:
     subject = scaled_by(1, -0.5)
     problem = make_problem(Recipe(shapes_for(check().domain, subject.declaration.limits, Effort.DEFAULT)[0],
                                   ("gaussian",), "none", frozenset(), 0), DType.FLOAT32)
-    bench = SubjectBench(subject, DType.FLOAT32)
+    bench = Evaluator(subject, DType.FLOAT32)
     runs = {"original": Posed((problem.but(query=problem.query * 256),), conventions=bench.conventions)}
     scene = Scene(subject, DType.FLOAT32, bench.conventions, runs, bench)
     assert has_variance(scene, value="one", false_alarm=1e-9).claimed == 0

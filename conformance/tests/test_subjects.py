@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import Place, UsageError
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place, UsageError
+from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
 from attnspec.subjects.lower import lower

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attnspec.ground.errors import TargetError, UsageError
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.nouns import DType, Kind
 from attnspec.subjects.outline import file_of_module, no_such_function, public_functions
 from attnspec.subjects.registry import load
 

@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from attnspec.ground.errors import RecordError
-from attnspec.ground.nouns import Verdict
-from attnspec.law.load import load_spec
+from attnspec.core.errors import RecordError
+from attnspec.core.nouns import Verdict
+from attnspec.spec.load import load_spec
 
 HOME = Path(__file__).resolve().parents[2]
 HELD, VIOLATED, ERRORED, INAPPLICABLE = Verdict.HELD, Verdict.VIOLATED, Verdict.ERRORED, Verdict.INAPPLICABLE

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from attnspec.ground.nouns import DType
-from attnspec.problems.layers import make_layer
+from attnspec.core.nouns import DType
+from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.vocabulary.observables import _joined
-from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.scene import OutsideLimits
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import contents, history, keywords, layers, order, shapes
+from attnspec.vocabulary.transforms import contents, history, keywords, layers, axes
 
 RECOMMENDED = {"causal_alignment": "top_left", "mask_with_causal": "both", "grouped_heads": "repeat"}
 B, H, T, S, D, DV = 2, 4, 3, 5, 4, 2
@@ -43,8 +43,8 @@ def read_back(moved: Posed[Problem], arrays: list[Array], axes: tuple[str, ...])
     return _joined(arrays, moved, axes)
 
 
-@pytest.mark.parametrize("transform", [order.permute_keys, order.permute_queries, order.permute_batch,
-                                       order.permute_heads])
+@pytest.mark.parametrize("transform", [axes.permute_keys, axes.permute_queries, axes.permute_batch,
+                                       axes.permute_heads])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_reordered_problem_read_back_is_the_old_one(transform: type, seed: int) -> None:
     before, after = posed(), transform(posed(), by=Drawn(seed))
@@ -53,30 +53,30 @@ def test_a_reordered_problem_read_back_is_the_old_one(transform: type, seed: int
 
 
 @pytest.mark.parametrize(("transform", "name"), [
-    (order.permute_keys, "key"), (order.permute_queries, "query"), (order.permute_batch, "value"),
-    (order.permute_heads, "value")])
+    (axes.permute_keys, "key"), (axes.permute_queries, "query"), (axes.permute_batch, "value"),
+    (axes.permute_heads, "value")])
 def test_some_seed_reorders(transform: type, name: str) -> None:
     before = getattr(posed().one, name)
     assert any((getattr(transform(posed(), by=Drawn(seed)).one, name) != before).any() for seed in range(4))
 
 
 def test_reorderings_are_undone_last_first() -> None:
-    after = order.permute_heads(order.permute_batch(order.permute_keys(posed(), by=Drawn(1)), by=Drawn(2)), by=Drawn(3))
+    after = axes.permute_heads(axes.permute_batch(axes.permute_keys(posed(), by=Drawn(1)), by=Drawn(2)), by=Drawn(3))
     np.testing.assert_array_equal(read_back(after, [logits(after.one)], AXES), logits(posed().one))
 
 
 @pytest.mark.parametrize(("along", "pieces"), [("batch", B), ("heads", H), ("queries", T)])
 def test_the_parts_of_a_problem_joined_are_the_problem(along: str, pieces: int) -> None:
-    after = order.split(posed(), along=along)  # type: ignore[arg-type]  # one of its choices
+    after = axes.split(posed(), along=along)  # type: ignore[arg-type]  # one of its choices
     assert len(after.parts) == pieces
     np.testing.assert_array_equal(read_back(after, [logits(part) for part in after.parts], AXES), logits(posed().one))
 
 
 def test_grouped_heads_are_neither_reordered_nor_taken_apart() -> None:
     with pytest.raises(NoClaim, match="grouped"):
-        order.permute_heads(posed(Hkv=2), by=Drawn(1))
+        axes.permute_heads(posed(Hkv=2), by=Drawn(1))
     with pytest.raises(NoClaim, match="grouped"):
-        order.split(posed(Hkv=2), along="heads")
+        axes.split(posed(Hkv=2), along="heads")
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -273,7 +273,7 @@ def test_weights_are_asked_for() -> None:
 
 
 def test_wider_heads_have_the_same_dot_products_and_values() -> None:
-    after = shapes.widen(posed(), by=4)
+    after = axes.widen(posed(), by=4)
     assert (after.one.sizes.D, after.one.sizes.Dv) == (4 * D, 4 * DV)
     np.testing.assert_array_equal(logits(after.one), logits(posed().one))
     wide = after.one.value
@@ -281,33 +281,33 @@ def test_wider_heads_have_the_same_dot_products_and_values() -> None:
 
 
 def test_every_key_gets_a_twin() -> None:
-    after = shapes.repeat_keys(posed()).one
+    after = axes.repeat_keys(posed()).one
     np.testing.assert_array_equal(logits(after)[..., S:], logits(posed().one))
     np.testing.assert_array_equal(after.value[:, :, S:], after.value[:, :, :S])
 
 
 @pytest.mark.parametrize("kept", range(1, S + 1))
 def test_dropped_keys_are_cut_off(kept: int) -> None:
-    after = shapes.drop_keys(posed(), kept=Drawn(kept)).one
+    after = axes.drop_keys(posed(), kept=Drawn(kept)).one
     np.testing.assert_array_equal(logits(after), logits(posed().one)[..., :kept])
     assert after.value.shape == (B, H, kept, DV)
 
 
 @pytest.mark.parametrize("cut", range(T))
 def test_queries_after_the_cut_are_cut_off(cut: int) -> None:
-    after = shapes.keep_queries(posed(), cut=Drawn(cut)).one
+    after = axes.keep_queries(posed(), cut=Drawn(cut)).one
     np.testing.assert_array_equal(logits(after), logits(posed().one)[:, :, :cut + 1])
 
 
 @pytest.mark.parametrize("cut", range(S))
 def test_a_prefix_is_the_corner_of_the_sequence(cut: int) -> None:
-    after = shapes.keep_prefix(posed(T=S), cut=Drawn(cut)).one
+    after = axes.keep_prefix(posed(T=S), cut=Drawn(cut)).one
     np.testing.assert_array_equal(logits(after), logits(posed(T=S).one)[:, :, :cut + 1, :cut + 1])
 
 
 def test_only_one_sequence_has_a_prefix() -> None:
     with pytest.raises(NoClaim, match="no one sequence"):
-        shapes.keep_prefix(posed(), cut=Drawn(0))
+        axes.keep_prefix(posed(), cut=Drawn(0))
 
 
 @pytest.mark.parametrize(("asked", "declared", "heads"), [
@@ -315,20 +315,20 @@ def test_only_one_sequence_has_a_prefix() -> None:
     ("repeat", "tile", [0, 0, 1, 1])])
 def test_grouped_heads_are_spelled_out_in_the_order_asked_for(asked: str, declared: str, heads: list[int]) -> None:
     before = Posed((posed(Hkv=2).one,), conventions={"grouped_heads": declared})
-    after = shapes.repeat_kv_heads(before, order=asked).one  # type: ignore[arg-type]  # one of its choices
+    after = axes.repeat_kv_heads(before, order=asked).one  # type: ignore[arg-type]  # one of its choices
     np.testing.assert_array_equal(after.key, before.one.key[:, heads])
     np.testing.assert_array_equal(after.value, before.one.value[:, heads])
 
 
 def test_an_undefined_order_of_grouped_heads_makes_no_claim() -> None:
     with pytest.raises(NoClaim, match="undefined"):
-        shapes.repeat_kv_heads(Posed((posed(Hkv=2).one,), conventions={"grouped_heads": "undefined"}), order="declared")
+        axes.repeat_kv_heads(Posed((posed(Hkv=2).one,), conventions={"grouped_heads": "undefined"}), order="declared")
 
 
 def test_key_value_heads_are_cut_off_where_the_rest_can_be_shared() -> None:
-    assert shapes.keep_kv_heads(posed(), kept=Drawn(2)).one.sizes == Sizes(B, H, 2, T, S, D, DV)
+    assert axes.keep_kv_heads(posed(), kept=Drawn(2)).one.sizes == Sizes(B, H, 2, T, S, D, DV)
     with pytest.raises(NoClaim, match="evenly"):
-        shapes.keep_kv_heads(posed(), kept=Drawn(3))
+        axes.keep_kv_heads(posed(), kept=Drawn(3))
 
 
 def test_asking_again_remembers_nothing() -> None:
@@ -366,7 +366,7 @@ def test_layouts_differ_in_their_strides() -> None:
 
 
 @pytest.mark.parametrize("transform", [
-    lambda p: order.permute_keys(p, by=Drawn(1)), lambda p: contents.multiply(p, array="query", by=2.0),
+    lambda p: axes.permute_keys(p, by=Drawn(1)), lambda p: contents.multiply(p, array="query", by=2.0),
     lambda p: contents.keep_values(p, of="even_keys"), lambda p: keywords.hide_keys(p, kept=Drawn(1)),
     lambda p: contents.replace_after(p, arrays=("key", "value"), cut=Drawn(0)), keywords.mask_as_bias,
     lambda p: contents.other_content(p, by=Drawn(1), arrays=("query", "key", "value"))])

@@ -9,13 +9,13 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from attnspec.court.fixed import FIXED_KINDS, fixed_recipes
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.sound import SOUND
 from attnspec.faults.subject import own_subject
-from attnspec.ground.declaration import Limits
-from attnspec.ground.errors import SpecError
-from attnspec.ground.nouns import DType, Effort
+from attnspec.core.declaration import Limits
+from attnspec.core.errors import SpecError
+from attnspec.core.nouns import DType, Effort
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import Precision, graded, precision_of
 from attnspec.numerics.typical import _partial_sums, multiple

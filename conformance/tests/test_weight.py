@@ -20,9 +20,9 @@ def imported(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize("statement", [
-    "import attnspec", "import attnspec.pytest_plugin", "import attnspec.law.load", "import attnspec.record.read",
+    "import attnspec", "import attnspec.pytest_plugin", "import attnspec.spec.load", "import attnspec.record.read",
     "import attnspec.cli", "import attnspec.runner.gate", "import attnspec.runner.session",
-    "import attnspec.court.court", "import attnspec.subjects.registry",
+    "import attnspec.engine.engine", "import attnspec.subjects.registry",
 ])
 def test_importing_is_light(statement: str) -> None:
     assert imported(statement) == set()
@@ -37,7 +37,7 @@ def test_looking_around_is_light(words: list[str]) -> None:
 
 
 def test_the_plan_of_a_run_is_made_without_a_framework() -> None:
-    assert imported("from attnspec.ground.plan import Plan; from attnspec.court.court import Court; "
+    assert imported("from attnspec.core.plan import Plan; from attnspec.engine.engine import Court; "
                     "assert Court(Plan(('torch/sdpa', 'jax/attention'))).items()") == set()
 
 

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from attnspec import home
-from attnspec.court.court import Court
-from attnspec.ground.nouns import DType, Effort, Verdict
-from attnspec.ground.plan import Plan
+from attnspec.core import paths
+from attnspec.engine.engine import Engine
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-clause.md"
@@ -40,7 +40,7 @@ def first_entry_only(query, key, value, *, causal=False):
 @pytest.fixture
 def extended(tmp_path: Path) -> Path:
     """The shipped spec with the page's example at the end of the file that the page names."""
-    folder = Path(shutil.copytree(home.folder("spec"), tmp_path / "spec"))
+    folder = Path(shutil.copytree(paths.folder("spec"), tmp_path / "spec"))
     with (folder / "causal.yaml").open("a", encoding="utf-8") as file:
         file.write("\n" + example("causal.yaml"))
     return folder
@@ -62,7 +62,7 @@ def example(name: str) -> str:
 
 def judged(clause: str, function: str, folder: Path, **law: object) -> Outcome:
     (folder / "subjects.py").write_text(SUBJECTS)
-    court = Court(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
+    court = Engine(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
                        effort=Effort.QUICK, **law))  # type: ignore[arg-type]  # where clauses come from
     [item] = court.items()
     return court.try_item(item)

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.ground.errors import AttnspecError, RecordError
-from attnspec.ground.nouns import FAILURES, Verdict
-from attnspec.law.fields import Fields
-from attnspec.law.yaml_lines import load_yaml
+from attnspec.core.errors import AttnspecError, RecordError
+from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.spec.fields import Fields
+from attnspec.spec.yaml_lines import load_yaml
 from attnspec.record.read import RunRecord, read_record
 from packaging.version import Version
 

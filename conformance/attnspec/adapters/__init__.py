@@ -10,9 +10,9 @@ import importlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from attnspec import home
+from attnspec.core import paths
 
-__path__ = [str(home.folder("implementations"))]
+__path__ = [str(paths.folder("implementations"))]
 
 
 def extend(folders: Iterable[Path]) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.defect import DEFECT
+from attnspec.cli.group import DEFECT
 from attnspec.cli.group import attnspec
-from attnspec.ground.errors import AttnspecError
-from attnspec.ground.exits import CANNOT_RUN
+from attnspec.core.errors import AttnspecError
+from attnspec.core.errors import CANNOT_RUN
 
 COMPLETING = "_ATTNSPEC_COMPLETE"
 """The variable by which a shell asks what can follow."""
@@ -21,7 +21,7 @@ COMPLETING = "_ATTNSPEC_COMPLETE"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code: 0 conforms, 1 violated, 2 cannot run."""
     if COMPLETING in os.environ:
-        from attnspec.cli.bash import offer  # noqa: PLC0415  (weight: only a shell asks for it)
+        from attnspec.cli.completion import offer  # noqa: PLC0415  (weight: only a shell asks for it)
 
         offer()
     try:

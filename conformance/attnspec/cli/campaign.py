@@ -2,29 +2,135 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+import click
+from attnspec.evaluation.false_alarms.rows import KNOWN
+from attnspec.cli.outputs import RunningLine
+from attnspec.cli.wording import plural
+from attnspec.core.errors import CONFORMS, VIOLATED
+from attnspec.record.measurements import BlockJudged
+from attnspec.record.events import Event
+from attnspec.report.false_alarms import Margins, margins
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import click
-
-from attnspec.campaign.docket import CAMPAIGN, RECIPES_OF, code_of, recipes_of, with_blocks
-from attnspec.campaign.resume import begun
-from attnspec.campaign.rows import RECIPES, needed, rows_of
-from attnspec.campaign.subjects import CHOSEN, in_order
-from attnspec.cli.campaign_console import Counting, table, verdict
-from attnspec.cli.defect import own_up
+from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, RECIPES_OF, code_of, recipes_of, with_blocks
+from attnspec.evaluation.false_alarms.jobs import begun
+from attnspec.evaluation.false_alarms.rows import RECIPES, needed, rows_of
+from attnspec.evaluation.false_alarms.rows import CHOSEN, in_order
+from attnspec.cli.group import own_up
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, plan_from, typed
-from attnspec.cli.targets import known_targets
-from attnspec.ground.nouns import DType
-from attnspec.ground.plan import Plan
-from attnspec.record.campaign import BlockJudged
+from attnspec.cli.options import known_targets
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.resume import reopen
+from attnspec.record.write import reopen
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Result, Session
-from attnspec.runner.surroundings import environment
+from attnspec.runner.environment import environment
+
+
+class CaseCounter:
+    """A handler that tells how many cases there are so far; it lives through all rounds of a command."""
+
+    def __init__(self, stream: TextIO, wanted: int, kept: Sequence[BlockJudged]) -> None:
+        self._line, self._wanted = RunningLine(stream), wanted
+        self._cases = self._before = sum(block.cases for block in kept)
+        self._accused = sum(block.violations for block in kept)
+        self._began = time.monotonic()
+
+    def start(self) -> None:
+        """Say where the campaign stands."""
+        self._tell()
+
+    def handle(self, event: Event) -> None:
+        """Count a block; a violation or a loss is told at once."""
+        if not isinstance(event, BlockJudged):
+            return
+        self._cases += event.cases
+        self._accused += event.violations
+        for line in alarms(event):
+            self._line.say(click.style(line, fg="red"))
+        if self._line.is_due:
+            self._tell()
+
+    def shutdown(self) -> None:
+        """The last word of a round."""
+        self._tell()
+        self._line.keep()
+
+    def _tell(self) -> None:
+        new, seconds = self._cases - self._before, time.monotonic() - self._began
+        pace = f", {1000 * seconds / new:.2f} ms a case" if new else ""
+        self._line.tell(f"{self._cases:,} of {self._wanted:,} cases, {plural(self._accused, 'violation')}{pace}")
+
+
+def alarms(block: BlockJudged) -> Iterator[str]:
+    """What is told of a block at once: lines to replay, and at which case the process died."""
+    yield from (f"violated: attnspec replay '{line}'" for line in block.accused)
+    if block.lost and block.violations:
+        yield f"died: {block.subject} {block.dtype.value} {block.part}: {block.lost}"
+
+
+def table(blocks: Sequence[BlockJudged]) -> Iterator[str]:
+    """A line a row, the totals, and the findings that were known."""
+    rows = margins(blocks)
+    width = max((len(row.subject) for row in rows), default=0)
+    yield f"{'subject':<{width}}  {'dtype':<8}  {'cases':>9}  {'slices':>10}  violations  worst margin"
+    for row in rows:
+        closest = f"{row.margin:>12.4f}  {row.clause}" if row.worst else f"{'none':>12}"
+        yield (f"{row.subject:<{width}}  {row.dtype.value:<8}  {row.cases:>9,}  {row.slices:>10,}  "
+               f"{row.violations:>10}  {closest}")
+    yield _totals(rows)
+    yield from _accused(rows)
+    yield from _lost(blocks)
+    yield from _known(blocks)
+
+
+def _totals(rows: Sequence[Margins]) -> str:
+    subjects = len({row.subject for row in rows})
+    return (f"{sum(row.cases for row in rows):,} cases of {plural(subjects, 'subject')} in {plural(len(rows), 'row')}, "
+            f"{sum(row.slices for row in rows):,} head slices: "
+            f"{plural(sum(row.violations for row in rows), 'violation')}; no claim on "
+            f"{sum(row.no_claims for row in rows):,} further problems.")
+
+
+def _accused(rows: Sequence[Margins]) -> Iterator[str]:
+    for row in rows:
+        yield from (click.style(f"violated: attnspec replay '{line}'", fg="red") for line in row.accused)
+
+
+def _lost(blocks: Sequence[BlockJudged]) -> Iterator[str]:
+    for reason, count in Counter(block.lost for block in blocks if block.lost).items():
+        first = next(block for block in blocks if block.lost == reason)
+        more = f" and {plural(count - 1, 'block')} more" if count > 1 else ""
+        yield f"not judged: {first.subject} {first.dtype.value} {first.part}{more}: {reason}"
+
+
+def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
+    for finding in KNOWN:
+        met = {block.subject: 0 for block in blocks if finding.name in block.known}
+        for block in blocks:
+            if block.subject in met:
+                met[block.subject] += block.known.get(finding.name, 0)
+        if met:
+            where = ", ".join(f"{plural(count, 'case')} of {subject}" for subject, count in met.items())
+            yield f"known finding, neither held nor a violation: {finding.name} ({where}). {finding.story}"
+
+
+def verdict(code: int, cases: int, wanted: int) -> str:
+    """What the campaign comes to, in one line."""
+    if code == VIOLATED:
+        return "A sound implementation was accused: the suite is wrong there, or the implementation. (exit code 1)"
+    if code == CONFORMS:
+        return f"Nobody was accused in {cases:,} cases. (exit code 0)"
+    return (f"{cases:,} of {wanted:,} cases were judged. The same command goes on where this one stopped. "
+            "(exit code 2)")
+
 
 RECORD = Path("reports") / "run" / "campaign.jsonl"  # not named by the time, so that the next start goes on with it
 ROUNDS = 5  # at most, in one command: how many cases a block holds is only known when it is judged
@@ -85,7 +191,7 @@ class _Campaign:
         """Judge blocks in rounds until there are enough cases."""
         record = begun(self.path, self.plan, environment(self.workers))
         blocks = _judged(record)
-        counting = Counting(sys.stdout, self.cases, blocks)
+        counting = CaseCounter(sys.stdout, self.cases, blocks)
         for _ in range(ROUNDS):
             missing = needed(rows_of(self.plan), self.cases, blocks, recipes_of(self.plan))
             if not missing and record:
@@ -100,7 +206,7 @@ class _Campaign:
         assert record is not None  # the first round has written it
         return record
 
-    def _round(self, plan: Plan, counting: Counting, *, goes_on: bool) -> Result:
+    def _round(self, plan: Plan, counting: CaseCounter, *, goes_on: bool) -> Result:
         if goes_on:
             reopen(self.path)
         session = Session(plan, workers=self.workers, command=typed(), docket=CAMPAIGN)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.record.outcome import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import Outcome
-from attnspec.record.probed import Found, SubjectProbed
+from attnspec.record.measurements import Found, SubjectProbed
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
 UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})

@@ -12,16 +12,16 @@ import click
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
-from attnspec.ground.nouns import Level
+from attnspec.core.nouns import Level
 from attnspec.record.outcome import Outcome
-from attnspec.report.causes import Explained, explanations
+from attnspec.report.findings import Explained, explanations
 from attnspec.runner.texts import violation
 
 _ROOM = 90  # characters of a list of clauses
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FailedClause:
     """A clause that a subject fails: at the dtype that is shown, and alike at others."""
 
     shown: Outcome
@@ -33,7 +33,7 @@ class Finding:
         return self.shown.clause
 
 
-def ranked(digest: Digest) -> tuple[Finding, ...]:
+def ranked(digest: Digest) -> tuple[FailedClause, ...]:
     """What gates: one of every subject before a second of any, and of each one of every cause; clauses of its theme
     first, and smaller cases.
     """
@@ -53,11 +53,11 @@ def _in_order(group: Explained) -> list[Outcome]:
     return sorted(group.failures, key=lambda each: (_theme(each) not in str(group.cause), _size(each)))
 
 
-def _by_clause(failures: Sequence[Outcome]) -> tuple[Finding, ...]:
+def _by_clause(failures: Sequence[Outcome]) -> tuple[FailedClause, ...]:
     piles: dict[tuple[object, ...], list[Outcome]] = {}
     for failure in failures:
         piles.setdefault(_key(failure), []).append(failure)
-    return tuple(Finding(first, tuple(others)) for first, *others in piles.values())
+    return tuple(FailedClause(first, tuple(others)) for first, *others in piles.values())
 
 
 def _key(outcome: Outcome) -> tuple[object, ...]:
@@ -76,7 +76,7 @@ def _size(outcome: Outcome) -> float:
     return math.prod(map(int, sizes)) if sizes else math.inf
 
 
-def told(digest: Digest, finding: Finding) -> Iterator[str]:
+def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     """In full: in red what gates, in yellow with its level what does not."""
     first, clause = finding.shown, digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
@@ -88,7 +88,7 @@ def told(digest: Digest, finding: Finding) -> Iterator[str]:
     yield from rest.split("\n")
 
 
-def named(digest: Digest, findings: Sequence[Finding]) -> Iterator[str]:
+def named(digest: Digest, findings: Sequence[FailedClause]) -> Iterator[str]:
     """The failures that are not told in full, by name."""
     names = list(dict.fromkeys(_name(digest, finding.shown) for finding in findings))
     if names:

@@ -1,31 +1,59 @@
-"""The commands by name, each imported when it is called."""
+"""The commands by name, each imported when it is called, and what is said when attnspec itself fails."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+import click
+from attnspec.cli.wording import plural
+from attnspec.core.errors import CANNOT_RUN
 import importlib
 from collections.abc import Mapping
-
-import click
-
 import attnspec as package
-from attnspec.ground.errors import hint
+from attnspec.core.errors import hint
+
+if TYPE_CHECKING:
+    from attnspec.runner.session import Result
+
+
+DEFECT = """
+The lines above are a defect of attnspec itself, not of what it judges. Please report them, with the command."""
+
+
+def exit_code_of(result: Result) -> int:
+    """The run's exit code; failures of our own are told, and then nobody can say."""
+    if result.defects:
+        own_up(result.defects)
+    return CANNOT_RUN if result.defects else result.exit_code
+
+
+def own_up(defects: Sequence[str]) -> None:
+    """Each kind of failure of our own once: they tend to come in dozens that end in the same line."""
+    kinds: dict[str, list[str]] = {}
+    for defect in defects:
+        kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
+    for alike in kinds.values():
+        more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
+        click.echo(f"\n{alike[0]}{more}", err=True)
+    click.echo(DEFECT, err=True)
+
 
 COMMANDS: Mapping[str, str] = {
-    "check": "attnspec.cli.judging:check",
-    "audit": "attnspec.cli.judging:audit",
-    "replay": "attnspec.cli.judging:replay",
-    "smoke": "attnspec.cli.smoking:smoke",
+    "check": "attnspec.cli.check:check",
+    "audit": "attnspec.cli.check:audit",
+    "replay": "attnspec.cli.check:replay",
+    "smoke": "attnspec.cli.smoke:smoke",
     "probe": "attnspec.cli.probe:probe",
     "init": "attnspec.cli.init:init",
-    "list": "attnspec.cli.listing:list_",
-    "explain": "attnspec.cli.explaining:explain",
+    "list": "attnspec.cli.list:list_",
+    "explain": "attnspec.cli.explain:explain",
     "power": "attnspec.cli.power:power",
     "campaign": "attnspec.cli.campaign:campaign",
-    "confirm": "attnspec.cli.confirming:confirm",
-    "combine": "attnspec.cli.combining:combine_",
-    "report": "attnspec.cli.reporting:report",
-    "lint": "attnspec.cli.keeping:lint",
-    "schema": "attnspec.cli.keeping:schema",
+    "confirm": "attnspec.cli.confirm:confirm",
+    "combine": "attnspec.cli.combine:combine_",
+    "report": "attnspec.cli.report:report",
+    "lint": "attnspec.cli.lint:lint",
+    "schema": "attnspec.cli.lint:schema",
 }
 
 

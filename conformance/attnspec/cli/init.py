@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from attnspec import home
-from attnspec.cli import completing
-from attnspec.ground.errors import TargetError, UsageError
-from attnspec.ground.exits import CONFORMS
-from attnspec.runner.acquainting import Written, acquaint
+from attnspec.core import paths
+from attnspec.cli import completion
+from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.errors import CONFORMS
+from attnspec.runner.scaffolding import Written, acquaint
 from attnspec.subjects.manifest import FILE
 
 DEADLINE = 300.0
 
 
 @click.command()
-@click.argument("target", metavar="TARGET", shell_complete=completing.targets)
+@click.argument("target", metavar="TARGET", shell_complete=completion.targets)
 @click.option("--into", default=Path("implementations"), show_default=True, metavar="DIR",
               type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
 @click.option("--deadline", default=DEADLINE, show_default=True, type=click.FloatRange(0, min_open=True),
@@ -43,7 +43,7 @@ def init(target: str, into: Path, deadline: float) -> int:
 
 def _free_name(library: str, into: Path) -> str:
     """The library's name, unless attnspec has a folder of that name itself: one of them would hide the other."""
-    shipped = home.folder("implementations") / library
+    shipped = paths.folder("implementations") / library
     is_taken = shipped.is_dir() and shipped.absolute() != (into / library).absolute()
     return f"{library}_own" if is_taken else library
 

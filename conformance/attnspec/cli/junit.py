@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from attnspec.cli.options import Given
-from attnspec.ground.errors import Place, UsageError
+from attnspec.core.errors import Place, UsageError
 from attnspec.record.events import Event
 from attnspec.record.read import assemble
 

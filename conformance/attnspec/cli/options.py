@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their texts become a Plan. Wrong names are told with the nearest one."""
+"""Options that several commands share, how their texts become a Plan, and targets looked up before a worker starts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-
 import click
 from click.shell_completion import CompletionItem
-
-from attnspec.cli import completing
-from attnspec.cli.targets import expanded
-from attnspec.ground.errors import hint
-from attnspec.ground.nouns import DType, Effort
-from attnspec.ground.places import portable_argument
-from attnspec.ground.plan import Plan
+from attnspec.cli import completion
+from attnspec.core.errors import hint
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.paths import portable_argument
+from attnspec.core.plan import Plan
 from attnspec.subjects.lifts import LIFTS
+import fnmatch
+from collections.abc import Iterable, Iterator, Sequence
+from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.subjects.outline import no_such_function, no_such_subject
+from attnspec.subjects.registry import registered
+
 
 Given: TypeAlias = Any  # an option's value, converted by its type
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +62,7 @@ def available_cpus() -> int:
     return min(cpus, MOST_WORKERS)
 
 
-TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completing.targets)
+TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
 IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
                                help="A further folder of implementations.")
 SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Another law than the one shipped.")
@@ -74,9 +78,9 @@ JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard ou
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How hard to look."),
-    click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completing.profiles,
+    click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
                  help="Only the clauses of this profile."),
-    click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completing.clauses,
+    click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
                  help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
@@ -117,3 +121,85 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
 def typed() -> tuple[str, ...]:
     """The command as the user typed it, without the folders of this machine."""
     return ("attnspec", *map(portable_argument, sys.argv[1:]))
+
+
+OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
+
+
+def known_targets(plan: Plan) -> None:
+    """Raise TargetError for what names no subject, and for a registered one whose framework is not installed."""
+    _known_own([target for target in plan.targets if target.startswith(OWN)])
+    _known_files(plan.targets)
+    for target in plan.targets:
+        if ":" in target.strip(":") and (unknown := no_such_function(target)):
+            raise unknown
+    ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
+    known = registered(plan.implementations) if ids else {}
+    for target in ids:
+        if target not in known:
+            raise no_such_subject(target, known)
+        if known[target].missing:
+            raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
+
+
+def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
+    """The targets, with `torch/*`, `fault/*` and the like spelled out. Raises TargetError for one that matches none."""
+    for target in targets:
+        if ":" in target or "*" not in target:
+            yield target
+            continue
+        matches = fnmatch.filter(_all_ids(target, implementations), target)
+        if not matches:
+            raise TargetError(f"{target!r} matches no subject.")
+        yield from matches
+
+
+def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
+    if not target.startswith(OWN):
+        return judgeable(implementations)
+    from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
+
+    return own_ids()
+
+
+def _known_own(targets: Iterable[str]) -> None:
+    """Raise TargetError, with the nearest name, for a fault or sound formulation that does not exist."""
+    for target in targets:
+        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+
+        own_subject(target)
+
+
+def _known_files(targets: Iterable[str]) -> None:
+    """Raise TargetError for path/to/file.py:function where there is no such file."""
+    for target in targets:
+        file, _, function = target.rpartition(":")
+        if file.endswith(".py") and function and not Path(file).is_file():
+            raise no_such_subject(file, ())
+
+
+def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
+    """Every registered subject whose framework is installed, or those of these libraries.
+
+    Raises TargetError if there is none, and UsageError for a library that does not exist.
+    """
+    known = registered(implementations)
+    folders = sorted({name.partition("/")[0] for name in known})
+    for name in libraries:
+        if name not in folders:
+            raise UsageError.unknown("library", name, folders)
+    known = {name: subject for name, subject in known.items() if name.partition("/")[0] in (libraries or folders)}
+    targets = tuple(name for name, subject in known.items() if not subject.missing)
+    if not targets:
+        reasons = dict.fromkeys(subject.missing for subject in known.values())
+        raise TargetError(f"nothing registered can be judged here. {' '.join(reasons)}")
+    return targets
+
+
+def remaining(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
+    """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
+    for pattern in without:
+        if not fnmatch.filter(targets, pattern):
+            raise TargetError(f"{pattern!r} leaves out no subject that would be judged here.")
+    return tuple(target for target in targets
+                 if not any(fnmatch.fnmatchcase(target, pattern) for pattern in without))

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
-
 from attnspec.cli.progress import progress
-from attnspec.cli.verdicts import Detail, Verdicts
-from attnspec.ground.errors import UsageError
+from attnspec.cli.conclusion import Detail, Verdicts
+from attnspec.core.errors import UsageError
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
+import time
+from dataclasses import dataclass, field
+import click
+
 
 RUNS = Path("reports") / "run"  # below the working directory
 
@@ -124,3 +127,43 @@ def _default_record() -> Path:
     name = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
     taken = len(list(RUNS.glob(f"{name}*.jsonl"))) if RUNS.is_dir() else 0
     return RUNS / (f"{name}-{taken + 1}.jsonl" if taken else f"{name}.jsonl")
+
+
+REDRAWN_EVERY = 10.0  # seconds between two lines in a pipe
+OFTEN = 0.2   # and between two drawings on a terminal
+_WIPE = "\r\x1b[2K"
+
+
+@dataclass(slots=True)
+class RunningLine:
+    """Where the line stands; what is said meanwhile stays above it."""
+
+    stream: TextIO
+    _told: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for the line to be told again."""
+        return time.monotonic() - self._told > (OFTEN if self.stream.isatty() else REDRAWN_EVERY)
+
+    def tell(self, line: str) -> None:
+        """The line as it is now."""
+        self._told = time.monotonic()
+        self._write(f"{_WIPE}{line}" if self.stream.isatty() else f"{line}\n")
+
+    def say(self, line: str) -> None:
+        """Something that stays."""
+        self.wipe()
+        click.echo(line, file=self.stream, color=is_coloured(self.stream))
+
+    def wipe(self) -> None:
+        """Take the line away."""
+        self._write(_WIPE if self.stream.isatty() else "")
+
+    def keep(self) -> None:
+        """Leave the line where it is, and go on below it."""
+        self._write("\n" if self.stream.isatty() else "")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()

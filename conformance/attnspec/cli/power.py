@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from attnspec.cli import completing
-from attnspec.cli.defect import exit_code_of
+from attnspec.cli import completion
+from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
-from attnspec.cli.power_console import Counting, Table
-from attnspec.cli.targets import known_targets
-from attnspec.ground.errors import UsageError
-from attnspec.ground.nouns import DType, Effort
-from attnspec.ground.plan import FAULT, SOUND, Plan
-from attnspec.power.docket import POWER, Diagnosis, with_power
-from attnspec.record.power import SUITE
+from attnspec.cli.power_console import SubjectCounter, Table
+from attnspec.cli.options import known_targets
+from attnspec.core.errors import UsageError
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.evaluation.power.jobs import POWER, DiagnosisShare, with_power
+from attnspec.record.measurements import SUITE
 from attnspec.runner.session import Session
 
 DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
@@ -33,7 +33,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
 @click.option("--seed", default=0, show_default=True, help="The first seed.")
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), metavar="N",
               help="How many seeds, from the first on.")
-@click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completing.faults,
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and sound ones]")
 @click.option("--sound", "sound", multiple=True, metavar="PATTERN",
               help=f"Only this sound implementation; registered ones can be named, too. [default: all of sound/*; at "
@@ -42,7 +42,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help=f"Only this rule; the suite is called {SUITE}. [default: all]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="An earlier measurement: exit code 1 if power has fallen since.")
-@click.option("--diagnosis", type=OneOf("kind of diagnosis", Diagnosis),
+@click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
               help="Whose counterexamples are diagnosed: of each fault at all dtypes, at one in turn, or none. "
                    "[default: all; at effort quick in turn]")
 @running
@@ -60,13 +60,13 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
     session = Session(plan, workers=workers, command=typed(), docket=POWER)
-    return exit_code_of(session.run([table, Counting(outputs.console_stream), *outputs.kept]))
+    return exit_code_of(session.run([table, SubjectCounter(outputs.console_stream), *outputs.kept]))
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
     targets = list(_targets(options.pop("faults"), options.pop("sound"), options["effort"]))
     first, count, rules = options["seed"], options.pop("seeds"), _rules(options.pop("rules"))
-    usual = Diagnosis.IN_TURN if options["effort"] is Effort.QUICK else Diagnosis.ALL
+    usual = DiagnosisShare.IN_TURN if options["effort"] is Effort.QUICK else DiagnosisShare.ALL
     diagnosis = options.pop("diagnosis") or usual
     plan = plan_from(targets, {**options, "dtypes": options["dtypes"] or DTYPES})
     return with_power(plan, seeds=range(first, first + count), rules=rules, against=against, diagnosis=diagnosis)
@@ -85,7 +85,7 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
 
 def _rules(names: Sequence[str]) -> tuple[str, ...]:
     """All of them, or those that are named."""
-    from attnspec.peers.rules import RULES  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: NumPy)
 
     known = (SUITE, *RULES)
     for name in names:

@@ -9,25 +9,25 @@ from typing import TextIO
 import click
 
 from attnspec.cli.outputs import is_coloured
-from attnspec.cli.running_line import RunningLine
+from attnspec.cli.outputs import RunningLine
 from attnspec.cli.wording import opening, plural
-from attnspec.ground.exits import CANNOT_RUN, VIOLATED
-from attnspec.ground.nouns import DType
-from attnspec.ground.plan import Plan
-from attnspec.power.against import Comparison, Fallen
-from attnspec.power.docket import comparison
+from attnspec.core.errors import CANNOT_RUN, VIOLATED
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
+from attnspec.evaluation.power.against import Comparison, Fallen
+from attnspec.evaluation.power.jobs import comparison
 from attnspec.record.events import Event, RunFinished, RunStarted
-from attnspec.record.power import SUITE, SubjectPut
+from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import percent
-from attnspec.report.power_figures import Escapee, Share
+from attnspec.report.power_figures import Escapee, RuleShare
 from attnspec.report.power_view import Power, RuleRow, power
 
 LISTED = 20   # faults that are told one by one of each kind
 _GAP = "   "
 
 
-class Counting:
+class SubjectCounter:
     """A handler that tells how many subjects have been put, and at once who was lost or accused without cause."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -129,7 +129,7 @@ def _row(row: RuleRow, measured: Power) -> list[str]:
     return [row.title, *map(_share, row.shares), ", ".join(map(str, row.cases)), accused, named]
 
 
-def _share(share: Share | None) -> str:
+def _share(share: RuleShare | None) -> str:
     """`312 of 327  95.4 %`."""
     return f"{share.convicted} of {share.tried}  {percent(share.part)}" if share else "–"
 

@@ -2,17 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TextIO
 import click
-
-from attnspec.cli.defect import own_up
+from attnspec.cli.outputs import is_coloured
+from attnspec.cli.wording import named, plural
+from attnspec.record.events import Event, RunFinished
+from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.cli.group import own_up
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, OneOf, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
-from attnspec.cli.probe_console import Answers
-from attnspec.cli.targets import known_targets
-from attnspec.ground.exits import CANNOT_RUN
-from attnspec.ground.nouns import DType
-from attnspec.probing.docket import PROBES
+from attnspec.cli.options import known_targets
+from attnspec.core.errors import CANNOT_RUN
+from attnspec.core.nouns import DType
+from attnspec.probing.jobs import PROBES
 from attnspec.runner.session import Session
+
+
+_GAP = "  "
+
+
+@dataclass(slots=True)
+class Answers:
+    """A handler that tells what was found of each subject as it comes in. `places` are lines that come at the end."""
+
+    stream: TextIO
+    places: Sequence[str] = ()
+    _probes: list[SubjectProbed] = field(default_factory=list)
+    _footer: RunFinished | None = None
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def handle(self, event: Event) -> None:
+        """Tell it."""
+        match event:
+            case SubjectProbed():
+                self._probes.append(event)
+                self._echo(told(event))
+            case RunFinished():
+                self._footer = event
+
+    def shutdown(self) -> None:
+        """What it comes to, if the run came to an end."""
+        if self._footer is not None:
+            self._echo(["", *self.places, conclusion(self._probes, self._footer)])
+
+    def _echo(self, lines: Sequence[str] | Iterator[str]) -> None:
+        for line in lines:
+            click.echo(line, file=self.stream, color=is_coloured(self.stream))
+
+
+def told(probed: SubjectProbed) -> Iterator[str]:
+    """A heading, and a line an answer; a contradiction is told with what was claimed."""
+    if not probed.found and not probed.lost:
+        return  # a dtype that a bare function does not support
+    yield ""
+    yield click.style(named(probed), bold=True)
+    if probed.lost:
+        yield click.style(f"  lost: {probed.lost}", fg="red")
+    width = max((len(found.question) for found in probed.found), default=0)
+    yield from (_line(found, width) for found in probed.found)
+
+
+def _line(found: Found, width: int) -> str:
+    detail = f"{_GAP}{found.detail}" if found.detail else ""
+    line = f"{found.question:<{width}}{_GAP}{found.answer}"
+    if found.is_contradiction:
+        return click.style(f"! {line}, but the manifest claims {found.claimed}{detail}", fg="red", bold=True)
+    return f"  {line}{_GAP}{'(as claimed)' if found.claimed else ''}{click.style(detail, dim=True)}".rstrip()
+
+
+def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
+    """One line, with the exit code."""
+    end = f"(exit code {footer.exit_code})"
+    if footer.interrupted:
+        return f"Interrupted: not everything was asked. {end}"
+    wrong = sum(found.is_contradiction for each in probes for found in each.found)
+    lost = sum(bool(each.lost) for each in probes)
+    answers = plural(sum(len(each.found) for each in probes), "answer")
+    if wrong:
+        return f"{answers}, {wrong} of them against what is claimed. {end}"
+    if lost:
+        return f"{answers}; {plural(lost, 'probe')} came to nothing. {end}"
+    return f"{answers}, none against what is claimed. {end}"
 
 
 @click.command()

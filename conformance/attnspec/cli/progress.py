@@ -13,7 +13,7 @@ import click
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import counted, opening
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
-from attnspec.record.probed import SubjectProbed
+from attnspec.record.measurements import SubjectProbed
 
 BAR = 24           # characters
 SHOWN = 8          # subjects in the live block; audits have more, most of them waiting

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
 from attnspec.cli.wording import few, plural
-from attnspec.ground.nouns import Verdict
+from attnspec.core.nouns import Verdict
 from attnspec.record.outcome import Outcome
 
 REASONS = 12   # reasons for not running that are listed

@@ -9,9 +9,9 @@ from itertools import accumulate
 import click
 
 from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
-from attnspec.ground.nouns import Verdict
+from attnspec.core.nouns import Verdict
 from attnspec.record.events import RunStarted
-from attnspec.record.probed import SubjectProbed
+from attnspec.record.measurements import SubjectProbed
 
 _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "red" for verdict in ALARMING},

@@ -8,9 +8,9 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.rounding import BFLOAT16, FLOAT16, through
-from attnspec.faults.staged import Call, Work, staged
-from attnspec.ground.nouns import DType
+from attnspec.faults.precision import BFLOAT16, FLOAT16, through
+from attnspec.faults.staged import HandedOver, Work, staged
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 
 
@@ -19,7 +19,7 @@ def _changed(change: Callable[[Array, Work], Array]) -> Callable[[Array, Work], 
     return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
 
 
-def _dropped_if(condition: Callable[[Call], bool]) -> Callable[[Call], Work]:
+def _dropped_if(condition: Callable[[HandedOver], bool]) -> Callable[[HandedOver], Work]:
     return lambda call: sound.take(call.but(bias=None) if condition(call) else call)
 
 
@@ -52,7 +52,7 @@ def _last_key_lost(bias: Array, work: Work) -> Array:
     return np.where(np.arange(work.shape[3]) == work.shape[3] - 1, 0, bias).astype(bias.dtype)
 
 
-def _as_mask(call: Call) -> Work:
+def _as_mask(call: HandedOver) -> Work:
     """Entries other than 0 are taken for True."""
     if call.bias is None:
         return sound.take(call)
@@ -60,7 +60,7 @@ def _as_mask(call: Call) -> Work:
     return sound.take(call.but(bias=None, mask=allowed if call.mask is None else allowed & call.mask))
 
 
-def _clipped(call: Call) -> Work:
+def _clipped(call: HandedOver) -> Work:
     """Between -30 and 30, `to keep gradients finite`; -inf too."""
     bias = None if call.bias is None else np.clip(np.asarray(call.bias, np.float64), -30, 30).astype(call.bias.dtype)
     return sound.take(call.but(bias=bias))

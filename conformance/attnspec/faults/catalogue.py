@@ -1,42 +1,24 @@
-"""Every fault by name, and what each declares when it stands in the dock."""
+"""Every fault by name, what each declares when it is judged, and the catalogue as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-
-from attnspec.faults import (
-    bias,
-    blocks,
-    causal,
-    constants,
-    drift,
-    exponential,
-    heads,
-    layers,
-    masks,
-    paths,
-    precision,
-    purity,
-    reads,
-    reports,
-    scale,
-    softmax,
-    state,
-    switches,
-    tails,
-)
+from attnspec.faults import bias, blocks, causal, constants, drift, exponential, heads, layers, masks, paths, precision, purity, edges, reports, scale, softmax, state
 from attnspec.faults.fault import Fault
-from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.declaration import Declaration, Variant
-from attnspec.ground.errors import TargetError
-from attnspec.ground.keywords import KEYWORDS, UNCOMMON
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.declaration import Declaration, Variant
+from attnspec.core.errors import TargetError
+from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.nouns import DType, Kind
+from collections.abc import Iterable, Mapping
+from attnspec.faults.mechanisms import BUGS, faults_of, outside
+
 
 ALL: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
-    *softmax.FAULTS, *blocks.FAULTS, *tails.FAULTS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *switches.FAULTS, *drift.FAULTS, *reads.FAULTS, *paths.FAULTS,
+    *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
+    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
@@ -82,3 +64,36 @@ def declaration_of(fault: Fault) -> Declaration:
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=(*profiles, *(name for name in FURTHER_PROFILES if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
+
+
+COLUMNS = ("name", "kind", "stage", "story", "reach", "link")
+
+
+def fault_row(fault: Fault) -> Mapping[str, str]:
+    """What the table says of one fault, by column."""
+    return {"name": fault.name, "kind": fault.kind.value, "stage": fault.stage.value, "story": fault.story,
+            "reach": fault.reach, "link": fault.link}
+
+
+def fault_table(faults: Iterable[Fault] = ALL) -> tuple[Mapping[str, str], ...]:
+    """One row a fault, in the order of the stages."""
+    return tuple(fault_row(fault) for fault in faults)
+
+
+def mechanisms() -> str:
+    """The classes of real mistakes as a table in Markdown: threads, faults that make them, and why some have none."""
+    head = ["| mechanism | what happened to whom | faults that make it | left out |", "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {' | '.join(_cells(mechanism))} |" for mechanism in sorted(BUGS))])
+
+
+def _cells(mechanism: str) -> Iterable[str]:
+    yield mechanism
+    yield ", ".join(f"[{_short(thread)}]({thread})" for thread in BUGS[mechanism])
+    yield ", ".join(f"`{fault}`" for fault in faults_of(mechanism)) or "none"
+    yield "; ".join(reason.value for reason in outside(mechanism)) or "nothing"
+
+
+def _short(thread: str) -> str:
+    """The library and the number: `onnx 7118` of https://github.com/onnx/onnx/issues/7118."""
+    *_, library, _, number = thread.split("/")
+    return f"{library} {number}"

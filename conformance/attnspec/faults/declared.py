@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.ground.declaration import Declaration
-from attnspec.ground.plan import FAULT, SOUND
+from attnspec.core.declaration import Declaration
+from attnspec.core.plan import FAULT, SOUND
 from attnspec.subjects.manifest import Registered
 
 

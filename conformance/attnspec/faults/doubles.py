@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.rounding import through
-from attnspec.faults.staged import SOUND, Call, Stages, Work, computing
-from attnspec.ground.nouns import DType
+from attnspec.faults.precision import through
+from attnspec.faults.staged import SOUND, HandedOver, Stages, Work, computing
+from attnspec.core.nouns import DType
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import roundings
-from attnspec.numerics.units import is_half
+from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import Subject
 
 
-class Arithmetic(enum.Enum):
+class SoundArithmetic(enum.Enum):
     """How a double computes what is sound.
 
     REORDERED: the query is scaled beforehand, sums run from the last term to the first, 2^x serves for the exponential
@@ -59,7 +59,7 @@ def _from_the_last(weights: Array, work: Work) -> Array:
     return sound.mix(weights[..., ::-1], turned)
 
 
-def _in_float64(call: Call) -> Work:
+def _in_float64(call: HandedOver) -> Work:
     work = sound.take(call)
     query, key, value = (array.astype(np.float64) for array in (work.query, work.key, work.value))
     return work.but(query=query, key=key, value=value, bias=None if work.bias is None else work.bias.astype(np.float64))
@@ -75,13 +75,13 @@ def _stored(io: np.dtype[Any]) -> Stages:
     return replace(SOUND, logits=logits, softmax=softmax)
 
 
-def _stages(arithmetic: Arithmetic, io: np.dtype[Any]) -> Stages:
+def _stages(arithmetic: SoundArithmetic, io: np.dtype[Any]) -> Stages:
     match arithmetic:
-        case Arithmetic.REORDERED:
+        case SoundArithmetic.REORDERED:
             return replace(SOUND, logits=_prescaled, softmax=_by_powers_of_two, mix=_from_the_last)
-        case Arithmetic.WIDE:
+        case SoundArithmetic.WIDE:
             return replace(SOUND, take=_in_float64)
-        case Arithmetic.STORED:
+        case SoundArithmetic.STORED:
             return _stored(io)
 
 
@@ -117,11 +117,11 @@ def noisy(subject: Subject, noise: Noise) -> Subject:
                    variants={key: noisy(variant, noise) for key, variant in subject.variants.items()})
 
 
-def double(subject: Subject, arithmetic: Arithmetic) -> Subject:
+def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
     """The double of a fault; one that stores its intermediate results declares that it does."""
     declared, name = subject.declaration, f"double of {subject.id} ({arithmetic.value})"
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
-    if arithmetic is Arithmetic.STORED:
+    if arithmetic is SoundArithmetic.STORED:
         precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
     return replace(subject, id=name, function=_with(subject.function, partial(_stages, arithmetic)),
                    declaration=replace(declared, precision=precision),

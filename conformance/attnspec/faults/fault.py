@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from attnspec.faults.layer import Layer
 from attnspec.faults.staged import Attend
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Kind
 
 
 class Stage(enum.Enum):

@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Call, Work, staged
+from attnspec.faults.staged import HandedOver, Work, staged
 from attnspec.problems.problem import Array
 
 _GROUPED = "1 < Hkv < H"
@@ -75,12 +75,12 @@ def _batch_for_heads(array: Array, H: int) -> Array:
     return grouped.reshape(H, B, S, width).swapaxes(0, 1)
 
 
-def _values_with_keys(call: Call) -> Work:
+def _values_with_keys(call: HandedOver) -> Work:
     """The keys serve for values where they have the same shape."""
     return sound.take(call.but(value=call.key) if call.key.shape == call.value.shape else call)
 
 
-def _keys_with_queries(call: Call) -> Work:
+def _keys_with_queries(call: HandedOver) -> Work:
     """The queries serve for keys where they have the same shape."""
     return sound.take(call.but(key=call.query) if call.key.shape == call.query.shape else call)
 

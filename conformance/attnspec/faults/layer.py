@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.faults.staged import Answer, Call, Stages, attention, wide_dtype
-from attnspec.ground.keywords import KeywordArguments
+from attnspec.faults.staged import Answer, HandedOver, Stages, attention, wide_dtype
+from attnspec.core.keywords import KeywordArguments
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]
@@ -60,7 +60,7 @@ def split(x: Array, heads: int) -> Array:
     return x.reshape(B, T, heads, width // heads).swapaxes(1, 2)
 
 
-def attend(call: Call, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (faults look at the whole layer)
+def attend(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (faults look at the whole layer)
     """Attention of the heads: output (B,H,T,Dv) and weights (B,H,T,S)."""
     return both(attention(call.but(return_weights=True)))
 
@@ -92,7 +92,7 @@ class LayerStages:
     project_key: Callable[[Array, str, Params], Array] = project
     project_value: Callable[[Array, str, Params], Array] = project
     split: Callable[[Array, int], Array] = split
-    attend: Callable[[Call, LayerCall], tuple[Array, Array]] = attend
+    attend: Callable[[HandedOver, LayerCall], tuple[Array, Array]] = attend
     merge: Callable[[Array], Array] = merge
     project_out: Callable[[Array, str, Params], Array] = project
     report: Callable[[Array], Array] = report
@@ -111,12 +111,12 @@ def run_layer(call: LayerCall, stages: LayerStages = SOUND_LAYER) -> Answer:
         return (result, stages.report(weights).astype(io)) if call.return_weights else result
 
 
-def _heads(work: LayerCall, stages: LayerStages) -> Call:
+def _heads(work: LayerCall, stages: LayerStages) -> HandedOver:
     kv_heads = work.params["w_key"].shape[1] // stages.head_width(work)
     query = stages.split(stages.project_query(work.query, "query", work.params), work.heads)
     key = stages.split(stages.project_key(work.key, "key", work.params), kv_heads)
     value = stages.split(stages.project_value(work.value, "value", work.params), kv_heads)
-    return Call(query, key, value, **work.given).but(return_weights=False)
+    return HandedOver(query, key, value, **work.given).but(return_weights=False)
 
 
 class Layer(Protocol):
@@ -143,7 +143,7 @@ def staged_layer(**changes: Any) -> Callable[[], Layer]:  # noqa: ANN401  (as da
     return lambda: as_layer(lambda call: run_layer(call, stages))
 
 
-def attending(**changes: Any) -> Callable[[Call, LayerCall], tuple[Array, Array]]:  # noqa: ANN401  (as dataclasses.replace)
+def attending(**changes: Any) -> Callable[[HandedOver, LayerCall], tuple[Array, Array]]:  # noqa: ANN401  (as dataclasses.replace)
     """The attention of a layer with some of *its* stages replaced."""
     stages = replace(Stages(), **changes)
     return lambda call, _: both(attention(call.but(return_weights=True), stages))

@@ -15,9 +15,9 @@ from attnspec.faults import layer as sound
 from attnspec.faults import staged as core
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
-from attnspec.faults.staged import Call, Work
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import Kind
+from attnspec.faults.staged import HandedOver, Work
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")
@@ -48,7 +48,7 @@ def _over_batch() -> Layer:
     return sound.as_layer(answer)
 
 
-def _by_model_width(call: Call, layer: LayerCall) -> tuple[Array, Array]:
+def _by_model_width(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
     return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
 
 
@@ -160,7 +160,7 @@ def _over_queries(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the sta
     return turned.swapaxes(-1, -2)
 
 
-def _with_residual(call: Call, layer: LayerCall) -> tuple[Array, Array]:
+def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
     """The projected query is added to each head's output where widths agree."""
     output, weights = sound.attend(call, layer)
     return (output + call.query if call.query.shape == output.shape else output), weights

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Call, Work, staged
+from attnspec.faults.staged import HandedOver, Work, staged
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -108,7 +108,7 @@ def _nothing_hidden_if_row_0_sees_all(mask: Array, work: Work) -> Array:  # noqa
     return np.ones_like(mask) if mask[0].all() else mask
 
 
-def _ungrouped_mask(call: Call) -> Work:
+def _ungrouped_mask(call: HandedOver) -> Work:
     is_grouped = call.key.shape[1] != call.query.shape[1]
     return sound.take(call.but(mask=None) if is_grouped else call)
 

@@ -1,37 +1,38 @@
-"""Paths that give up: what one form of the call, or one dtype, runs into, though all of them are promised."""
+"""Paths that give up, and hidden switches that take another path."""
 
 from __future__ import annotations
 
 import numpy as np
-
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, Call, around, attention
-from attnspec.ground.nouns import DType
+from attnspec.faults.staged import Answer, HandedOver, around, attention
+from attnspec.core.nouns import DType
+from attnspec.faults.staged import staged
+
 
 _IS_WIDE = "the mask is made in float32, which is no narrower"
 _IS_FLOAT32 = "everything is computed in float32 already"
 
 
-def _causal_with_mask_only(call: Call) -> Answer:
+def _causal_with_mask_only(call: HandedOver) -> Answer:
     if call.causal and call.mask is None:
         raise ValueError("use_causal_mask needs a mask to combine with")
     return attention(call)
 
 
-def _full_mask_only(call: Call) -> Answer:
+def _full_mask_only(call: HandedOver) -> Answer:
     full = (*call.query.shape[:3], call.key.shape[2])
     if call.mask is not None and call.mask.shape != full:
         raise ValueError(f"mask layout {call.mask.shape} is not {full}")
     return attention(call)
 
 
-def _mask_in_float32(call: Call) -> Answer:
+def _mask_in_float32(call: HandedOver) -> Answer:
     if call.mask is not None and call.query.dtype.itemsize == np.dtype(np.float16).itemsize:
         raise TypeError(f"cannot add float32 to {call.query.dtype}")
     return attention(call)
 
 
-def _narrowed(call: Call) -> Answer:
+def _narrowed(call: HandedOver) -> Answer:
     """Float64 is taken for float32 inside; what comes back says float64."""
     io = call.query.dtype
     if io != np.float64:
@@ -57,4 +58,17 @@ FAULTS = (
     Fault("float64_narrowed", Stage.PRECISION, "float64 is not enabled, so all of it is computed in float32.",
           "float64", around(_narrowed),
           equivalents=dict.fromkeys((DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), _IS_FLOAT32)),
+)
+
+
+_FAST = "https://github.com/keras-team/keras/issues/23038"
+
+SWITCHES: tuple[Fault, ...] = (
+    Fault("switch_mask_dropped", Stage.MASK, "The fused path never looks at the mask; the plain one does.",
+          "any mask that hides a key", staged(masked=lambda work: np.ones(work.shape, bool)), other_path=staged()),
+    Fault("switch_causal_dropped", Stage.CAUSAL, "The path that keeps scores for a backward pass forgets the flag.",
+          "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool)), link=_FAST,
+          other_path=staged()),
+    Fault("switch_scale_left_out", Stage.SCALE, "The fused kernel scales by itself, the plain path not at all.",
+          "the default scale, D > 1", staged(scale=lambda _: 1.0), other_path=staged()),
 )

@@ -8,20 +8,20 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, Call, around, attention
+from attnspec.faults.staged import Answer, HandedOver, around, attention
 from attnspec.problems.problem import Array
 
 _LAYOUT = "an input that is not contiguous"
 
 
-def _scales_query(call: Call) -> Answer:
+def _scales_query(call: HandedOver) -> Answer:
     """Query *= scale, in place."""
     factor = sound.scale(sound.take(call))
     call.query[...] = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
     return attention(call.but(scale=1.0))
 
 
-def _restores_query(call: Call) -> Answer:
+def _restores_query(call: HandedOver) -> Answer:
     """The query is scaled in place and scaled back: bits are lost where the scale is no power of two."""
     answer = attention(call)
     factor = sound.scale(sound.take(call)) or 1.0
@@ -30,9 +30,9 @@ def _restores_query(call: Call) -> Answer:
     return answer
 
 
-def _writes(name: str, make: Callable[[Call], Array]) -> Callable[[Call], Answer]:
+def _writes(name: str, make: Callable[[HandedOver], Array]) -> Callable[[HandedOver], Answer]:
     """The answer is right; one input holds something else afterwards."""
-    def answer(call: Call) -> Answer:
+    def answer(call: HandedOver) -> Answer:
         right = attention(call)
         array = getattr(call, name)
         if array is not None and array.flags.writeable:
@@ -41,7 +41,7 @@ def _writes(name: str, make: Callable[[Call], Array]) -> Callable[[Call], Answer
     return answer
 
 
-def _hidden_zeroed(call: Call) -> Array:
+def _hidden_zeroed(call: HandedOver) -> Array:
     """Values that no query of the head may see are cleared."""
     if call.mask is None or call.value.shape[1] != call.query.shape[1]:
         return call.value
@@ -50,21 +50,21 @@ def _hidden_zeroed(call: Call) -> Array:
     return np.where(seen[..., None], call.value, 0)
 
 
-def _lowered(call: Call) -> Array:
+def _lowered(call: HandedOver) -> Array:
     """The causal triangle is written into the caller's bias."""
     assert call.bias is not None
     T, S = call.bias.shape[-2:]
     return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
 
 
-def _narrowed(call: Call) -> Array:
+def _narrowed(call: HandedOver) -> Array:
     """The causal triangle is written into the caller's mask."""
     assert call.mask is not None
     T, S = call.mask.shape[-2:]
     return call.mask & sound.triangle(T, S)
 
 
-def _value_returned(call: Call) -> Answer:
+def _value_returned(call: HandedOver) -> Answer:
     """With one visible key and equal shapes the value itself is returned, not a copy."""
     answer = attention(call)
     output = answer[0] if isinstance(answer, tuple) else answer
@@ -73,7 +73,7 @@ def _value_returned(call: Call) -> Answer:
     return (call.value, answer[1]) if isinstance(answer, tuple) else call.value
 
 
-def _into_query(call: Call) -> Answer:
+def _into_query(call: HandedOver) -> Answer:
     """The output is written over the query where the shapes agree."""
     answer = attention(call)
     output = answer[0] if isinstance(answer, tuple) else answer
@@ -98,14 +98,14 @@ def _last_axis_misread(array: Array) -> Array:
     return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else _misread(array)
 
 
-def _misreading(*names: str, read: Callable[[Array], Array] = _misread) -> Callable[[Call], Answer]:
-    def answer(call: Call) -> Answer:
+def _misreading(*names: str, read: Callable[[Array], Array] = _misread) -> Callable[[HandedOver], Answer]:
+    def answer(call: HandedOver) -> Answer:
         given = {name: getattr(call, name) for name in names}
         return attention(call.but(**{name: read(array) for name, array in given.items() if array is not None}))
     return answer
 
 
-def _all_misread_with_mask(call: Call) -> Answer:
+def _all_misread_with_mask(call: HandedOver) -> Answer:
     return _misreading("query", "key", "value")(call) if call.mask is not None else attention(call)
 
 

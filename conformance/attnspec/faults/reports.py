@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, Call, Work, around, attention, staged
+from attnspec.faults.staged import Answer, HandedOver, Work, around, attention, staged
 from attnspec.problems.problem import Array
 
 _ASKED = "return_weights"
@@ -48,25 +48,25 @@ def _with_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
     return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
 
 
-def _squeezed(call: Call) -> Answer:
+def _squeezed(call: HandedOver) -> Answer:
     return _with_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
 
 
-def _time_first(call: Call) -> Answer:
+def _time_first(call: HandedOver) -> Answer:
     return _with_output(attention(call), lambda output: output.swapaxes(1, 2))
 
 
-def _promoted(call: Call) -> Answer:
+def _promoted(call: HandedOver) -> Answer:
     wide = np.dtype(np.float64) if call.query.dtype == np.float32 else np.dtype(np.float32)
     return _with_output(attention(call), lambda output: output.astype(wide))
 
 
-def _merged(call: Call) -> Answer:
+def _merged(call: HandedOver) -> Answer:
     B, H, T, Dv = *call.query.shape[:3], call.value.shape[-1]
     return _with_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
 
 
-def _output_alone(call: Call) -> Answer:
+def _output_alone(call: HandedOver) -> Answer:
     return attention(call.but(return_weights=False))
 
 

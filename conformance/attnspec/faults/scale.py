@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.rounding import BFLOAT16, FLOAT16, through
+from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import Work, staged
 from attnspec.problems.problem import Array
 

@@ -13,17 +13,17 @@ import numpy as np
 
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.staged import Answer, Attend, Call, Work, around, staged, wide_dtype
-from attnspec.ground.declaration import Declaration, Limits
-from attnspec.ground.errors import TargetError
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import DType, Kind
+from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import TargetError
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array
 
 BLOCK = 16
 
 
-def _visible(call: Call) -> Array:
+def _visible(call: HandedOver) -> Array:
     """(B,H,T,S): mask, causal flag and window together."""
     shape = T, S = call.query.shape[2], call.key.shape[2]
     allowed = np.ones(shape, bool) if call.mask is None else np.asarray(call.mask)
@@ -39,7 +39,7 @@ def _seen(value: Array, visible: Array) -> Array:
     return kept
 
 
-def _textbook(call: Call, wide: np.dtype[np.generic]) -> Answer:
+def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     """The formula, line by line, in `wide`."""
     query, key, value = (array.astype(wide) for array in (call.query, call.key, call.value))
     H, D = query.shape[1], query.shape[3]
@@ -59,20 +59,20 @@ def _textbook(call: Call, wide: np.dtype[np.generic]) -> Answer:
     return _rounded(call, weights @ _seen(value, visible), weights)
 
 
-def _rounded(call: Call, output: Array, weights: Array) -> Answer:
+def _rounded(call: HandedOver, output: Array, weights: Array) -> Answer:
     io = call.query.dtype
     return (output.astype(io), weights.astype(io)) if call.return_weights else output.astype(io)
 
 
-def _naive(call: Call) -> Answer:
+def _naive(call: HandedOver) -> Answer:
     return _textbook(call, wide_dtype(call.query.dtype))
 
 
-def _float64_inside(call: Call) -> Answer:
+def _float64_inside(call: HandedOver) -> Answer:
     return _textbook(call, np.dtype(np.float64))
 
 
-def _eager(call: Call) -> Answer:
+def _eager(call: HandedOver) -> Answer:
     """softmax(q @ k.T * scale + bias) @ v with every intermediate result stored in the dtype of the inputs."""
     io = call.query.dtype
     work = stage.take(call)
@@ -91,17 +91,17 @@ def _eager(call: Call) -> Answer:
     return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights)
 
 
-def _online(call: Call) -> Answer:
+def _online(call: HandedOver) -> Answer:
     """One pass over blocks of 16 keys with a running maximum, sum and output."""
     return _in_one_pass(call, wide_dtype(call.query.dtype))
 
 
-def _fused(call: Call) -> Answer:
+def _fused(call: HandedOver) -> Answer:
     """The same; weights meet the values in the dtype of the inputs, as matrix units of half precision want them."""
     return _in_one_pass(call, call.query.dtype)
 
 
-def _in_one_pass(call: Call, stored: np.dtype[Any]) -> Answer:
+def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     """Blocks of 16 keys; the block's exponentials are rounded to `stored` for the product with the values."""
     work = stage.take(call)
     B, H, T, S = work.shape
@@ -123,7 +123,7 @@ def _in_one_pass(call: Call, stored: np.dtype[Any]) -> Answer:
     return _rounded(call, output / total, np.exp(logits - np.where(np.isneginf(top), 0, top)) / total)
 
 
-def _reversed(call: Call) -> Answer:
+def _reversed(call: HandedOver) -> Answer:
     """The keys are taken from last to first; causal flag and window are turned into a mask before."""
     visible = _visible(call)
     bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
@@ -132,7 +132,7 @@ def _reversed(call: Call) -> Answer:
     return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
 
 
-def _sorted(call: Call) -> Answer:
+def _sorted(call: HandedOver) -> Answer:
     """The keys of each head are taken in the order of their contents; a permutation of them all, as any other."""
     H, visible = call.query.shape[1], _visible(call)
     key, value = (stage.group(array, H) for array in (call.key, call.value))

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.ground.keywords import KeywordArguments, Window
+from attnspec.core.keywords import KeywordArguments, Window
 from attnspec.problems.problem import Array
 
 Answer = Array | tuple[Array, Array]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call(KeywordArguments[Array]):
+class HandedOver(KeywordArguments[Array]):
     """What `attend` was handed, untouched."""
 
     query: Array
@@ -56,7 +56,7 @@ def wide_dtype(io: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64) if io == np.float64 else np.dtype(np.float32)
 
 
-def take(call: Call) -> Work:
+def take(call: HandedOver) -> Work:
     """Widen the arrays and bring mask and bias to full shape."""
     wide = wide_dtype(call.query.dtype)
     query, key, value = (np.asarray(array).astype(wide) for array in (call.query, call.key, call.value))
@@ -179,7 +179,7 @@ def narrow(array: Array, io: np.dtype[Any]) -> Array:
 class Stages:
     """The stages in the order in which they run. `replace(SOUND, scale=...)` is an attention with one fault."""
 
-    take: Callable[[Call], Work] = take
+    take: Callable[[HandedOver], Work] = take
     group_key: Callable[[Array, int], Array] = group
     group_value: Callable[[Array, int], Array] = group
     masked: Callable[[Work], Array] = masked
@@ -223,7 +223,7 @@ def _as_computed(stages: Stages) -> Stages:
                               if getattr(stages, name) is getattr(SOUND, name)})
 
 
-def attention(call: Call, stages: Stages = SOUND) -> Answer:
+def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     """Run the stages: output (B,H,T,Dv), or the pair with weights (B,H,T,S) where they are asked for."""
     io, stages = call.query.dtype, _as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
@@ -235,7 +235,7 @@ def attention(call: Call, stages: Stages = SOUND) -> Answer:
         return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
 
 
-def _prepare(call: Call, stages: Stages) -> Work:
+def _prepare(call: HandedOver, stages: Stages) -> Work:
     work = stages.take(call)
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
@@ -250,11 +250,11 @@ class Attend(Protocol):
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), or (output, weights)."""
 
 
-def as_attend(answer: Callable[[Call], Answer]) -> Attend:
+def as_attend(answer: Callable[[HandedOver], Answer]) -> Attend:
     """An attention function that takes every keyword, around a function of the whole call."""
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
-        return answer(Call(query, key, value, **keywords))
+        return answer(HandedOver(query, key, value, **keywords))
 
     return attend
 
@@ -265,6 +265,6 @@ def staged(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as datacla
     return lambda: as_attend(lambda call: attention(call, stages))
 
 
-def around(answer: Callable[[Call], Answer]) -> Callable[[], Attend]:
+def around(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of attention functions that do something else around, or in place of, the stages."""
     return lambda: as_attend(answer)

@@ -13,11 +13,11 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, Attend, Call, Stages, Work, as_attend, attention
+from attnspec.faults.staged import Answer, Attend, HandedOver, Stages, Work, as_attend, attention
 from attnspec.problems.problem import Array
 
 
-def _signature(call: Call) -> Hashable:
+def _signature(call: HandedOver) -> Hashable:
     """What a compiled graph is keyed by: shapes and dtypes, not contents."""
     arrays = (call.query, call.key, call.value, call.mask, call.bias)
     shapes = (None if array is None else (array.shape, str(array.dtype)) for array in arrays)
@@ -31,7 +31,7 @@ class Remembered:
     argument: str = ""
     kept: dict[Hashable, Any] = field(default_factory=dict)
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer to this call, with what is remembered in the place of what was given."""
         if not self.argument:
             return self._answer(call)
@@ -41,7 +41,7 @@ class Remembered:
         kept = self.kept.setdefault(_signature(call), np.array(given) if isinstance(given, np.ndarray) else given)
         return attention(call.but(**{self.argument: kept}))
 
-    def _answer(self, call: Call) -> Answer:
+    def _answer(self, call: HandedOver) -> Answer:
         place = _signature(call)
         if place not in self.kept:
             self.kept[place] = attention(call)
@@ -50,13 +50,13 @@ class Remembered:
 
 
 @dataclass(slots=True)
-class Counting:
+class AtSomeCalls:
     """Something happens at some calls only: `change` sees the sound answer and the number of the call, from 1."""
 
     change: Callable[[Array, int], Array]
     count: int = 0
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer to this call, changed according to its number."""
         self.count += 1
         answer = attention(call)
@@ -71,7 +71,7 @@ class Buffered:
 
     kept: dict[Hashable, Array] = field(default_factory=dict)
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer, in the buffer of its shape."""
         answer = attention(call)
         output = answer[0] if isinstance(answer, tuple) else answer
@@ -86,7 +86,7 @@ class Accumulating:
 
     kept: dict[Hashable, Array] = field(default_factory=dict)
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer plus all earlier ones of its shape."""
         answer = attention(call)
         output = answer[0] if isinstance(answer, tuple) else answer
@@ -102,7 +102,7 @@ class TriangleCache:
 
     kept: dict[int, Array] = field(default_factory=dict)
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer with a triangle from the cache, cut or filled up on the left."""
         return attention(call, Stages(past=self._past))
 
@@ -120,7 +120,7 @@ class Randomised:
 
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer with one weight in a hundred dropped."""
         return attention(call, Stages(weigh=self._weigh))
 
@@ -134,7 +134,7 @@ class LastShape:
 
     before: Array | None = None
 
-    def __call__(self, call: Call) -> Answer:
+    def __call__(self, call: HandedOver) -> Answer:
         """The answer, its last row from the call before."""
         answer = attention(call)
         output = answer[0] if isinstance(answer, tuple) else answer
@@ -144,7 +144,7 @@ class LastShape:
         return answer
 
 
-def _remembering(make: Callable[[], Callable[[Call], Answer]]) -> Callable[[], Attend]:
+def _remembering(make: Callable[[], Callable[[HandedOver], Answer]]) -> Callable[[], Attend]:
     return lambda: as_attend(make())
 
 
@@ -180,11 +180,11 @@ FAULTS = (
     Fault("stale_last_row", Stage.STATE, "The last row is written after the answer has been handed out.", _TWICE,
           _remembering(LastShape)),
     Fault("every_seventh_call_wrong", Stage.STATE, "A race that is lost now and then.", "seven calls",
-          _remembering(lambda: Counting(_every(7)))),
+          _remembering(lambda: AtSomeCalls(_every(7)))),
     Fault("first_call_wrong", Stage.STATE, "The first call warms up and returns an unwritten buffer.", "the first call",
-          _remembering(lambda: Counting(_first_call))),
+          _remembering(lambda: AtSomeCalls(_first_call))),
     Fault("later_calls_halved", Stage.STATE, "A running average over calls is left on.", "a second call",
-          _remembering(lambda: Counting(_from_second))),
+          _remembering(lambda: AtSomeCalls(_from_second))),
     Fault("output_buffer_reused", Stage.STATE, "One output buffer for each shape is handed out again and again.",
           f"{_TWICE}; the first answer changes", _remembering(Buffered),
           link="https://github.com/ScalingIntelligence/KernelBench/pull/82"),

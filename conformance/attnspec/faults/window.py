@@ -10,8 +10,8 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import Work, staged
-from attnspec.ground.keywords import Window
-from attnspec.ground.nouns import Kind
+from attnspec.core.keywords import Window
+from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 
 Near = Callable[[Work], Array]

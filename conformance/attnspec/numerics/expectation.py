@@ -1,25 +1,129 @@
-"""What an honest subject answers to a problem, and how far from it rounding may take it.
-
-`expect` is the whole door of this package: truth, allowance and domain of one problem under one precision class.
-"""
+"""What an honest subject answers to a problem, and how far from it rounding may take it."""
 
 from __future__ import annotations
 
+import numpy as np
+from attnspec.numerics.bound import WeightError
+from attnspec.numerics.reference import Operands, Truth
+from attnspec.numerics.roundings import Roundings
+from attnspec.problems.problem import Array
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import acting_on
+from attnspec.problems.problem import Array, LayerProblem, Problem
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-
-import numpy as np
-
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.numerics.bound import in_domain, output_allowance, weight_error
-from attnspec.numerics.layer import carried, lowered, sums_fit
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.readout import logits_allowance, row_sum_allowance, weights_allowance
 from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.typical import Typical, multiple, typical
-from attnspec.problems.problem import Array, LayerProblem, Problem
+
+
+def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
+    """(B,H,T,S): D of the output for V = I, entry by entry; exactly 0 where the key is hidden."""
+    p = truth.weights / _divisor(truth.total)[..., None]
+    least = errors.least[..., None]
+    excess = errors.excess / least
+    drift = excess * (1 - p) + p * np.maximum(errors.mass[..., None] - excess, 0.0)
+    drift = np.fmin(drift, np.maximum(p, 1 - p))
+    heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
+    divided = errors.divided(r)
+    rounded = heavy * _kept(errors, r) * (1 + divided) + (p + drift) * divided
+    rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
+    inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
+    allowance = inside + r.output * (p + inside) + r.lost_output
+    return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
+
+
+def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
+    """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
+    divided = errors.divided(r)
+    grown = (1 + _kept(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    lost = r.lost_weight * 2 + r.lost_product + r.lost_output
+    allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
+    return allowance
+
+
+def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
+    """(B,H,T,S): how far log(weight) less the log(weight) of the row's top key may be from the difference of their
+    logits. The row's sum cancels. Infinite where the weight may leave the range in which it is rounded relatively.
+    """
+    top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
+    once = (1 + _kept(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
+    return np.where(_least_weight(truth, errors) < r.normal_weight, np.inf, errors.error + top + rounded)
+
+
+def _least_weight(truth: Truth, errors: WeightError) -> Array:
+    """(B,H,T,S): no honest weight is smaller, roundings aside (the caller's half covers them)."""
+    most = (truth.total + errors.excess.sum(axis=-1))[..., None]
+    least: Array = np.exp(np.minimum(truth.shifted - errors.error, 0.0)) / _divisor(most)
+    return least / 2
+
+
+def _kept(errors: WeightError, r: Roundings) -> Array:
+    """The relative error of a single kept weight: an online rescale rounds it thrice a block, storing rounds it."""
+    kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
+    return kept
+
+
+def _divisor(total: Array) -> Array:
+    divisor: Array = np.where(total == 0, 1, total)
+    return divisor
+
+
+def lowered(problem: LayerProblem) -> Problem:
+    """The attention inside: the projected and split query, key and value, in float64 (where they are exact)."""
+    heads, kv_heads = problem.heads, problem.kv_heads
+    query = _projected(problem, problem.query, "query", heads)
+    key = _projected(problem, problem.key, "key", kv_heads)
+    value = _projected(problem, problem.value, "value", kv_heads)
+    return Problem(problem.dtype, query, key, value, **problem.given).but(**acting_on(Acts.ANSWER))
+
+
+def _projected(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:
+    projected = array.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
+    if f"b_{name}" in problem.params:
+        projected = projected + problem.params[f"b_{name}"].astype(np.float64)
+    B, length, width = projected.shape
+    return projected.reshape(B, length, heads, width // heads).swapaxes(1, 2)
+
+
+def concat(array: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv): head h owns the columns h·Dv … (h+1)·Dv-1."""
+    B, H, T, Dv = array.shape
+    return array.swapaxes(1, 2).reshape(B, T, H * Dv)
+
+
+def carried(problem: LayerProblem, r: Roundings, output: Array, allowance: Array) -> tuple[Array, Array]:
+    """Attention's output and allowance (B,H,T,Dv) carried through the output projection: both (B,T,M).
+
+    The sum of H·Dv products may be seeded with the bias; it is rounded, and rounded again when the bias is added.
+    """
+    heads, slack = concat(output), concat(allowance)
+    if "w_out" not in problem.params:
+        return heads, slack
+    weight = problem.params["w_out"].astype(np.float64)
+    bias = problem.params["b_out"].astype(np.float64) if "b_out" in problem.params else np.zeros(1)
+    size = np.abs(weight)
+    product = heads @ weight.astype(heads.dtype)
+    summed = (np.abs(heads).astype(np.float64) + slack) @ size + np.abs(bias)
+    error = slack @ size + (len(weight) + 1) * r.accumulate * summed + 2 * len(weight) * r.lost_product
+    error += r.output * (np.abs(product).astype(np.float64) + error) + r.lost_output
+    error += r.output * (np.abs(product + bias).astype(np.float64) + error) + r.lost_output
+    return product + bias, error
+
+
+def sums_fit(problem: LayerProblem, r: Roundings, output: Array) -> Array:
+    """(B,T): whether the output projection can overflow nowhere."""
+    if "w_out" not in problem.params:
+        return np.ones((output.shape[0], output.shape[2]), dtype=bool)
+    sums = np.abs(concat(output)).astype(np.float64) @ np.abs(problem.params["w_out"].astype(np.float64))
+    fits: Array = sums.max(axis=-1, initial=0.0) <= min(r.largest_sum, r.largest_output) / 2
+    return fits
+
 
 __all__ = ["EVERYTHING", "Expectation", "expect", "expect_layer", "visible_keys"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import BESIDE_POINTS, GRADES, Precision, graded
-from attnspec.numerics.units import is_half
+from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Array, Problem
 
 TYPICAL = frozenset({"typical"})

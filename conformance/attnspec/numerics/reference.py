@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sizes:
+class Magnitudes:
     """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); their sums over D (key, query)
     and over S (value); and the largest of each.
     """
@@ -54,8 +54,8 @@ class Operands:
     usable: Array
     scale: float | np.longdouble
     softcap: float | None
-    sizes: Sizes
-    held: Sizes
+    sizes: Magnitudes
+    held: Magnitudes
     held_key: Array
 
     @property
@@ -184,9 +184,9 @@ def operands_of(
     return operands if _is_tame(operands) else _tamed(operands)
 
 
-def _sizes(query: Array, key: Array, value: Array) -> Sizes:
+def _sizes(query: Array, key: Array, value: Array) -> Magnitudes:
     sizes = np.abs(query), np.abs(key), np.abs(value)
-    return Sizes(*sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-1), sizes[2].sum(axis=-2))
+    return Magnitudes(*sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-1), sizes[2].sum(axis=-2))
 
 
 def _largest_of(sizes: Array) -> float:

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from attnspec.problems.problem import Array, Problem
+from attnspec.subjects.subject import Subject
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
 import numpy as np
-
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
-from attnspec.subjects.gradient import Gradients, gradients
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+
+
+Gradients = tuple[Array, ...]
+
+
+def gradients(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
+    """The gradient of the sum of some rows of the output with respect to query, key and value, as they are handed over:
+    (B,·,L,·), of a layer (B,L,M). rows: (T,) bool. None where the output has none: the subject computes without.
+
+    Raises SubjectRaised, UnusableAnswer; ValueError where the subject refuses the problem.
+    """
+    kept: list[Gradients | None] = []
+
+    def traced(*inputs: object, **keywords: object) -> object:
+        output, pulled = subject.lift.gradients(lambda *given: subject.function(*given, **keywords), inputs, rows)
+        kept.append(pulled)
+        return output
+
+    replace(subject, function=traced).answer(problem)
+    return kept[0]
+
 
 T = TypeVar("T")
 AnyProblem = Problem | LayerProblem
@@ -114,7 +135,7 @@ class Asker:
         return self._guarded(problem, lambda: self.subject.answer(problem))
 
     def gradients(self, problem: Problem, rows: Array) -> Gradients | None:
-        """See subjects/gradient.py. Raises NotAsked, of a framework without gradients too, or Failed."""
+        """See probing/asker.py. Raises NotAsked, of a framework without gradients too, or Failed."""
         if not self.subject.declaration.lift:
             raise NotAsked("it is handed NumPy arrays, which have no gradients")
         return self._guarded(problem, lambda: gradients(self.subject, problem, rows))

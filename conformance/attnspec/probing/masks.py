@@ -1,14 +1,21 @@
-"""Questions about masks and biases: which way round, and what one handed in the other's place means."""
+"""Questions about masks and biases, about rows that see nothing, and about what stands in hidden keys and values."""
 
 from __future__ import annotations
 
 import numpy as np
-
-from attnspec.ground.conventions import CONVENTIONS
+from attnspec.core.conventions import CONVENTIONS
 from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.probing.fit import even, softmax, which
+from attnspec.probing.question import even, softmax, which
 from attnspec.probing.question import Question, convention, promised
 from attnspec.problems.problem import Array, Problem
+import contextlib
+from functools import partial
+import ml_dtypes
+from attnspec.probing.visibility import alignment
+from attnspec.probing.question import is_close, shown, which
+from attnspec.probing.question import Question, convention, no_claim
+from attnspec.problems.problem import Array, Problem, numpy_dtype
+
 
 _MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
 _WITH_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)
@@ -87,7 +94,7 @@ _TRUTH = {"truth": "what is not zero is attended to", "truth_dropped": "what is 
 _TOGETHER = {**{name: CONVENTIONS["mask_with_causal"].answers[name] for name in ("both", "mask", "causal")},
              "neither": "both are ignored", **FAILURES}
 
-QUESTIONS = (
+MASK_QUESTIONS = (
     Question("mask.polarity", "What does True in a boolean mask mean?", {
         "keep": "the query may attend to the key", "drop": "the key is hidden", "added": "1 is added to the logit",
         "after_softmax": "hidden weights become zero after the softmax, and the rest is not normalised again",
@@ -107,3 +114,86 @@ IN_PLACE = (
              {"added": "it is added to the logits, True as 1", **_TRUTH}, _boolean_bias),
 )
 """What the contract does not allow, and callers do. Asked late: native code may die of it."""
+
+
+ROW = 1
+"""The row that sees nothing."""
+
+
+def without_row(asker: Asker, problem: Problem, form: str) -> Problem:
+    """The problem with row ROW hidden; every row, where a mask is the same for all."""
+    visible = np.arange(4)[:, None] != np.full((4, 4), ROW)
+    return _hidden(asker, problem, visible & (asker.has_rows or form != "mask"), form)
+
+
+def without_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
+    """The problem with its last key hidden; under the causal flag from all rows but the last."""
+    if form == "causal":
+        return problem.but(causal=True)
+    return _hidden(asker, problem, np.arange(4) < np.full((4, 4), 3), form)
+
+
+def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
+    if form == "mask":
+        return problem.but(mask=asker.as_mask(visible, problem))
+    least = float(ml_dtypes.finfo(numpy_dtype(asker.dtype)).min) if form == "finfo_min" else -np.inf
+    return problem.but(bias=asker.as_bias(np.where(visible, 0.0, least), problem))
+
+
+def _row(asker: Asker, form: str) -> Reply:
+    """Keys do not weigh alike, so that what looks uniform is not what nobody has masked."""
+    problem = asker.sloped(4, 4)
+    seen = asker.output(without_row(asker, problem, form))
+    candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
+    with contextlib.suppress(NotAsked, Failed):
+        candidates["unmasked"] = asker.output(problem)[:, :, ROW, :4]
+    return which(seen[:, :, ROW, :4], candidates)
+
+
+def _row_under_causal(asker: Asker) -> Reply:
+    """Only where the last query sees all keys and there are more queries than keys are there rows that see none."""
+    if alignment(asker, 5, 2).answer != "bottom_right":
+        raise NotAsked("every query sees a key")
+    seen = asker.output(asker.sloped(5, 2).but(causal=True))[:, :, :3, :2]
+    return which(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
+
+
+_POISON = {"nan": np.nan, "inf": np.inf}
+
+
+def _poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
+    """The last row is not looked at: a layer that attends to its own input has the poison in its query, too."""
+    hidden = without_last_key(asker, asker.sloped(4, 4), form)
+    right = asker.output(hidden)[:, :, :3, :4]
+    array = getattr(hidden, place).copy()
+    array[:, :, -1, 0] = _POISON[content]
+    seen = asker.output(hidden.but(**{place: array}))[:, :, :3, :4]
+    return Reply(_damage(seen, right), shown(seen))
+
+
+def _damage(seen: Array, right: Array) -> str:
+    if is_close(seen, right):
+        return "harmless"
+    return "nan" if np.isnan(seen).any() else "infinite" if np.isinf(seen).any() else "changed"
+
+
+_OF_CAUSAL = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items() if name != "undefined"},
+              **FAILURES}
+_ROWS = {**_OF_CAUSAL, "unmasked": "as if nothing were hidden"}
+_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "finfo_min": "a bias of the most negative number"}
+_HIDING = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
+_DAMAGES = {"harmless": "nothing", "nan": "it turns to NaN", "infinite": "it turns infinite",
+            "changed": "it changes", **FAILURES}
+
+HIDDEN_QUESTIONS = (
+    *(Question(f"hidden_row.{form}", f"What does a query get from which {text} hides every key?", _ROWS,
+               partial(_row, form=form), no_claim if form == "finfo_min" else convention("hidden_row", form))
+      for form, text in _FORMS.items()),
+    Question("hidden_row.causal", "What does a query get that sees no key under the causal flag?", _OF_CAUSAL,
+             _row_under_causal, convention("hidden_row", "causal")),
+    *(Question(f"hidden_{place}.{content}.{form}",
+               f"What does {text} in a {place} that {how} hides do to the visible output?", _DAMAGES,
+               partial(_poisoned, place=place, content=content, form=form))
+      for place in ("key", "value") for content, text in (("nan", "NaN"), ("inf", "infinity"))
+      for form, how in _HIDING.items()),
+)

@@ -6,38 +6,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from attnspec.ground.nouns import DType
-from attnspec.probing import (
-    causal,
-    gradients,
-    heads,
-    hidden,
-    masks,
-    numbers,
-    purity,
-    scale,
-    sizes,
-    weights,
-    windows,
-)
+from attnspec.core.nouns import DType
+from attnspec.probing import visibility, outputs, shapes, masks, numbers
 from attnspec.probing.asker import Asker, Failed, NotAsked, Reply
 from attnspec.probing.question import Question, When
 from attnspec.probing.switches import FLIPS, Pair
-from attnspec.record.probed import Found
+from attnspec.record.measurements import Found
 from attnspec.subjects.subject import Subject
 
 PLAIN: tuple[Question, ...] = (
-    purity.TWICE, *scale.QUESTIONS, *heads.QUESTIONS, *weights.QUESTIONS, *numbers.QUESTIONS, *causal.QUESTIONS,
-    *windows.QUESTIONS, *masks.QUESTIONS[:1])
+    outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
+    *visibility.WINDOW_QUESTIONS, *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
-    *masks.QUESTIONS[1:], *hidden.QUESTIONS, *purity.QUESTIONS, *gradients.QUESTIONS)
-RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *sizes.QUESTIONS)
+    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *outputs.GRADIENT_QUESTIONS)
+RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
 QUESTIONS = (*PLAIN, *MASKED, *RISKY)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PendingQuestion:
     """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed of it."""
 
     name: str
@@ -59,7 +47,7 @@ class Step:
 
 
 def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
-          brief: bool = False) -> Iterator[Step]:
+          brief: bool = False) -> Iterator[PendingQuestion]:
     """Step by step. base: the subject whose variant this is: then it is told, too, where the two differ. whole: all
     questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
     """
@@ -72,7 +60,7 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
         return
     first, *plain = PLAIN
     yield _step(first, asker)
-    is_chance = not purity.is_steady(asker)  # once the question is over: whoever dies of a call has done so
+    is_chance = not outputs.is_steady(asker)  # once the question is over: whoever dies of a call has done so
     yield from (replace(_step(question, asker), is_chance=is_chance) for question in plain)
     asker = asker.knowing(drops=masks.drops(asker))  # likewise, of a mask
     more = [*(_step(question, asker) for question in MASKED), *_flips(base, asker),
@@ -80,12 +68,12 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     yield from (replace(step, is_chance=is_chance) for step in more)
 
 
-def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[Step]:
+def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[PendingQuestion]:
     if base is not None:
         pair, flips = Pair(Asker(base, asker.dtype), asker), [flip for flip in FLIPS if not (brief and flip.is_implied)]
-        yield from (Step(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in flips)
+        yield from (PendingQuestion(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in flips)
 
 
-def _step(question: Question, asker: Asker) -> Step:
+def _step(question: Question, asker: Asker) -> PendingQuestion:
     claim = question.claim(asker.subject.declaration)
-    return Step(question.name, question.asks, lambda: question.ask(asker), claim)
+    return PendingQuestion(question.name, question.asks, lambda: question.ask(asker), claim)

@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from attnspec.court.bench import SubjectBench
-from attnspec.ground.conventions import UNDEFINED
-from attnspec.ground.nouns import Kind
+from attnspec.trials.evaluator import Evaluator
+from attnspec.core.conventions import UNDEFINED
+from attnspec.core.nouns import Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.asker import AnyProblem, Asker, Failed, NotAsked, Reply
-from attnspec.probing.fit import shown
-from attnspec.probing.heads import grouped
-from attnspec.probing.hidden import without_last_key, without_row
+from attnspec.probing.question import shown
+from attnspec.probing.shapes import grouped
+from attnspec.probing.masks import without_last_key, without_row
 from attnspec.probing.masks import drops
 from attnspec.probing.numbers import LONG, normal
-from attnspec.problems.layers import make_layer, model_width
+from attnspec.problems.make import make_layer, model_width
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
@@ -117,9 +117,9 @@ class Pair:
         self._given = base, variant
 
     @cached_property
-    def _sides(self) -> list[tuple[Asker, SubjectBench]]:
+    def _sides(self) -> list[tuple[Asker, Evaluator]]:
         """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
-        return [(asker.knowing(drops=drops(asker)), SubjectBench(asker.subject, asker.dtype)) for asker in self._given]
+        return [(asker.knowing(drops=drops(asker)), Evaluator(asker.subject, asker.dtype)) for asker in self._given]
 
     def flipped(self, flip: Flip) -> Reply:
         """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
@@ -169,7 +169,7 @@ def _told(base: Array, variant: Array, apart: Array) -> Reply:
                          f"{int(apart.sum())} of {apart.size} entries differ")
 
 
-def _allowance(bench: SubjectBench, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
+def _allowance(bench: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
     """What an honest subject may be off by, and where that is claimed. A row that sees nothing holds zeros, NaN or a
     mean, so it is held to the roundings of a mean.
     """
@@ -181,7 +181,7 @@ def _allowance(bench: SubjectBench, problem: AnyProblem, *, drops: bool) -> tupl
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
 
 
-def _expected(bench: SubjectBench, problem: AnyProblem) -> Expectation:
+def _expected(bench: Evaluator, problem: AnyProblem) -> Expectation:
     if isinstance(problem, LayerProblem):
         return expect_layer(problem, bench.precision, conventions=bench.conventions)
     return expect(problem, bench.precision, conventions=bench.conventions, parts=frozenset({"output"}),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.problems.entries import (
     Floats,
     gaussian,
@@ -22,7 +22,7 @@ from attnspec.problems.entries import (
     student_t,
     uniform,
 )
-from attnspec.problems.family import Entries, Family, HeadWords
+from attnspec.problems.entries import Entries, Family, HeadWords
 
 _SMALLEST_NORMAL = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14,
                     DType.BFLOAT16: 2.0**-126}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.ground.keywords import KeywordArguments
-from attnspec.ground.nouns import DType
+from attnspec.core.keywords import KeywordArguments
+from attnspec.core.nouns import DType
 
 Array = NDArray[Any]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
-from attnspec.ground.errors import UsageError, hint
-from attnspec.ground.keywords import KEYWORDS, VALUED, VALUES
+from attnspec.core.errors import UsageError, hint
+from attnspec.core.keywords import KEYWORDS, VALUED, VALUES
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import Effort
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Effort
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.problem import Sizes
 

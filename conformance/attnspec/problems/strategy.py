@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from attnspec.ground.declaration import Limits
-from attnspec.ground.errors import SpecError
-from attnspec.ground.nouns import Effort
+from attnspec.core.declaration import Limits
+from attnspec.core.errors import SpecError
+from attnspec.core.nouns import Effort
 from attnspec.problems.domain import Domain
-from attnspec.problems.menu import Menu, menu_of
+from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.recipe import FIELDS, Recipe
 
 MOST_DRAWN = 2**16 - 1

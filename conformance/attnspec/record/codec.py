@@ -1,6 +1,7 @@
 """Dataclasses to JSON and back, losing nothing: tuples, enums, mappings, and the numbers that JSON has not.
 
 NaN and the infinities become the strings "nan", "inf" and "-inf", in either direction only where a float is expected.
+An event is one line, with its name first, under `event`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
+from attnspec.core.errors import RecordError
+import json
+from collections.abc import Mapping
+from attnspec.core.errors import RecordError, hint
+from attnspec.record.measurements import BlockJudged
+from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.measurements import SubjectPut
+from attnspec.record.measurements import SubjectProbed
 
-from attnspec.ground.errors import RecordError
 
 T = TypeVar("T")
 Json: TypeAlias = Any  # what the json module takes and gives
@@ -181,3 +189,36 @@ def _decode_plain(kind: type, data: object, path: str) -> Json:
 
 def _misfit(path: str, wanted: str, data: object) -> RecordError:
     return RecordError(f"{path} should be {wanted}, not {data!r:.60}.")
+
+
+EVENTS: Mapping[str, type[Event]] = {
+    "run_started": RunStarted,
+    "subject_known": SubjectKnown,
+    "item_started": ItemStarted,
+    "item_finished": ItemFinished,
+    "subject_put": SubjectPut,
+    "block_judged": BlockJudged,
+    "subject_probed": SubjectProbed,
+    "run_finished": RunFinished,
+}
+NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
+
+
+def to_line(event: Event) -> str:
+    """One line, without the line feed."""
+    return json.dumps({"event": NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
+
+
+def from_line(line: str) -> Event:
+    """The event of a line. Raises RecordError (without a place: the reader adds file and line)."""
+    try:
+        data = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise RecordError(f"this line is not JSON ({problem.msg} at column {problem.colno}); "
+                          "it may have been cut off or edited.") from None
+    if not isinstance(data, dict) or "event" not in data:
+        raise RecordError("this line is no event: a JSON object with a member 'event' is expected.")
+    name = data.pop("event")
+    if name not in EVENTS:
+        raise RecordError(f"{name!r} is not a known event.{hint(name, EVENTS)}")
+    return decode(EVENTS[name], data)

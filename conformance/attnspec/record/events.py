@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from attnspec.record.campaign import BlockJudged
-from attnspec.record.clause_text import ClauseText
+from attnspec.record.measurements import BlockJudged
+from attnspec.record.outcome import ClauseText
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.record.power import SubjectPut
-from attnspec.record.probed import SubjectProbed
+from attnspec.record.measurements import SubjectPut
+from attnspec.record.measurements import SubjectProbed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,48 @@
-"""One clause against one subject at one dtype: the verdict and the evidence. Plain data, ready for JSON."""
+"""One clause against one subject at one dtype: the clause in words, the verdict and the evidence. Plain data."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from attnspec.core.nouns import Level
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from attnspec.core.nouns import DType, Level, Novelty, Verdict
 
-from attnspec.ground.nouns import DType, Level, Novelty, Verdict
+
+@dataclass(frozen=True, slots=True)
+class QuotedSource:
+    """A citation with its source: `cite` is the source's key, `at` a section or heading of it, `url` a foreign text."""
+
+    cite: str = ""
+    at: str = ""
+    quote: str = ""
+    note: str = ""
+    title: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseText:
+    """A clause in words. An older or a foreign record may leave out all but its id.
+
+    needs: keywords that the subject must take.  problem: the named problem.  refuted_by: faults that must violate it.
+    where: the file and line of its YAML.
+    """
+
+    id: str
+    theme: str = ""
+    level: Level = Level.MUST
+    profile: str = ""
+    says: str = ""
+    formula: str = ""
+    because: tuple[QuotedSource, ...] = ()
+    needs: tuple[str, ...] = ()
+    problem: str = ""
+    refuted_by: tuple[str, ...] = ()
+    note: str = ""
+    where: str = ""
+
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
 

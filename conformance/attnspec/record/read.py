@@ -1,20 +1,38 @@
-"""Reads a record back. A record without footer is that of an interrupted run, which is no error."""
+"""Files of records: a name that ends in .gz is that of a packed one. An audit of 20 MB packs into less than one."""
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+from attnspec.core.errors import Place, RecordError
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeVar
-
-from attnspec.ground.errors import Place, RecordError
-from attnspec.record.campaign import BlockJudged
+from attnspec.record.measurements import BlockJudged
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.lines import from_line
+from attnspec.record.codec import from_line
 from attnspec.record.outcome import Outcome
-from attnspec.record.packed import read_text
-from attnspec.record.power import SubjectPut
-from attnspec.record.probed import SubjectProbed
+from attnspec.record.measurements import SubjectPut
+from attnspec.record.measurements import SubjectProbed
+
+
+_PACKED = ".gz"
+
+
+def read_text(path: Path) -> str:
+    """The text of a record. Raises RecordError."""
+    try:
+        written = path.read_bytes()
+        return (gzip.decompress(written) if path.suffix == _PACKED else written).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as problem:  # a packed file that was cut off ends too early
+        raise RecordError(f"the record cannot be read: {problem}.", where=Place(str(path))) from None
+
+
+def packed(path: Path, text: str) -> bytes:
+    """What a file of this name holds; the same text gives the same bytes."""
+    written = text.encode("utf-8")
+    return gzip.compress(written, mtime=0) if path.suffix == _PACKED else written
+
 
 FORMAT = 1
 Key = tuple[str, ...]

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.record.power import SUITE, SubjectPut
-from attnspec.report.power_figures import Group, accused, curve, false_alarms, rules, total_runs
+from attnspec.record.measurements import SUITE, SubjectPut
+from attnspec.report.power_figures import FaultGroup, accused, curve, false_alarms, rules, total_runs
 
 REACH = 150
 """The number of cases at which the axis ends, unless a rule needs more."""
@@ -65,8 +65,8 @@ class Curve:
     leader: str
     label_y: float
     row_y: float
-    convicted: Group
-    accused: Group
+    convicted: FaultGroup
+    accused: FaultGroup
     name: str
 
 
@@ -118,8 +118,8 @@ class _Fate:
     rule: str
     steps: tuple[tuple[int, float], ...]
     tried: int
-    convicted: Group
-    accused: Group
+    convicted: FaultGroup
+    accused: FaultGroup
 
     @property
     def height(self) -> float:

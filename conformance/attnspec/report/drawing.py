@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attnspec.ground.errors import UsageError
+from attnspec.core.errors import UsageError
 from attnspec.record.read import RunRecord
-from attnspec.report.campaign_view import campaign
+from attnspec.report.false_alarms import campaign
 from attnspec.report.figures import counted
 from attnspec.report.power_view import Power, power
-from attnspec.report.templates import templates
+from attnspec.report.page import templates
 
 
 def write_picture(record: RunRecord, path: Path) -> None:

@@ -1,9 +1,15 @@
-"""Numbers as a reader wants them: few digits, true minus signs, no `1e-06`."""
+"""Numbers, verdicts and texts of a record as a reader wants them."""
 
 from __future__ import annotations
 
 import math
 from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+import re
+from attnspec.record.outcome import ClauseText
+
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
@@ -88,3 +94,80 @@ def counted(number: int, noun: str) -> str:
 def ascii_name(text: str) -> str:
     """A name that is safe as a fragment of an address: letters, digits, dot, dash and underscore."""
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """`css` is the class of the verdict's colour; `rank` counts from the gravest (0)."""
+
+    sign: str
+    word: str
+    css: str
+    rank: int
+    meaning: str
+
+
+SIGNS: Mapping[Verdict, Sign] = {
+    Verdict.CRASHED: Sign("C", "crashed", "bad", 0, "The process died while the case was on trial."),
+    Verdict.TIMED_OUT: Sign("T", "timed out", "bad", 1, "No answer came within the time an item may take."),
+    Verdict.VIOLATED: Sign("✗", "violated", "bad", 2, "An answer contradicts the clause beyond the derived allowance."),
+    Verdict.ERRORED: Sign("E", "errored", "bad", 3, "The implementation raised on input that it claims to take."),
+    Verdict.UNEXPECTED: Sign("U", "unexpected", "odd", 4,
+                             "A listed deviation passes, or fails in another way than the one listed."),
+    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A listed deviation, failing in the listed way."),
+    Verdict.NOT_RUN: Sign("?", "not run", "idle", 6, "Interrupted, or the adapter itself is broken. Never a pass."),
+    Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
+                           "Every case fell outside the domain of the bound, so nothing was decided. Never a pass."),
+    Verdict.INAPPLICABLE: Sign("–", "inapplicable", "idle", 8,
+                               "The subject lacks what the clause needs; the reason is given. Never a pass."),
+    Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
+}
+
+FINDINGS = FAILURES | {Verdict.UNEXPECTED}
+DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
+SHORT: Mapping[DType, str] = {
+    DType.FLOAT64: "f64", DType.FLOAT32: "f32", DType.FLOAT16: "f16", DType.BFLOAT16: "bf16",
+}
+WEIGHT: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
+
+
+def gravest(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that stands for several: the worst of them."""
+    return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
+
+
+_OVERALL = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED, Verdict.NOT_RUN, Verdict.HELD,
+            Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+
+
+def overall(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on a clause that was tried at several dtypes: a failure at any; held where it was decided at all.
+
+    That a subject cannot be asked at one dtype takes nothing from what it holds at the others.
+    """
+    return min(verdicts, key=_OVERALL.index)
+
+
+_CHINESE = re.compile(r"[\u3400-\u9fff]")
+_THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)(?:#.*)?")
+
+
+def clause_anchor(clause: ClauseText) -> str:
+    """Where a page tells of a clause: its id made safe for an address."""
+    return f"clause-{ascii_name(clause.id)}"
+
+
+def language(text: str) -> str:
+    """The tag of the language that a text is in where that is not the page's own: browsers choose the font by it."""
+    return "zh" if _CHINESE.search(text) else ""
+
+
+def web_address(url: str) -> str:
+    """The address if it leads to the web, else nothing: records are foreign input, and `javascript:` is an address."""
+    return url if url.startswith(("https://", "http://")) else ""
+
+
+def thread(url: str) -> str:
+    """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
+    found = _THREAD.fullmatch(url)
+    return f"{found[1]}#{found[2]}" if found else url.partition("://")[2]

@@ -6,19 +6,19 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.ground.nouns import DType
-from attnspec.ground.plan import FAULT
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import DType
+from attnspec.core.plan import FAULT
+from attnspec.record.outcome import ClauseText
 from attnspec.record.events import SubjectKnown
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.record.probed import SubjectProbed
+from attnspec.record.measurements import SubjectProbed
 from attnspec.record.read import RunRecord
 
 Key = tuple[int, str, DType]  # number of the subject, id of the clause, dtype
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JoinedRun:
     """One record, with the letter that the page calls it by."""
 
     letter: str
@@ -69,7 +69,7 @@ class Joined:
     `probes`: what was found out of a subject, by its number.
     """
 
-    runs: tuple[Run, ...]
+    runs: tuple[JoinedRun, ...]
     subjects: tuple[Judged, ...]
     faults: tuple[Judged, ...]
     clauses: tuple[ClauseText, ...]
@@ -91,7 +91,7 @@ class Joined:
 
 def join(records: Sequence[RunRecord]) -> Joined:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
-    runs = tuple(Run(_letters(place), record) for place, record in enumerate(records))
+    runs = tuple(JoinedRun(_letters(place), record) for place, record in enumerate(records))
     cast = _Cast()
     outcomes: dict[Key, Outcome] = {}
     seen = 0
@@ -110,7 +110,7 @@ def join(records: Sequence[RunRecord]) -> Joined:
         faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_grouped(outcomes))
 
 
-def _probes(runs: Sequence[Run], cast: _Cast) -> Mapping[int, tuple[SubjectProbed, ...]]:
+def _probes(runs: Sequence[JoinedRun], cast: _Cast) -> Mapping[int, tuple[SubjectProbed, ...]]:
     found: dict[int, list[SubjectProbed]] = {}
     for run in runs:
         for probed in run.record.probes:
@@ -132,7 +132,7 @@ class _Cast:
     letters: dict[int, list[str]] = field(default_factory=dict)
     ids: dict[int, str] = field(default_factory=dict)
 
-    def number(self, run: Run, subject: str) -> int:
+    def number(self, run: JoinedRun, subject: str) -> int:
         """The number of this subject in the environment of this run."""
         header = run.record.header
         key = (subject, header.spec_digest, tuple(sorted(header.environment.items())))
@@ -143,7 +143,7 @@ class _Cast:
             letters.append(run.letter)
         return number
 
-    def meet(self, run: Run) -> None:
+    def meet(self, run: JoinedRun) -> None:
         """Take the cards of a run."""
         for known in run.record.subjects:
             self.cards[self.number(run, known.card.id)] = known
@@ -167,7 +167,7 @@ def _blank(subject: str) -> SubjectCard:
     return SubjectCard(subject, "", "", "", "", "", {}, {}, {}, ())
 
 
-def _clauses(runs: Sequence[Run], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...], frozenset[str]]:
+def _clauses(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...], frozenset[str]]:
     """The clauses of all runs, themes together; one that only an outcome names gets its id for a text."""
     found: dict[str, ClauseText] = {}
     changed: set[str] = set()

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from attnspec.ground.nouns import Verdict, gates
+from attnspec.core.nouns import Verdict, gates
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, figure
-from attnspec.report.joined import Joined, Judged, Run, join
-from attnspec.report.signs import SIGNS
+from attnspec.report.joined import Joined, Judged, JoinedRun, join
+from attnspec.report.figures import SIGNS
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 _COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -59,14 +59,14 @@ def _suite(joined: Joined, subject: Judged) -> ElementTree.Element:
     return _counted(subject.label, run, cases, _properties(subject, run))
 
 
-def _properties(subject: Judged, run: Run) -> Mapping[str, str]:
+def _properties(subject: Judged, run: JoinedRun) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
     told = {"library": card.distribution, "version": card.version, "effort": header.effort, "seed": str(header.seed),
             "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip()}
     return {name: value for name, value in told.items() if value}
 
 
-def _lost(run: Run) -> ElementTree.Element:
+def _lost(run: JoinedRun) -> ElementTree.Element:
     """A suite of one error for a run that did not get through, or that judged nothing."""
     lost = counted(run.missing, "item")
     interrupted = f"the run was interrupted: {lost} have no verdict" if run.missing else "the run was interrupted"
@@ -75,7 +75,7 @@ def _lost(run: Run) -> ElementTree.Element:
 
 
 def _counted(
-    name: str, run: Run, cases: Sequence[ElementTree.Element], properties: Mapping[str, str],
+    name: str, run: JoinedRun, cases: Sequence[ElementTree.Element], properties: Mapping[str, str],
 ) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=_clean(name), tests=str(len(cases)))
     for attribute, tag in _COUNTS.items():

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from attnspec.ground.nouns import Novelty, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import Novelty, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.outcome import Outcome
-from attnspec.report.joined import Joined, Run
-from attnspec.report.signs import SHORT
+from attnspec.report.joined import Joined, JoinedRun
+from attnspec.report.figures import SHORT
 
 UNEXPLAINED = "No finding explains these."
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KnownEntry:
     """A subject under a clause, at these dtypes. `says`: how it differs from what is listed; empty if it does not."""
 
     subject: str
@@ -27,23 +27,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class KnownGroup:
     """Entries of one kind: what changed in one way, or what one finding explains. `says`: that finding's words."""
 
     name: str
     says: str
     items: int
-    entries: tuple[Entry, ...]
+    entries: tuple[KnownEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
     """A run that was held against a baseline. `libraries`: name and version of those that were judged."""
 
-    run: Run
+    run: JoinedRun
     libraries: tuple[str, ...]
-    known: tuple[Group, ...]
-    changes: tuple[Group, ...]
+    known: tuple[KnownGroup, ...]
+    changes: tuple[KnownGroup, ...]
 
     @property
     def baseline(self) -> str:
@@ -78,7 +78,7 @@ def held(joined: Joined) -> tuple[Held, ...]:
     return tuple(_held(run, clauses) for run in joined.runs if run.record.header.baseline)
 
 
-def _held(run: Run, clauses: Mapping[str, ClauseText]) -> Held:
+def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> Held:
     outcomes, cards = run.record.outcomes, [known.card for known in run.record.subjects]
     told = {finding.id: finding.says for card in cards for finding in card.findings}
     known: dict[str, list[Outcome]] = defaultdict(list)
@@ -96,14 +96,14 @@ def _held(run: Run, clauses: Mapping[str, ClauseText]) -> Held:
         tuple(_group(each.value, "", changed[each], clauses) for each in Novelty if each in changed))
 
 
-def _group(name: str, says: str, outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> Group:
+def _group(name: str, says: str, outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> KnownGroup:
     entries = [_entry(list(group), clauses) for _, group in groupby(sorted(outcomes, key=_key), key=_key)]
-    return Group(name, says, len(outcomes), tuple(entries))
+    return KnownGroup(name, says, len(outcomes), tuple(entries))
 
 
-def _entry(outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> Entry:
+def _entry(outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> KnownEntry:
     first = outcomes[0]
-    return Entry(first.subject, clauses[first.clause], _dtypes(outcomes), first.change.says if first.change else "")
+    return KnownEntry(first.subject, clauses[first.clause], _dtypes(outcomes), first.change.says if first.change else "")
 
 
 def _dtypes(outcomes: Iterable[Outcome]) -> str:

@@ -2,26 +2,140 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from xml.etree import ElementTree
+from latex2mathml.converter import convert
+from markupsafe import Markup
+import re
+from collections.abc import Mapping
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from attnspec.core.keywords import listed
+from attnspec.core.paths import folder
+from attnspec.report.figures import counted, duration, figure, gauge, grouped, moment, percent, plainly, said
+from attnspec.report.figures import SHORT
+from attnspec.report.summary import exit_words
+from attnspec.report.figures import clause_anchor, language, thread, web_address
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-from attnspec.ground.conventions import CONVENTIONS
+from attnspec.core.conventions import CONVENTIONS
 from attnspec.record.read import RunRecord
-from attnspec.report.audit.habits import Habits, habits
+from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
-from attnspec.report.campaign_view import Campaign, campaign
+from attnspec.report.false_alarms import Campaign, campaign
 from attnspec.report.findings import findings
 from attnspec.report.joined import Joined, join
 from attnspec.report.known import held
-from attnspec.report.ledger import themes
+from attnspec.report.clause_table import themes
 from attnspec.report.pictures import LEVELS
 from attnspec.report.power_view import Power, power
 from attnspec.report.readings import readings
-from attnspec.report.signs import SIGNS
+from attnspec.report.figures import SIGNS
 from attnspec.report.summary import LEGEND, Summary, summarise
-from attnspec.report.templates import templates
 from attnspec.report.trust import trust
-from attnspec.report.unheard import never_decided, silences
+from attnspec.report.summary import never_decided, silences
+
+
+_SPACE = "{http://www.w3.org/1998/Math/MathML}"
+_ELEMENTS = frozenset({
+    "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "mfrac", "msqrt",
+    "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts", "mprescripts",
+    "none", "mtable", "mtr", "mtd", "menclose", "mfenced",
+})
+_ATTRIBUTES = frozenset({
+    "display", "displaystyle", "scriptlevel", "mathvariant", "stretchy", "fence", "form", "separator",
+    "symmetric", "largeop", "movablelimits", "accent", "accentunder", "linethickness", "width", "height",
+    "depth", "lspace", "rspace", "minsize", "maxsize", "columnalign", "rowspacing", "columnspacing",
+    "columnlines", "rowlines", "notation", "open", "close", "separators",
+})
+_CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3, "munderover": 3}
+
+
+@lru_cache(maxsize=1024)
+def mathml(latex: str) -> Markup | None:
+    """The formula as MathML, or None where it cannot be converted whole: then the LaTeX itself is shown."""
+    if not latex.strip() or not _is_balanced(latex):
+        return None
+    try:
+        drawn = convert(latex, display="block")
+    except Exception:  # the converter raises IndexError, KeyError and its own; a formula never costs a page
+        return None
+    return Markup(drawn) if _is_plain(drawn) else None
+
+
+def _is_balanced(latex: str) -> bool:
+    """Whether all braces close: the converter would draw half a formula and say nothing."""
+    bare = latex.replace(r"\{", "").replace(r"\}", "")
+    return bare.count("{") == bare.count("}")
+
+
+def _is_plain(drawn: str) -> bool:
+    r"""Whether this is MathML and nothing else. The converter copies the inside of \text as it stands, tags and all."""
+    try:
+        root = ElementTree.fromstring(drawn)
+    except ElementTree.ParseError:
+        return False
+    return all(_is_sound(element, element.tag.removeprefix(_SPACE)) for element in root.iter())
+
+
+def _is_sound(element: ElementTree.Element, name: str) -> bool:
+    is_known = name in _ELEMENTS and _ATTRIBUTES.issuperset(element.keys())
+    is_whole = len(element) == _CHILDREN.get(name, len(element))
+    # an unknown command is copied, backslash and all
+    return is_known and is_whole and "\\" not in (element.text or "")
+
+
+FILES: Mapping[str, str] = {
+    "css": "page.css", "js": "page.js", "picture_css": "picture.css", "audit_css": "audit/audit.css",
+    "audit_js": "audit/audit.js"}
+
+
+@lru_cache(maxsize=1)
+def templates() -> Environment:
+    """The environment that every page and picture is rendered in. What a record holds is escaped."""
+    source = folder("reports") / "page"
+    environment = Environment(
+        loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
+        "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
+        "short": SHORT.__getitem__, "percent": percent, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
+        "prose": _prose, "said": said, "library": _library, "listed": listed}
+    # our own files, inlined as they are
+    environment.globals |= {
+        name: Markup((source / file).read_text(encoding="utf-8"))
+        for name, file in FILES.items()}
+    return environment
+
+
+def _prose(text: str) -> Markup:
+    """A text whose `code` is set as code, and whose addresses lead there."""
+    return Markup("").join(map(_piece, _PIECES.split(text)))
+
+
+_PIECES = re.compile(r"(`[^`]+`|https?://[^\s<>\"')\]]*[^\s<>\"')\].,;:])")
+
+
+def _piece(part: str) -> Markup:
+    if part.startswith("`") and part.endswith("`") and len(part) > 1:
+        return Markup("<code>{0}</code>").format(part.strip("`"))
+    if web_address(part):
+        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, thread(part))
+    return Markup.escape(part)
+
+
+def _library(name: str) -> str:
+    """The folder of a subject's library, of an id or of `Judged.library`."""
+    return name.partition("/")[0]
+
+
+def _breakable(name: str) -> Markup:
+    """A long identifier that may be broken after its separators."""
+    broken = Markup.escape(name)
+    for separator in ("/", "_", "."):
+        broken = broken.replace(separator, Markup(f"{separator}<wbr>"))
+    return broken
+
 
 AXES: Mapping[str, str] = {
     "B": "batch", "H": "query heads", "Hkv": "key and value heads", "T": "query length", "S": "key and value length",

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from attnspec.ground.nouns import DType
-from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.core.nouns import DType
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.report.power_figures import conviction, dtypes, name_of, quantile, run_of, runs_of, tellable
 
 EDGES = (1, 2, 3, 5, 10, 20, 50, 150)

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from attnspec.ground.nouns import DType
-from attnspec.ground.plan import FAULT, SOUND
-from attnspec.record.power import SUITE, Conviction, SubjectPut
+from attnspec.core.nouns import DType
+from attnspec.core.plan import FAULT, SOUND
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RuleShare:
     """How one rule fared at one dtype. Without a conviction the three quantiles of its cases are 0.
 
     convicted of tried: faults.  convicted_runs of tried_runs: fault × seed.  median, p95, worst: cases that half,
@@ -43,7 +43,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FaultGroup:
     """Faults that have something in common (a stage), at any dtype: how many of them a rule convicted."""
 
     name: str
@@ -105,7 +105,7 @@ class Naming:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MeasuredRun:
     """One subject at one dtype and one seed before one rule. `cases`: to the conviction, else 0."""
 
     put: SubjectPut
@@ -154,7 +154,7 @@ def conviction(put: SubjectPut, rule: str) -> Conviction | None:
     return None
 
 
-def shares(puts: Sequence[SubjectPut]) -> tuple[Share, ...]:
+def shares(puts: Sequence[SubjectPut]) -> tuple[RuleShare, ...]:
     """How every rule fared at every dtype that it speaks about, the suite first."""
     faults = tellable(puts)
     found = ((rule, runs_of(faults, rule)) for rule in rules(puts))
@@ -163,28 +163,28 @@ def shares(puts: Sequence[SubjectPut]) -> tuple[Share, ...]:
         if (here := [run for run in runs if run.put.dtype is dtype]))
 
 
-def runs_of(puts: Sequence[SubjectPut], rule: str) -> list[Run]:
+def runs_of(puts: Sequence[SubjectPut], rule: str) -> list[MeasuredRun]:
     """The runs that a rule was asked about, and the lost ones if it was asked about any of their dtype."""
     said = [(put, conviction(put, rule)) for put in puts]
     asked = {put.dtype for put, told in said if told}
     return [run_of(put, told) for put, told in said if told or (put.lost and put.dtype in asked)]
 
 
-def run_of(put: SubjectPut, said: Conviction | None) -> Run:
+def run_of(put: SubjectPut, said: Conviction | None) -> MeasuredRun:
     """What a rule said, as a run."""
     is_convicted = said is not None and said.convicted
-    return Run(put, is_convicted, said.cases if said and is_convicted else 0)
+    return MeasuredRun(put, is_convicted, said.cases if said and is_convicted else 0)
 
 
-def _share(rule: str, dtype: DType, runs: Sequence[Run]) -> Share:
+def _share(rule: str, dtype: DType, runs: Sequence[MeasuredRun]) -> RuleShare:
     took = [run.cases for run in runs if run.convicted]
     pooled = _pooled(runs)
-    return Share(
+    return RuleShare(
         rule, dtype, sum(pooled.values()), len(pooled), quantile(took, 0.5), quantile(took, 0.95), quantile(took, 1.0),
         len(took), len(runs))
 
 
-def _pooled(runs: Iterable[Run]) -> dict[tuple[str, DType], bool]:
+def _pooled(runs: Iterable[MeasuredRun]) -> dict[tuple[str, DType], bool]:
     """Whether every seed convicted, by subject and dtype."""
     found: dict[tuple[str, DType], bool] = {}
     for run in runs:
@@ -193,16 +193,16 @@ def _pooled(runs: Iterable[Run]) -> dict[tuple[str, DType], bool]:
     return found
 
 
-def total(puts: Sequence[SubjectPut], rule: str) -> Group:
+def total(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
     """The faults of all dtypes together."""
     pooled = _pooled(runs_of(tellable(puts), rule))
-    return Group(rule, sum(pooled.values()), len(pooled))
+    return FaultGroup(rule, sum(pooled.values()), len(pooled))
 
 
-def total_runs(puts: Sequence[SubjectPut], rule: str) -> Group:
+def total_runs(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
     """The runs of all dtypes and seeds together."""
     runs = runs_of(tellable(puts), rule)
-    return Group(rule, sum(run.convicted for run in runs), len(runs))
+    return FaultGroup(rule, sum(run.convicted for run in runs), len(runs))
 
 
 def curve(puts: Sequence[SubjectPut], rule: str) -> tuple[tuple[int, float], ...]:
@@ -219,14 +219,14 @@ def best_peer(puts: Sequence[SubjectPut]) -> str:
     return max(peers, key=lambda rule: total(puts, rule).part, default="")
 
 
-def stages(puts: Sequence[SubjectPut], rule: str) -> tuple[Group, ...]:
+def stages(puts: Sequence[SubjectPut], rule: str) -> tuple[FaultGroup, ...]:
     """The share that a rule convicts by stage of fault, stages as they come."""
     runs = runs_of(tellable(puts), rule)
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         groups.setdefault(run.put.stage, []).append(run)
     pooled = {stage: _pooled(group).values() for stage, group in groups.items()}
-    return tuple(Group(stage, sum(said), len(said)) for stage, said in pooled.items())
+    return tuple(FaultGroup(stage, sum(said), len(said)) for stage, said in pooled.items())
 
 
 def escapees(puts: Sequence[SubjectPut], rule: str = SUITE) -> tuple[Escapee, ...]:
@@ -235,12 +235,12 @@ def escapees(puts: Sequence[SubjectPut], rule: str = SUITE) -> tuple[Escapee, ..
     return tuple(_escapee(runs) for runs in groups if not all(run.convicted for run in runs))
 
 
-def _by_subject(runs: Iterable[Run]) -> Iterator[list[Run]]:
+def _by_subject(runs: Iterable[MeasuredRun]) -> Iterator[list[MeasuredRun]]:
     ordered = sorted(runs, key=lambda run: run.put.subject)
     return (list(group) for _, group in groupby(ordered, key=lambda run: run.put.subject))
 
 
-def _escapee(runs: Sequence[Run]) -> Escapee:
+def _escapee(runs: Sequence[MeasuredRun]) -> Escapee:
     tried = Counter(run.put.dtype for run in runs)
     missed = Counter(run.put.dtype for run in runs if not run.convicted)
     lost = next((run.put.lost for run in runs if run.put.lost), "")
@@ -258,15 +258,15 @@ def false_alarms(puts: Sequence[SubjectPut]) -> tuple[Alarm, ...]:
                      and said.cases]))
 
 
-def _alarm(rule: str, dtype: DType, runs: Sequence[Run]) -> Alarm:
+def _alarm(rule: str, dtype: DType, runs: Sequence[MeasuredRun]) -> Alarm:
     accused = dict.fromkeys(name_of(run.put) for run in runs if run.convicted)
     return Alarm(rule, dtype, tuple(accused), len({run.put.subject for run in runs}))
 
 
-def accused(alarms: Iterable[Alarm], rule: str) -> Group:
+def accused(alarms: Iterable[Alarm], rule: str) -> FaultGroup:
     """Of the sound implementations at every dtype, how many a rule accused."""
     own = [alarm for alarm in alarms if alarm.rule == rule]
-    return Group(rule, sum(len(alarm.accused) for alarm in own), sum(alarm.tried for alarm in own))
+    return FaultGroup(rule, sum(len(alarm.accused) for alarm in own), sum(alarm.tried for alarm in own))
 
 
 def naming(puts: Sequence[SubjectPut]) -> Naming:

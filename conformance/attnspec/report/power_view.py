@@ -1,12 +1,11 @@
-"""The section on a measurement of power: the figures, with what the record's header says of rules and faults."""
+"""The section on a measurement of power, and its table in Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from attnspec.ground.nouns import DType
-from attnspec.record.power import SUITE, SubjectPut
+from attnspec.core.nouns import DType
+from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.curves import NARROW, WIDE, Chart, chart
 from attnspec.report.figures import counted, percent
@@ -22,9 +21,9 @@ from attnspec.report.power_details import (
 from attnspec.report.power_figures import (
     Alarm,
     Escapee,
-    Group,
+    FaultGroup,
     Naming,
-    Share,
+    RuleShare,
     accused,
     best_peer,
     dtypes,
@@ -38,6 +37,11 @@ from attnspec.report.power_figures import (
     total,
     total_runs,
 )
+from collections.abc import Sequence
+from attnspec.report.figures import percent
+from attnspec.report.power_figures import FaultGroup, RuleShare
+from attnspec.report.figures import web_address
+
 
 Texts = Mapping[str, Mapping[str, str]]
 
@@ -54,12 +58,12 @@ class RuleRow:
     source: str
     brief: str
     rest: str
-    shares: tuple[Share | None, ...]
+    shares: tuple[RuleShare | None, ...]
     alarms: tuple[Alarm | None, ...]
     cases: tuple[int, int, int]
-    convicted: Group
-    runs: Group
-    accused: Group
+    convicted: FaultGroup
+    runs: FaultGroup
+    accused: FaultGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,8 @@ class FaultText:
 class StageRow:
     """The faults of one stage before the suite and before the best of the others."""
 
-    suite: Group
-    peer: Group | None
+    suite: FaultGroup
+    peer: FaultGroup | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ def _rows(puts: Sequence[SubjectPut], texts: Texts) -> tuple[RuleRow, ...]:
 
 
 def _row(
-    puts: Sequence[SubjectPut], rule: str, text: Mapping[str, str], found: Mapping[tuple[str, DType], Share],
+    puts: Sequence[SubjectPut], rule: str, text: Mapping[str, str], found: Mapping[tuple[str, DType], RuleShare],
     alarms: Mapping[tuple[str, DType], Alarm],
 ) -> RuleRow:
     keys = [(rule, dtype) for dtype in dtypes(tellable(puts))]
@@ -216,3 +220,37 @@ def _row(
 def _stages(puts: Sequence[SubjectPut], peer: RuleRow | None) -> tuple[StageRow, ...]:
     others = {group.name: group for group in stages(puts, peer.rule)} if peer else {}
     return tuple(StageRow(group, others.get(group.name)) for group in stages(puts, SUITE))
+
+
+def markdown_table(record: RunRecord) -> str:
+    """One row a rule: the share of faults that it convicts at each dtype, how soon, and whom it accuses. Ends its line.
+
+    Without a measurement of power it is empty.
+    """
+    measured = power([record])
+    if measured is None or not measured.rows:
+        return ""
+    return "".join((_head(measured.dtypes), *map(_markdown_row, measured.rows)))
+
+
+def _head(dtypes: Sequence[DType]) -> str:
+    names = ("convicted by", *(dtype.value for dtype in dtypes), "cases: median, 95 %, worst", "sound ones accused")
+    return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
+
+
+def _markdown_row(row: RuleRow) -> str:
+    cells = (_title(row), *map(_share, row.shares), ", ".join(map(str, row.cases)), _accused(row.accused))
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _title(row: RuleRow) -> str:
+    title = row.title.replace("|", "\\|").replace("[", "\\[")
+    return f"[{title}]({row.source})" if web_address(row.source) else f"**{title}**"
+
+
+def _share(share: RuleShare | None) -> str:
+    return percent(share.part) if share else "–"
+
+
+def _accused(group: FaultGroup) -> str:
+    return f"{group.convicted} of {group.tried}" if group.tried else "–"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.record.outcome import Outcome, Reading
 from attnspec.report.figures import figure
 from attnspec.report.joined import Joined, Judged
-from attnspec.report.ledger import finding_anchor
-from attnspec.report.signs import FINDINGS
-from attnspec.report.texts import clause_anchor
+from attnspec.report.clause_table import finding_anchor
+from attnspec.report.figures import FINDINGS
+from attnspec.report.figures import clause_anchor
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class SubjectReadings:
     """All that was read off one subject. What is told in words (its precision grade) stands first."""
 
     subject: Judged
@@ -54,9 +54,9 @@ class Panel:
         return tuple(quantity for quantity in self.quantities if quantity.is_worded)
 
 
-def readings(joined: Joined) -> tuple[Panel, ...]:
+def readings(joined: Joined) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
-    panels = (Panel(subject, tuple(sorted(_quantities(joined, subject), key=lambda quantity: not quantity.is_worded)))
+    panels = (SubjectReadings(subject, tuple(sorted(_quantities(joined, subject), key=lambda quantity: not quantity.is_worded)))
               for subject in joined.subjects)
     return tuple(panel for panel in panels if panel.quantities)
 

@@ -1,18 +1,23 @@
-"""The first thing on the page: who was judged, by which law, and how it went, in words."""
+"""The first thing on the page: who was judged and how it went, and what was not decided."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from attnspec.ground.nouns import FAILURES, Level, Verdict, gates
+from attnspec.core.nouns import FAILURES, Level, Verdict, gates
 from attnspec.record.outcome import Outcome
-from attnspec.report.causes import likely_words
+from attnspec.report.findings import likely_words
 from attnspec.report.figures import counted
-from attnspec.report.joined import Joined, Judged, Run
-from attnspec.report.ledger import shade
-from attnspec.report.signs import DECIDED, SIGNS, Sign, overall
+from attnspec.report.joined import Joined, Judged, JoinedRun
+from attnspec.report.clause_table import shade
+from attnspec.report.figures import DECIDED, SIGNS, Sign, overall
+from collections.abc import Mapping
+from attnspec.core.nouns import Verdict
+from attnspec.record.outcome import ClauseText
+from attnspec.report.joined import Joined
+from attnspec.report.figures import DECIDED, SIGNS, Sign
+
 
 EXITS = {
     0: "conforms",
@@ -29,7 +34,7 @@ CAMPAIGN_EXITS = {0: "nobody is accused", 1: "somebody sound is accused", 2: "no
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class VerdictShare:
     """How many clauses of a subject got one verdict; failures of what is only advised are a share of their own."""
 
     sign: Sign
@@ -49,7 +54,7 @@ class Standing:
     css: str
     sentence: str
     total: int
-    counts: tuple[Share, ...]
+    counts: tuple[VerdictShare, ...]
     items: int
     cause: str = ""
 
@@ -61,7 +66,7 @@ class Summary:
     title: str
     css: str
     standings: tuple[Standing, ...]
-    interrupted: tuple[Run, ...]
+    interrupted: tuple[JoinedRun, ...]
     digests: tuple[tuple[str, str, str], ...]
     items: int
     cases: int
@@ -79,7 +84,7 @@ def summarise(joined: Joined, *, strict: bool) -> Summary:
         no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()))
 
 
-def exit_words(run: Run) -> str:
+def exit_words(run: JoinedRun) -> str:
     """What the exit code of a run means."""
     footer = run.record.footer
     if footer is None:
@@ -106,12 +111,12 @@ def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
     return verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)
 
 
-def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[Share, ...]:
+def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
     """The clauses by the verdict over all dtypes, gravest first."""
     worst = [(overall(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
     found = Counter((verdict, shade(verdict, level)) for verdict, level in worst)
     ordered = sorted(found.items(), key=lambda item: (SIGNS[item[0][0]].rank, item[0][1]))
-    return tuple(Share(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
+    return tuple(VerdictShare(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
 
 def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: bool) -> tuple[str, str]:
@@ -161,7 +166,7 @@ def _worst_css(standings: Sequence[Standing]) -> str:
     return next(css for css in ("bad", "idle", "good") if css in found)
 
 
-def _digests(runs: Sequence[Run]) -> tuple[tuple[str, str, str], ...]:
+def _digests(runs: Sequence[JoinedRun]) -> tuple[tuple[str, str, str], ...]:
     """Every spec that was applied: its version, its digest, and the letters of the runs it was applied in."""
     laws: dict[tuple[str, str], list[str]] = {}
     for run in runs:
@@ -171,3 +176,56 @@ def _digests(runs: Sequence[Run]) -> tuple[tuple[str, str, str], ...]:
 
 
 LEGEND: tuple[Sign, ...] = tuple(SIGNS.values())
+
+
+_NOT_DECIDED = (Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """One reason, and whom it kept from being judged by what: pairs of subjects and clauses."""
+
+    sign: Sign
+    reason: str
+    items: int
+    whom: tuple[tuple[tuple[str, ...], tuple[ClauseText, ...]], ...]
+
+
+def silences(joined: Joined) -> tuple[Silence, ...]:
+    """All reasons, gravest verdict first, then the most frequent."""
+    groups: dict[tuple[Verdict, str], list[tuple[str, Outcome]]] = {}
+    for subject in joined.subjects:
+        for outcomes in joined.of_subject(subject).values():
+            for outcome in outcomes:
+                if outcome.verdict in _NOT_DECIDED:
+                    groups.setdefault((outcome.verdict, _reason(outcome)), []).append((subject.label, outcome))
+    texts = {clause.id: clause for clause in joined.clauses}
+    found = [_silence(verdict, reason, members, texts) for (verdict, reason), members in groups.items()]
+    return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))
+
+
+def never_decided(joined: Joined) -> tuple[ClauseText, ...]:
+    """Clauses that decided nothing about anybody, faults included."""
+    decided = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict in DECIDED}
+    return tuple(clause for clause in joined.clauses if clause.id not in decided)
+
+
+def _reason(outcome: Outcome) -> str:
+    return outcome.reason or {
+        Verdict.NO_CLAIM: "every case fell outside the domain of the bound",
+        Verdict.NOT_RUN: "no reason was recorded",
+        Verdict.INAPPLICABLE: "no reason was recorded",
+    }[outcome.verdict]
+
+
+def _silence(
+    verdict: Verdict, reason: str, members: list[tuple[str, Outcome]], texts: Mapping[str, ClauseText],
+) -> Silence:
+    by_subject: dict[str, dict[str, None]] = {}
+    for label, outcome in members:
+        by_subject.setdefault(label, {})[outcome.clause] = None
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for label, clauses in by_subject.items():
+        alike.setdefault(tuple(clauses), []).append(label)
+    whom = tuple((tuple(labels), tuple(texts[clause] for clause in clauses)) for clauses, labels in alike.items())
+    return Silence(SIGNS[verdict], reason, len(members), whom)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from attnspec.ground.nouns import FAILURES
-from attnspec.ground.plan import FAULT
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import FAILURES
+from attnspec.core.plan import FAULT
+from attnspec.record.outcome import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.joined import Joined, Judged
-from attnspec.report.signs import SHORT, SIGNS
+from attnspec.report.figures import SHORT, SIGNS
 
 
 @dataclass(frozen=True, slots=True)

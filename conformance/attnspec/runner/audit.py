@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.ground.errand import Conclusion, Loss
-from attnspec.ground.exits import CANNOT_RUN, VIOLATED
-from attnspec.ground.plan import Item, Plan
-from attnspec.law.clause import Spec
-from attnspec.probing.docket import Probes
-from attnspec.probing.errands import Probing
+from attnspec.core.plan import Conclusion, JobFailure
+from attnspec.core.errors import CANNOT_RUN, VIOLATED
+from attnspec.core.plan import Item, Plan
+from attnspec.spec.clause import Spec
+from attnspec.probing.jobs import Probes
+from attnspec.probing.subjects import Probing
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
-from attnspec.record.probed import SubjectProbed
-from attnspec.runner.docket import Breadcrumb
-from attnspec.runner.trials import Trials
+from attnspec.record.measurements import SubjectProbed
+from attnspec.runner.jobs import Breadcrumb
+from attnspec.runner.trial_jobs import TrialJobs
 from attnspec.subjects.registry import process_of, registered
 
-AUDIT = "attnspec.runner.audit:Audit"
+AUDIT = "attnspec.runner.audit:AuditJobs"
 LIBRARIES = "libraries"
 """Where a plan says which libraries are audited; none named: all."""
 
 
-class Audit:
+class AuditJobs:
     """A docket of two kinds of errands. An answer that contradicts the manifest makes the exit code 1."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
-        self._trials = Trials(plan, breadcrumb=breadcrumb)
+        self._trials = TrialJobs(plan, breadcrumb=breadcrumb)
         self._probes = Probes(plan, breadcrumb=breadcrumb)
 
     @property
@@ -59,7 +59,7 @@ class Audit:
         """Try the item, or probe the subject."""
         return self._probes.carry_out(errand) if isinstance(errand, Probing) else self._trials.carry_out(errand)
 
-    def lost(self, errand: Item | Probing, loss: Loss) -> Done:
+    def lost(self, errand: Item | Probing, loss: JobFailure) -> Done:
         """What stands in the record for an errand that came to nothing."""
         return self._probes.lost(errand, loss) if isinstance(errand, Probing) else self._trials.lost(errand, loss)
 

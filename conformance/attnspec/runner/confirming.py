@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from attnspec.ground.places import portable
+from attnspec.core.paths import portable
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.manifest import Registered
 

@@ -16,14 +16,14 @@ from typing import TypeVar
 
 import pytest
 
-from attnspec.ground.errors import AttnspecError, UsageError
-from attnspec.ground.nouns import DType, Effort
-from attnspec.ground.plan import Item, Plan
+from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Item, Plan
 from attnspec.record.codec import encode
-from attnspec.runner.announce import announce
+from attnspec.runner.texts import announce
 from attnspec.runner.gate_cost import EFFORT
 from attnspec.runner.judge import COURT, HANDED, clause_of, distinct_items, pronounce, summon
-from attnspec.runner.threads import one_thread
+from attnspec.runner.environment import one_thread
 
 E = TypeVar("E", DType, Effort)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 
 SECONDS = "attnspec/gates"
 """Where pytest's cache keeps the seconds of each gate, by the node id of its test function."""

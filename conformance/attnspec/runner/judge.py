@@ -8,17 +8,17 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
-from attnspec.ground.errors import AttnspecError, UsageError
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.places import portable_argument
-from attnspec.ground.plan import Item, Plan
-from attnspec.law.clause import Clause, Spec
+from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.paths import portable_argument
+from attnspec.core.plan import Item, Plan
+from attnspec.spec.clause import Clause, Spec
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.runner.docket import Breadcrumb
+from attnspec.runner.jobs import Breadcrumb
 
 _WORDS = 4
 HANDED = "attnspec_handed"  # a module in memory only, for functions handed to `gate` that no import would find again
-COURT = "attnspec.court.court:Court"
+COURT = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):

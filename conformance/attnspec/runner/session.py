@@ -20,19 +20,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from attnspec.ground.errand import Errand
-from attnspec.ground.places import portable_argument
-from attnspec.ground.plan import Plan
-from attnspec.law.clause import Spec
-from attnspec.law.yaml_lines import shown
+from attnspec.core.plan import Job
+from attnspec.core.paths import portable_argument
+from attnspec.core.plan import Plan
+from attnspec.spec.clause import Spec
+from attnspec.spec.yaml_lines import shown
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.clerk import Clerk
-from attnspec.runner.docket import Docket, open_docket
+from attnspec.runner.listener import Listener
+from attnspec.runner.jobs import JobSource, open_jobs
 from attnspec.runner.judge import COURT
-from attnspec.runner.plans import plan_text
-from attnspec.runner.surroundings import environment, prepared
-from attnspec.runner.trials import TRIALS, with_court
+from attnspec.runner.jobs import plan_text
+from attnspec.runner.environment import environment, prepared
+from attnspec.runner.trial_jobs import TRIALS, with_court
 
 _SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold
@@ -73,12 +73,12 @@ class Session:
 
     def run(self, handlers: Sequence[Handler]) -> Result:
         """Carry out every errand of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
-        docket = open_docket(self.docket, self._plan)
+        docket = open_jobs(self.docket, self._plan)
         items = docket.items()
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
             began = time.perf_counter()
             emit(docket.header(self._header(docket.spec, items)))
-            clerk = Clerk(docket, items, self.plan, emit)
+            clerk = Listener(docket, items, self.plan, emit)
             self._work(docket, items, clerk, Path(folder))
             clerk.close("the run was interrupted" if clerk.interrupted else "the run ended before its turn came")
             return self._footer(docket, clerk, emit, time.perf_counter() - began)
@@ -87,7 +87,7 @@ class Session:
     def _plan(self) -> Plan:
         return with_court(self.plan, court=self.court, recipe=self.recipe)
 
-    def _header(self, spec: Spec, items: Sequence[Errand]) -> RunStarted:
+    def _header(self, spec: Spec, items: Sequence[Job]) -> RunStarted:
         return RunStarted(
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
@@ -96,19 +96,19 @@ class Session:
             spec_added=tuple(map(portable_argument, spec.added)),
             baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")
 
-    def _footer(self, docket: Docket[Any], clerk: Clerk, emit: Callable[[Event], None], seconds: float) -> Result:
+    def _footer(self, docket: JobSource[Any], clerk: Listener, emit: Callable[[Event], None], seconds: float) -> Result:
         done = tuple(clerk.done.values())
         end = docket.conclude(done, interrupted=clerk.interrupted)
         emit(RunFinished(_now(), seconds, end.counts, end.exit_code, clerk.interrupted))
         return Result(end.exit_code, done, clerk.interrupted, tuple(clerk.defects))
 
-    def _work(self, docket: Docket[Any], items: Sequence[Errand], clerk: Clerk, folder: Path) -> None:
+    def _work(self, docket: JobSource[Any], items: Sequence[Job], clerk: Listener, folder: Path) -> None:
         """One pytest after the other: a process has one environment, from before its first import to its end."""
         for number, process in enumerate(_processes(docket, items)):
             if not clerk.interrupted:
                 self._work_in(process, clerk, folder / str(number))
 
-    def _work_in(self, process: Mapping[str, str], clerk: Clerk, folder: Path) -> None:
+    def _work_in(self, process: Mapping[str, str], clerk: Listener, folder: Path) -> None:
         import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
 
         folder.mkdir()
@@ -132,7 +132,7 @@ class Session:
         ]
 
 
-def _processes(docket: Docket[Any], items: Sequence[Errand]) -> list[Mapping[str, str]]:
+def _processes(docket: JobSource[Any], items: Sequence[Job]) -> list[Mapping[str, str]]:
     """The surroundings that the errands ask for, each once, the ordinary ones first."""
     asked = {tuple(process.items()): process for process in map(docket.surroundings, items)}
     return sorted(asked.values(), key=bool)

@@ -6,16 +6,16 @@ import json
 import sys
 from dataclasses import dataclass, replace
 
-from attnspec.ground.errors import AttnspecError
-from attnspec.ground.plan import Plan
+from attnspec.core.errors import AttnspecError
+from attnspec.core.plan import Plan
 from attnspec.record.codec import decode, encode
-from attnspec.runner.apart import apart
-from attnspec.runner.plans import plan_text
+from attnspec.runner.child import apart
+from attnspec.runner.jobs import plan_text
 from attnspec.subjects.registry import process_of
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SmokedInput:
     """One input: what should happen, whether it did, and what happened instead."""
 
     sentence: str
@@ -27,7 +27,7 @@ class Line:
 class Smoked:
     """The lines, or why there are none."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SmokedInput, ...] = ()
     death: str = ""
 
 
@@ -39,14 +39,14 @@ def smoke_apart(target: str, plan: Plan) -> Smoked:
 
 
 def _smoke(plan: Plan) -> Smoked:
-    from attnspec.court.hearing import summon  # noqa: PLC0415  (weight: only the child needs the subject)
+    from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: only the child needs the subject)
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:
         subject = summon(plan.targets[0], plan)
     except AttnspecError as problem:
         return Smoked(death=str(problem))
-    return Smoked(tuple(Line(line.sentence, line.passed, line.detail) for line in smoke(subject)))
+    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in smoke(subject)))
 
 
 def main() -> None:

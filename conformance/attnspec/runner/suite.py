@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from attnspec.ground.errand import Errand
-from attnspec.ground.errors import AttnspecError
+from attnspec.core.plan import Job
+from attnspec.core.errors import AttnspecError
 from attnspec.record.codec import encode
-from attnspec.record.lines import to_line
-from attnspec.runner.docket import Docket
-from attnspec.runner.guard import NAME, Guard
-from attnspec.runner.plans import docket_of, errands_of
+from attnspec.record.codec import to_line
+from attnspec.runner.jobs import JobSource
+from attnspec.runner.traces import NAME, Guard
+from attnspec.runner.jobs import docket_of, errands_of
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
 
@@ -28,7 +28,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("errand", [pytest.param(errand, id=errand.id) for errand in items])
 
 
-def test_errand(errand: Errand, request: pytest.FixtureRequest) -> None:
+def test_errand(errand: Job, request: pytest.FixtureRequest) -> None:
     """Carry out the errand; its end and the subject's card travel home in `user_properties`."""
     docket = _docket(request.config)
     request.node.user_properties.append(("attnspec", to_line(docket.carry_out(errand))))
@@ -36,12 +36,12 @@ def test_errand(errand: Errand, request: pytest.FixtureRequest) -> None:
 
 
 @functools.cache
-def _docket(config: pytest.Config) -> Docket[Any]:
+def _docket(config: pytest.Config) -> JobSource[Any]:
     guard = config.pluginmanager.get_plugin(NAME)
     return docket_of(config, guard.drop_crumb if isinstance(guard, Guard) else lambda _: None)
 
 
-def _send_card(docket: Docket[Any], target: str, node: pytest.Item) -> None:
+def _send_card(docket: JobSource[Any], target: str, node: pytest.Item) -> None:
     try:
         card = docket.card(target)
     except AttnspecError:  # the subject cannot be had: its outcomes say why

@@ -1,15 +1,19 @@
-"""Outcomes in words, and clauses as a record keeps them."""
+"""Outcomes in words, for the console and for pytest, and clauses as a record keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-from attnspec.ground.nouns import DType, Verdict
-from attnspec.ground.places import portable_argument
-from attnspec.law.clause import Citation, Clause, Spec
-from attnspec.record.clause_text import ClauseText, QuotedSource
+from attnspec.core.nouns import DType, Verdict
+from attnspec.core.paths import portable_argument
+from attnspec.spec.clause import Citation, Clause, Spec
+from attnspec.record.outcome import ClauseText, QuotedSource
 from attnspec.record.outcome import Evidence, Likeness, Outcome
+import pytest
+from attnspec.core.nouns import Verdict, gates
+from attnspec.spec.clause import Clause
+from attnspec.record.outcome import Outcome
+
 
 HAPPENED: Mapping[Verdict, str] = {
     Verdict.HELD: "holds",
@@ -95,3 +99,22 @@ def text_of(clause: Clause, spec: Spec) -> ClauseText:
 def _quoted(citation: Citation, spec: Spec) -> QuotedSource:
     source = spec.bibliography[citation.cite]
     return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url)
+
+
+_PASSING = frozenset({Verdict.HELD, Verdict.EXPECTED})
+_WITHOUT_VERDICT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
+
+
+def announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
+    """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
+
+    A violated clause that does not gate (`should`, `may`) is skipped with its sentence, so that it is seen and not
+    counted as passed.
+    """
+    if outcome.verdict in _PASSING:
+        return
+    if outcome.verdict in _WITHOUT_VERDICT:
+        pytest.skip(in_short(outcome))
+    if outcome.verdict is Verdict.NOT_RUN or gates(outcome.verdict, outcome.level, strict=strict):
+        pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+    pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

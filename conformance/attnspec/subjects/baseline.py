@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from attnspec.ground.declaration import Declaration, Deviation
-from attnspec.ground.errors import Place, UsageError
-from attnspec.ground.nouns import FAILURES, DType, Verdict, gates
-from attnspec.law.fields import Fields
-from attnspec.law.yaml_lines import load_yaml
+from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.errors import Place, UsageError
+from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.spec.fields import Fields
+from attnspec.spec.yaml_lines import load_yaml
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.registry import findings_of

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.ground.nouns import DType
-from attnspec.ground.places import portable
+from attnspec.core.nouns import DType
+from attnspec.core.paths import portable
 from attnspec.problems.problem import Array
 from attnspec.subjects.lifts.lift import Lift
 from attnspec.subjects.stderr import kept_stderr

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
-from attnspec.ground.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
-from attnspec.ground.keywords import HIDING
-from attnspec.ground.nouns import DType, Kind
-from attnspec.ground.profiles import PROFILES
-from attnspec.law.fields import Fields
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
+from attnspec.core.keywords import HIDING
+from attnspec.core.nouns import DType, Kind
+from attnspec.core.conventions import PROFILES
+from attnspec.spec.fields import Fields
 from attnspec.subjects.lifts import LIFTS
+import difflib
+import enum
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import fields as fields_of
+from dataclasses import replace
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.declaration import LIMITS, Declaration
+from attnspec.core.errors import Place, TargetError
+from attnspec.core.keywords import KeywordLimits
+from attnspec.core.nouns import Kind
+from attnspec.spec.yaml_lines import Located, LocatedList
+from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
+
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
 WEIGHTS = ("per_head", "averaged")
@@ -101,3 +114,129 @@ def _claims(fields: Fields) -> tuple[str, ...]:
 
 def _values(enumeration: type[DType]) -> tuple[str, ...]:
     return tuple(member.value for member in enumeration)
+
+
+ATTRIBUTES: Mapping[str, str] = {
+    "dtypes": '["float32", "bfloat16"]',
+    "output_dtype": '"float32"',
+    "conventions": '{"hidden_row": "zeros"}',
+    "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
+    "claims": '["causal"]',
+    "lift": '"torch"',
+    "ties_value_width": "True",
+    "grouped": "False",
+    "self_attention_only": "True",
+    "ties_model_width": "True",
+    "broadcasts": "True",
+    "bias_is_mask": "True",
+    "weights": '"averaged"',
+    "has_biases": "False",
+    "single_head": "True",
+    "projects_output": "False",
+    "min_head_width": "16",
+    "min_scores": "64",
+    "contiguous_features": "True",
+    "mask_axes": '"BTS"',
+    "lengths": '"equal"',
+    "causal_lengths": '"no_more_queries"',
+    "causal_only": "True",
+    **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
+}
+"""What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
+
+_MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
+
+
+def declaration_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE) -> Declaration:
+    """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
+
+    `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
+    no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
+    """
+    place = place_of(function)
+    signature = signature_of(function, name, target=target,
+                             is_always_causal=getattr(function, "causal_only", False) is True)
+    for attribute, value in _own_attributes(function).items():
+        _check_name(name, attribute, value, signature.kind, place)
+    given = {attribute: getattr(function, attribute) for attribute in ATTRIBUTES if hasattr(function, attribute)}
+    for attribute, value in given.items():
+        _check_value(function, name, attribute, value)
+    return replace(_read(name, given, place), keywords=signature.keywords, kind=signature.kind,
+                   defaults=signature.defaults)
+
+
+def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:
+    """The declaration, limits under their own key, as a manifest has them."""
+    limits = {attribute: value for attribute, value in given.items() if attribute in LIMITS}
+    others = {attribute: value for attribute, value in given.items() if attribute not in LIMITS}
+    return read_declaration(Fields(_located({**others, "limits": limits}, place), f"the attributes of {name}",
+                                   TargetError))
+
+
+def _located(value: object, place: Place) -> Located:
+    located = _at(value, place)
+    assert isinstance(located, Located)
+    return located
+
+
+def _at(value: object, place: Place) -> object:
+    """The value as if it had been read from a file, at this place."""
+    if isinstance(value, Mapping):
+        mapping = Located(place)
+        mapping.update({str(_plain(key)): _at(inner, place) for key, inner in value.items()})
+        return mapping
+    if isinstance(value, list | tuple | set | frozenset):
+        sequence = LocatedList(place)
+        sequence.extend(_at(inner, place) for inner in value)
+        return sequence
+    return _plain(value)
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _check_value(function: Callable[..., object], name: str, attribute: str, value: object) -> None:
+    try:
+        _read(name, {attribute: value}, place_of(function))
+    except TargetError as wrong:
+        own = "" if _is_function(function) else f" If {name} has it for itself, wrap {name} in a function."
+        raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None
+
+
+def _own_attributes(function: Callable[..., object]) -> Mapping[str, object]:
+    """What somebody set on a function. An object has attributes of its own, not ours to read."""
+    return vars(function) if _is_function(function) else {}
+
+
+def _is_function(function: Callable[..., object]) -> bool:
+    return hasattr(function, "__code__") or isinstance(function, functools.partial)
+
+
+def _check_name(name: str, attribute: str, value: object, kind: Kind, place: Place) -> None:
+    """Raise TargetError for an attribute that means to declare something and does not."""
+    known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
+    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED)), "")
+    if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _plain(value) == kind.value):
+        return
+    raise TargetError(f"{name} has an attribute {attribute!r}; {_way(name, meant, value, kind)}", where=place)
+
+
+def _way(name: str, meant: str, value: object, kind: Kind) -> str:
+    """How what is meant should be declared."""
+    if meant == "kind":
+        return f"its parameters make it {kind.value!r}: a layer takes params and heads. Leave {name}.kind out."
+    if meant == "limits":
+        lines = [f"{name}.{limit} = {_plain(said)!r}" for limit, said in _limits(value).items()]
+        return f"every limit is an attribute of its own. Write {'; '.join(lines)}. Limits: {', '.join(LIMITS)}."
+    if meant in CONVENTIONS:
+        return f"a convention stands in a mapping. Write {name}.conventions = {{{meant!r}: {_plain(value)!r}}}"
+    return (f"did you mean {meant!r}? As in {name}.{meant} = {ATTRIBUTES[meant]}. "
+            f"What can be declared: {', '.join(ATTRIBUTES)}.")
+
+
+def _limits(value: object) -> Mapping[str, object]:
+    """The limits that a mapping names, each by its nearest right name; an example where it names none."""
+    named = {limit: said for word, said in (value.items() if isinstance(value, Mapping) else ())
+             for limit in difflib.get_close_matches(str(word), LIMITS, n=1)}
+    return named or {"ties_value_width": True}

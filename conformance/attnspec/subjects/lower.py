@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import DType
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from attnspec.ground.declaration import Declaration, Deviation, Variant
-from attnspec.ground.errors import ManifestError, Place
-from attnspec.ground.nouns import FAILURES, DType
-from attnspec.law.fields import Fields
-from attnspec.law.yaml_lines import load_yaml, shown
+from attnspec.core.declaration import Declaration, Deviation, Variant
+from attnspec.core.errors import ManifestError, Place
+from attnspec.core.nouns import FAILURES, DType
+from attnspec.spec.fields import Fields
+from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.declared import (
     DECLARED,
     WEIGHTS,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from attnspec.ground.errors import Place, TargetError, hint, near_misses
-from attnspec.law.yaml_lines import shown
+from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.spec.yaml_lines import shown
 
 SHOWN = 8
 """So many functions of a file are named in a message."""

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from attnspec.ground.conventions import UNDEFINED
-from attnspec.ground.keywords import PLACED
-from attnspec.ground.nouns import DType
+from attnspec.core.conventions import UNDEFINED
+from attnspec.core.keywords import PLACED
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.ground.declaration import Limits
-from attnspec.ground.nouns import DType, Kind
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, Sizes, numpy_dtype
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 

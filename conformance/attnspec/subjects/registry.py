@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec import home
-from attnspec.ground.errors import ManifestError, Place, TargetError, UsageError
-from attnspec.law.yaml_lines import shown
+from attnspec.core import paths
+from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
+from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, read_findings
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
 from attnspec.subjects.outline import no_such_subject
@@ -90,7 +90,7 @@ def _refuse_other_process(subject: Registered) -> None:
 def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
     """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
     seen: dict[str, Path] = {}
-    for parent in (home.folder("implementations"), *map(Path, folders)):
+    for parent in (paths.folder("implementations"), *map(Path, folders)):
         for library in _inside(parent):
             if library.name in seen and not library.samefile(seen[library.name]):
                 raise ManifestError(f"there is already a folder of this name, {shown(seen[library.name])}; "

@@ -11,11 +11,11 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from attnspec.ground.errors import Place, TargetError
-from attnspec.ground.keywords import KEYWORDS, keyword_for, slip_of
-from attnspec.ground.nouns import Kind
-from attnspec.ground.places import portable
-from attnspec.law.yaml_lines import shown
+from attnspec.core.errors import Place, TargetError
+from attnspec.core.keywords import KEYWORDS, keyword_for, slip_of
+from attnspec.core.nouns import Kind
+from attnspec.core.paths import portable
+from attnspec.spec.yaml_lines import shown
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
 _FORM = "attend(query, key, value, *, ...)"

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
-from attnspec.ground.places import portable
+from attnspec.core.paths import portable
 
 _LONGEST = 10_000  # characters; a library in a loop must not fill a record
 

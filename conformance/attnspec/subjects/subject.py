@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.ground.declaration import LIMITS, Declaration
-from attnspec.ground.errors import Place, UsageError
-from attnspec.ground.keywords import AXES
-from attnspec.ground.nouns import Kind
+from attnspec.core.declaration import LIMITS, Declaration
+from attnspec.core.errors import Place, UsageError
+from attnspec.core.keywords import AXES
+from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.call import Answer, Call, SubjectRaised, UnusableAnswer, perform

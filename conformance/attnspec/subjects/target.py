@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from attnspec.core.declaration import Declaration
+from attnspec.core.errors import AttnspecError, ManifestError, Place
+from attnspec.numerics.precision import precision_of
 import importlib
 import importlib.metadata
 import importlib.util
@@ -13,19 +16,29 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
-
 from attnspec import adapters
-from attnspec.ground.declaration import Declaration, Variant
-from attnspec.ground.errors import Place, TargetError, hint, near_misses
-from attnspec.law.yaml_lines import shown
-from attnspec.subjects.attributes import declaration_of
+from attnspec.core.declaration import Declaration, Variant
+from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.lifts.lift import lift_named
-from attnspec.subjects.lifts.subnormals import with_flushing
+from attnspec.subjects.lifts.lift import with_flushing
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.outline import near_file, no_such_subject
-from attnspec.subjects.precise import check_precision
 from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 from attnspec.subjects.subject import Subject
+
+
+def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
+    """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
+    classes = [declaration.precision, *(variant.precision for variant in declaration.variants.values())]
+    for precision in classes:
+        for dtype, words in precision.items():
+            try:
+                precision_of(words, dtype)
+            except ManifestError as cause:
+                raise error(str(cause), where=where) from None
+
 
 M = TypeVar("M")
 _FROM_FILE = "attnspec_target_"  # begins the name of a module that a path leads to, so that it hides no other

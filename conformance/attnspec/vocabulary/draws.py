@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attnspec.vocabulary.posed import AnyProblem
+from attnspec.vocabulary.scene import AnyProblem
 
 SEEDS = range(2**16)
 

@@ -30,7 +30,7 @@ class Between:
     high: float = math.inf
 
 
-class Form(enum.Enum):
+class TypeForm(enum.Enum):
     """How a type is built."""
 
     PLAIN = "plain"
@@ -42,15 +42,15 @@ class Form(enum.Enum):
     MAPPING = "mapping"
 
 
-_FORMS: Mapping[object, Form] = {
-    Literal: Form.CHOICE, typing.Annotated: Form.ANNOTATED, typing.Union: Form.UNION, types.UnionType: Form.UNION,
-    frozenset: Form.LIST, Sequence: Form.LIST, Mapping: Form.MAPPING}
+_FORMS: Mapping[object, TypeForm] = {
+    Literal: TypeForm.CHOICE, typing.Annotated: TypeForm.ANNOTATED, typing.Union: TypeForm.UNION, types.UnionType: TypeForm.UNION,
+    frozenset: TypeForm.LIST, Sequence: TypeForm.LIST, Mapping: TypeForm.MAPPING}
 _NAMES: Mapping[object, str] = {
     bool: "true or false", int: "a whole number", float: "a finite number", str: "text",
     Drawn: "the name of a drawn value", RunName: "the name of a run", type(None): "nothing"}
 _SPELLED: Mapping[object, tuple[type, ...]] = {
     bool: (bool,), int: (int,), float: (int, float), str: (str,), Drawn: (str,), RunName: (str,),
-    type(None): (type(None),), Form.LIST: (list,), Form.PAIR: (list,), Form.MAPPING: (dict,), Form.CHOICE: (str,)}
+    type(None): (type(None),), TypeForm.LIST: (list,), TypeForm.PAIR: (list,), TypeForm.MAPPING: (dict,), TypeForm.CHOICE: (str,)}
 _NAMED = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}
 _SCHEMAS: Mapping[object, Mapping[str, object]] = {
     bool: {"type": "boolean"}, int: {"type": "integer"}, float: {"type": "number"}, str: {"type": "string"},
@@ -59,17 +59,17 @@ _SCHEMAS: Mapping[object, Mapping[str, object]] = {
     RunName: _NAMED | {"description": "the name of one of this clause's runs"}}
 
 
-def form_of(hint: Hint) -> Form:
+def form_of(hint: Hint) -> TypeForm:
     """How the type is built."""
     origin: object = typing.get_origin(hint)
     if origin is tuple:
-        return Form.LIST if typing.get_args(hint)[-1] is Ellipsis else Form.PAIR
+        return TypeForm.LIST if typing.get_args(hint)[-1] is Ellipsis else TypeForm.PAIR
     if origin in _FORMS:
         return _FORMS[origin]
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return Form.CHOICE
+        return TypeForm.CHOICE
     if hint in _NAMES:
-        return Form.PLAIN
+        return TypeForm.PLAIN
     raise TypeError(f"{hint} cannot be the type of a word's argument; see {__name__}")
 
 
@@ -84,39 +84,39 @@ def choices(hint: Hint) -> dict[str, object]:
 def is_spelled_by(hint: Hint, value: object) -> bool:
     """Whether the type is spelled with the YAML kind of `value` (text, number, list, mapping …)."""
     form = form_of(hint)
-    if form in (Form.ANNOTATED, Form.UNION):
+    if form in (TypeForm.ANNOTATED, TypeForm.UNION):
         options = typing.get_args(hint)
-        return any(is_spelled_by(option, value) for option in (options[:1] if form is Form.ANNOTATED else options))
-    kinds = _SPELLED[hint if form is Form.PLAIN else form]
+        return any(is_spelled_by(option, value) for option in (options[:1] if form is TypeForm.ANNOTATED else options))
+    kinds = _SPELLED[hint if form is TypeForm.PLAIN else form]
     return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
 def expected(hint: Hint) -> str:
     """What the type asks for, in words: `a whole number`, `a list of …`."""
     options = typing.get_args(hint)
-    words: Mapping[Form, Callable[[], str]] = {
-        Form.PLAIN: lambda: _NAMES[hint],
-        Form.ANNOTATED: lambda: expected(options[0]),
-        Form.UNION: lambda: " or ".join(expected(option) for option in options if option is not type(None)),
-        Form.CHOICE: lambda: f"one of {', '.join(choices(hint))}",
-        Form.LIST: lambda: f"a list, each entry {expected(options[0])}",
-        Form.PAIR: lambda: f"a list of {len(options)}: {', then '.join(expected(option) for option in options)}",
-        Form.MAPPING: lambda: f"a mapping, each value {expected(options[1])}"}
+    words: Mapping[TypeForm, Callable[[], str]] = {
+        TypeForm.PLAIN: lambda: _NAMES[hint],
+        TypeForm.ANNOTATED: lambda: expected(options[0]),
+        TypeForm.UNION: lambda: " or ".join(expected(option) for option in options if option is not type(None)),
+        TypeForm.CHOICE: lambda: f"one of {', '.join(choices(hint))}",
+        TypeForm.LIST: lambda: f"a list, each entry {expected(options[0])}",
+        TypeForm.PAIR: lambda: f"a list of {len(options)}: {', then '.join(expected(option) for option in options)}",
+        TypeForm.MAPPING: lambda: f"a mapping, each value {expected(options[1])}"}
     return words[form_of(hint)]()
 
 
 def schema_of(hint: Hint) -> dict[str, object]:
     """The JSON Schema of the type."""
     options = typing.get_args(hint)
-    schemas: Mapping[Form, Callable[[], Mapping[str, object]]] = {
-        Form.PLAIN: lambda: _SCHEMAS[hint],
-        Form.ANNOTATED: lambda: schema_of(options[0]) | _limits(options[1:]),
-        Form.UNION: lambda: {"anyOf": [schema_of(option) for option in options]},
-        Form.CHOICE: lambda: {"enum": list(choices(hint))},
-        Form.LIST: lambda: {"type": "array", "items": schema_of(options[0])},
-        Form.PAIR: lambda: {"type": "array", "prefixItems": [schema_of(option) for option in options],
+    schemas: Mapping[TypeForm, Callable[[], Mapping[str, object]]] = {
+        TypeForm.PLAIN: lambda: _SCHEMAS[hint],
+        TypeForm.ANNOTATED: lambda: schema_of(options[0]) | _limits(options[1:]),
+        TypeForm.UNION: lambda: {"anyOf": [schema_of(option) for option in options]},
+        TypeForm.CHOICE: lambda: {"enum": list(choices(hint))},
+        TypeForm.LIST: lambda: {"type": "array", "items": schema_of(options[0])},
+        TypeForm.PAIR: lambda: {"type": "array", "prefixItems": [schema_of(option) for option in options],
                             "minItems": len(options), "maxItems": len(options)},
-        Form.MAPPING: lambda: {"type": "object", "additionalProperties": schema_of(options[1])}}
+        TypeForm.MAPPING: lambda: {"type": "object", "additionalProperties": schema_of(options[1])}}
     return dict(schemas[form_of(hint)]())
 
 

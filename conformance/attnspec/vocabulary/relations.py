@@ -8,7 +8,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.measure import equal, measure, nothing, verdict
+from attnspec.vocabulary.observables import equal, measure, nothing, verdict
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
@@ -19,7 +19,7 @@ from attnspec.vocabulary.observables import (
     see,
     settled_rows,
 )
-from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.scene import Scene, Seen, working
 from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
 

@@ -6,14 +6,14 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.ground.conventions import CONVENTIONS, UNDEFINED
-from attnspec.ground.keyword import Acts
-from attnspec.ground.keywords import HIDING, acting_on
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import HIDING, acting_on
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.measure import equal, measure, nothing, verdict
+from attnspec.vocabulary.observables import equal, measure, nothing, verdict
 from attnspec.vocabulary.observables import Observable, observe, see
 from attnspec.vocabulary.scene import Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName

@@ -10,12 +10,12 @@ import inspect
 import json
 from collections.abc import Iterable, Mapping
 
-from attnspec.ground.keywords import KEYWORDS
-from attnspec.ground.nouns import Level
-from attnspec.ground.profiles import PROFILES
-from attnspec.law.bibliography import KINDS
-from attnspec.law.clause import Glance
-from attnspec.law.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, LONGEST_QUOTE, NAME
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import Level
+from attnspec.core.conventions import PROFILES
+from attnspec.spec.read_clause import KINDS
+from attnspec.spec.clause import Glance
+from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, LONGEST_QUOTE, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
 
 Schema = dict[str, object]

@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from attnspec.ground.errors import Place, SpecError
-from attnspec.law.clause import Word
-from attnspec.law.yaml_lines import Located, LocatedList, describe
+from attnspec.core.errors import Place, SpecError
+from attnspec.spec.clause import Word
+from attnspec.spec.yaml_lines import Located, LocatedList, describe
 from attnspec.vocabulary.hints import (
     ORIGINAL,
     Between,
     Drawn,
-    Form,
+    TypeForm,
     Hint,
     RunName,
     choices,
@@ -81,7 +81,7 @@ def parameters_of(function: Function) -> Mapping[str, Parameter]:
 
 def _unsaid(hint: Hint) -> object:
     """What an argument of a table (`**lists: Unpack[Lists]`) is where YAML leaves it out: its first choice, `any`."""
-    return next(choice for option in typing.get_args(hint) if form_of(option) is Form.CHOICE
+    return next(choice for option in typing.get_args(hint) if form_of(option) is TypeForm.CHOICE
                 for choice in choices(option).values())
 
 
@@ -106,7 +106,7 @@ def check_word(word: Word, function: Function, kind: str, *, drawn: Collection[s
             raise SpecError(f"{title} takes no arguments; {name!r} is given.", where=_place_of(word, name))
         if name not in wanted:
             raise SpecError.unknown(f"argument of {title}", name, wanted, where=_place_of(word, name))
-    return Bound(word.name, {name: _bind(parameter, word, _Reader(title, name, _place_of(word, name), drawn, runs))
+    return Bound(word.name, {name: _bind(parameter, word, _ArgumentReader(title, name, _place_of(word, name), drawn, runs))
                              for name, parameter in wanted.items()})
 
 
@@ -133,7 +133,7 @@ def _place_of(word: Word, name: str) -> Place:
     return word.args.place_of(name) if isinstance(word.args, Located) else word.where
 
 
-def _bind(parameter: Parameter, word: Word, reader: _Reader) -> object:
+def _bind(parameter: Parameter, word: Word, reader: _ArgumentReader) -> object:
     if parameter.name in word.args:
         return reader.read(parameter.hint, word.args[parameter.name])
     if parameter.required:
@@ -151,7 +151,7 @@ def _filled(value: object, drawn: Mapping[str, int]) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ArgumentReader:
     """Reads one argument; knows what it is called and where it stands."""
 
     title: str
@@ -162,9 +162,9 @@ class _Reader:
 
     def read(self, hint: Hint, value: object) -> object:
         """The value as the type wants it, or SpecError."""
-        readers: Mapping[Form, Callable[[Hint, object], object]] = {
-            Form.PLAIN: self._plain, Form.ANNOTATED: self._ranged, Form.UNION: self._union, Form.CHOICE: self._choice,
-            Form.LIST: self._list, Form.PAIR: self._pair, Form.MAPPING: self._mapping}
+        readers: Mapping[TypeForm, Callable[[Hint, object], object]] = {
+            TypeForm.PLAIN: self._plain, TypeForm.ANNOTATED: self._ranged, TypeForm.UNION: self._union, TypeForm.CHOICE: self._choice,
+            TypeForm.LIST: self._list, TypeForm.PAIR: self._pair, TypeForm.MAPPING: self._mapping}
         return readers[form_of(hint)](hint, value)
 
     def _plain(self, hint: Hint, value: object) -> object:
@@ -233,7 +233,7 @@ class _Reader:
         kind = typing.get_args(hint)[1]
         return {key: replace(self, name=f"{self.name}.{key}").read(kind, item) for key, item in value.items()}
 
-    def _entries(self, hint: Hint, value: object) -> Iterator[tuple[_Reader, object]]:
+    def _entries(self, hint: Hint, value: object) -> Iterator[tuple[_ArgumentReader, object]]:
         if not isinstance(value, list):
             raise self._wrong(hint, value)
         for index, item in enumerate(value):

@@ -1,14 +1,46 @@
-"""Which words there are. A new word joins its table here and nowhere else."""
+"""Which words there are, and on which instrument a verdict by each relation rests."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from attnspec.vocabulary.signature import Bound
 from collections.abc import Callable, Mapping
 from typing import Any
-
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, drift, relations, rulings
+from attnspec.vocabulary import chance, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.transforms import contents, history, keywords, layers, order, shapes
+from attnspec.vocabulary.transforms import contents, history, keywords, layers, axes
+
+
+WORST_CASE = "worst-case rounding bound"
+EQUALITY = "equality"
+_ROUNDINGS = "bound of independent roundings, at most {false_alarm:g} false alarms a clause"
+
+INSTRUMENTS: Mapping[str, str] = {
+    "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
+    "is_multiple": WORST_CASE, "sums_to_one": WORST_CASE, "inside_hull": WORST_CASE, "row_maxima_grow": WORST_CASE,
+    "variants_agree": WORST_CASE, "differ": WORST_CASE, "has_shape": EQUALITY, "has_input_dtype": EQUALITY,
+    "is_finite": EQUALITY,
+    "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
+    "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
+    "hidden_rows_follow_convention": "probe of a convention", "is_refused": "refusal of the call",
+    "has_variance": "chi-squared law, at most {false_alarm:g} false alarms a shape",
+    "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms a clause",
+    "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
+}
+"""By relation; in braces its arguments. A new relation joins this table when it joins the words."""
+
+_WITHIN: Mapping[object, str] = {"exact": EQUALITY, "rounding": WORST_CASE}
+_READ_OUTS: Mapping[object, str] = {
+    "weights": " on weights read out through V = I", "logits": " on logits read out through V = I"}
+
+
+def instrument_of(bound: Bound) -> str:
+    """The instrument of a relation with its arguments in place."""
+    values = bound.values
+    phrase = INSTRUMENTS[bound.name].format_map({**values, "within": _WITHIN.get(values.get("within"), "")})
+    return phrase + _READ_OUTS.get(values.get("observe"), "")
+
 
 Words = Mapping[str, Callable[..., Any]]
 
@@ -18,15 +50,15 @@ def _words(*functions: Callable[..., Any]) -> Words:
 
 
 TRANSFORMS: Words = _words(
-    order.permute_keys, order.permute_queries, order.permute_batch, order.permute_heads, order.split,
+    axes.permute_keys, axes.permute_queries, axes.permute_batch, axes.permute_heads, axes.split,
     contents.multiply, contents.shift_keys, contents.shift_bias, contents.fill, contents.keep_values,
     contents.other_content, contents.replace_hidden, contents.replace_after, contents.share_heads,
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON,
-    shapes.widen, shapes.repeat_keys, shapes.drop_keys, shapes.keep_queries, shapes.keep_prefix,
-    shapes.repeat_kv_heads, shapes.keep_kv_heads,
+    axes.widen, axes.repeat_keys, axes.drop_keys, axes.keep_queries, axes.keep_prefix,
+    axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
 )
 
@@ -40,7 +72,7 @@ RELATIONS: Words = _words(
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
     rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.is_refused,
-    chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, drift.has_no_drift,
+    chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
 )
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "has_variance",

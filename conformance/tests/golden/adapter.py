@@ -13,29 +13,29 @@ from unittest.mock import patch
 import click
 import numpy as np
 from attnspec.cli.group import attnspec
-from attnspec.court.bench import SubjectBench
-from attnspec.court.compile import Check, compile_spec
-from attnspec.court.court import Court
-from attnspec.court.fixed import fixed_recipes
-from attnspec.court.openings import openings, seed_of
-from attnspec.court.tally import Tally
-from attnspec.court.trial import CASES, Trial
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.engine.engine import Engine
+from attnspec.trials.covering_cases import fixed_recipes
+from attnspec.trials.covering_cases import openings, seed_of
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import CASES, Trial
 from attnspec.faults.subject import is_own, own_ids, own_subject
-from attnspec.ground.conventions import CONVENTIONS
-from attnspec.ground.nouns import DType, Effort
-from attnspec.ground.plan import Plan
-from attnspec.law.load import load_spec
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Plan
+from attnspec.spec.load import load_spec
 from attnspec.numerics.expectation import EVERYTHING, expect, expect_layer
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.domain import GENERIC_KINDS
-from attnspec.problems.menu import menu_of
+from attnspec.problems.choices import menu_of
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import Subject
-from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
@@ -83,7 +83,7 @@ def subject_ids() -> list[str]:
 
 def items(targets: Sequence[str], effort: str) -> Iterator[tuple[str, str, str]]:
     """Target, clause and dtype of all items that a run at this effort has; an item's id joins them by hyphens."""
-    for item in Court(Plan(tuple(targets), effort=Effort(effort))).items():
+    for item in Engine(Plan(tuple(targets), effort=Effort(effort))).items():
         assert item.id == f"{item.target}-{item.clause}-{item.dtype}"
         yield item.target, item.clause, item.dtype
 
@@ -94,8 +94,8 @@ def _subject(name: str) -> Subject:
 
 
 @cache
-def _bench(name: str, dtype: str) -> SubjectBench:
-    return SubjectBench(_subject(name), DType(dtype))
+def _bench(name: str, dtype: str) -> Evaluator:
+    return Evaluator(_subject(name), DType(dtype))
 
 
 def lacking(subject: str, clause: str) -> str:
@@ -219,7 +219,7 @@ class Case:
 
 def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], None]:
     """What judges one case as a trial does, before a bench that remembers nothing."""
-    check, fresh = checks()[clause], SubjectBench(_subject(subject), DType(dtype))
+    check, fresh = checks()[clause], Evaluator(_subject(subject), DType(dtype))
     trial = Trial(check, fresh, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
 
     def once() -> None:

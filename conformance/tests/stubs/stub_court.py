@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from attnspec.ground.errors import Place, TargetError
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.ground.plan import Item, Plan
-from attnspec.law.clause import Citation, Clause, Source, Spec, Word
+from attnspec.core.errors import Place, TargetError
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.spec.clause import Citation, Clause, Source, Spec, Word
 from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
 
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"

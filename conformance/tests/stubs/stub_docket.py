@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.ground.errand import Conclusion, Loss
-from attnspec.ground.nouns import DType
-from attnspec.ground.plan import Plan
-from attnspec.law.clause import Spec
+from attnspec.core.plan import Conclusion, JobFailure
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
+from attnspec.spec.clause import Spec
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import SubjectCard
-from attnspec.record.power import SubjectPut
+from attnspec.record.measurements import SubjectPut
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Docket:
             time.sleep(30)
         return replace(_put(errand), stage=os.environ.get("STUB_BACKEND", ""))
 
-    def lost(self, errand: Stubbing, loss: Loss) -> SubjectPut:
+    def lost(self, errand: Stubbing, loss: JobFailure) -> SubjectPut:
         return replace(_put(errand), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from attnspec.ground.nouns import FAILURES, Level, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import FAILURES, Level, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.audit.explained import TOLD, Told
 from attnspec.report.joined import Joined, Judged
-from attnspec.report.signs import SHORT, SIGNS, overall
+from attnspec.report.figures import SHORT, SIGNS, overall
 
 _LETTERS: Mapping[Verdict, str] = {  # one letter a verdict: there are thousands of cells
     Verdict.HELD: "h", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
@@ -24,7 +24,7 @@ _VERDICTS = tuple(SIGNS)
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class AuditSquare:
     """`css` is one letter (with another where the dtypes disagree); empty: inapplicable, or nobody asked."""
 
     css: str
@@ -39,7 +39,7 @@ class Cells:
     """
 
     themes: tuple[tuple[str, tuple[ClauseText, ...]], ...]
-    rows: tuple[tuple[Judged, tuple[Square, ...]], ...]
+    rows: tuple[tuple[Judged, tuple[AuditSquare, ...]], ...]
     behind: str
 
 
@@ -51,14 +51,14 @@ def cells(joined: Joined, findings: Sequence[Told]) -> Cells:
     return Cells(themes, rows, _behind(joined, findings))
 
 
-def _square(outcomes: Sequence[Outcome]) -> Square:
+def _square(outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
-        return Square("", "")
+        return AuditSquare("", "")
     verdict = overall(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"
     css = failing if verdict in FAILURES else _LETTERS[verdict]
     asked = {outcome.verdict for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
-    return Square(f"{css} m" if len(asked) > 1 else css, SIGNS[verdict].sign)
+    return AuditSquare(f"{css} m" if len(asked) > 1 else css, SIGNS[verdict].sign)
 
 
 @dataclass(slots=True)

@@ -7,21 +7,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from attnspec.ground.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.outcome import ClauseText
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.report.figures import ascii_name
 from attnspec.report.joined import Joined, Judged
-from attnspec.report.ledger import shade
+from attnspec.report.clause_table import shade
 from attnspec.report.pictures import Grid, drawn_cells, grids
-from attnspec.report.signs import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead
 _UNDOCUMENTED = ("", "no")
 
 
-class Cause(Enum):
+class FailureCause(Enum):
     """What is behind failures."""
 
     KNOWN = "known"        # a finding of the library's folder
@@ -55,7 +55,7 @@ class Told:
     """
 
     anchor: str
-    cause: Cause
+    cause: FailureCause
     says: str
     known: KnownFinding | None
     libraries: tuple[str, ...]
@@ -72,7 +72,7 @@ class Told:
     @property
     def is_open(self) -> bool:
         """Whether nothing explains it."""
-        return self.cause is Cause.UNKNOWN
+        return self.cause is FailureCause.UNKNOWN
 
     @property
     def documented(self) -> str:
@@ -96,7 +96,7 @@ class Told:
 class _Pile:
     """The failures with one cause, as they are gathered."""
 
-    cause: Cause
+    cause: FailureCause
     says: str
     known: KnownFinding | None = None
     failures: list[tuple[Judged, Outcome]] = field(default_factory=list)
@@ -128,7 +128,7 @@ def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
     piles: dict[tuple[str, ...], _Pile] = {}
     for subject in joined.subjects:
         for finding in subject.card.findings:
-            pile = piles.setdefault(_key(finding), _Pile(Cause.KNOWN, finding.says, finding))
+            pile = piles.setdefault(_key(finding), _Pile(FailureCause.KNOWN, finding.says, finding))
             pile.holders[subject.number] = subject
         for outcomes in joined.of_subject(subject).values():
             for outcome in outcomes:
@@ -144,14 +144,14 @@ def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: Judged, outcome: Outc
 
 
 def _key(finding: KnownFinding) -> tuple[str, ...]:
-    return Cause.KNOWN.value, finding.id
+    return FailureCause.KNOWN.value, finding.id
 
 
 def _other(subject: Judged, outcome: Outcome) -> tuple[tuple[str, ...], _Pile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
-        return (Cause.LISTED.value, subject.library, outcome.reason), _Pile(Cause.LISTED, outcome.reason)
-    return (Cause.UNKNOWN.value, subject.library, outcome.clause), _Pile(Cause.UNKNOWN, "")
+        return (FailureCause.LISTED.value, subject.library, outcome.reason), _Pile(FailureCause.LISTED, outcome.reason)
+    return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _Pile(FailureCause.UNKNOWN, "")
 
 
 def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> Told:
@@ -207,7 +207,7 @@ def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
 
 
 def _gravity(told: Told) -> tuple[object, ...]:
-    return (told.cause is not Cause.UNKNOWN, told.shown is None, WEIGHT[told.level], told.sign.rank,
+    return (told.cause is not FailureCause.UNKNOWN, told.shown is None, WEIGHT[told.level], told.sign.rank,
             bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from attnspec.ground.keywords import listed
+from attnspec.core.keywords import listed
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.audit.customs import Answer, Customs
+from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import Concern, Told
-from attnspec.report.audit.shelves import Call, Line, Shelf
-from attnspec.report.audit.switches import Flip, Switches
+from attnspec.report.audit.table import Nearness, SubjectLine, LibraryTable
+from attnspec.report.audit.switches import SwitchDifference, Switches
 from attnspec.report.audit.view import Audit, audit
 from attnspec.report.figures import figure, moment, said
 from attnspec.report.joined import Joined, join
-from attnspec.report.texts import thread, web_address
+from attnspec.report.figures import thread, web_address
 
 _CODE = re.compile(r"(`[^`]*`)")
 _MARKUP = re.compile(r"([\\*\[\]<|]|(?<!\w)_|_(?!\w))")
@@ -67,13 +67,13 @@ def _table(looked: Audit) -> Lines:
     yield ""
 
 
-def _source(shelf: Shelf) -> str:
+def _source(shelf: LibraryTable) -> str:
     card = shelf.card
     links = [f"[{name}]({url})" for name, url in (("home", card.homepage), ("issues", card.issues)) if web_address(url)]
     return ", ".join([*links, *([f"`{card.install}`"] if card.install else [])])
 
 
-def _cells(line: Line) -> Sequence[str]:
+def _cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
     counts = (c.held, c.must, c.should, c.may, c.known + c.odd, c.inapplicable, c.undecided)
     grades = ", ".join(f"{dtype} {grade}" for dtype, grade in line.grades)
@@ -81,7 +81,7 @@ def _cells(line: Line) -> Sequence[str]:
     return name, *map(str, counts), _call(line.worst), _call(line.closest), grades
 
 
-def _call(call: Call | None) -> str:
+def _call(call: Nearness | None) -> str:
     return f"{figure(call.margin)} ({call.dtype} `{call.clause}`)" if call else "–"
 
 
@@ -106,12 +106,12 @@ def _noted(card: SubjectCard) -> str:
     return _prose(" ".join(filter(None, (card.note, refused, defaults))))
 
 
-def _convention(row: Customs, looked: Audit) -> Sequence[str]:
+def _convention(row: Conventions, looked: Audit) -> Sequence[str]:
     cells = ["; ".join(map(_answer, row.cells[place])) for place, _ in looked.habits.columns]
     return f"`{row.subject.card.id}`", *cells
 
 
-def _answer(answer: Answer) -> str:
+def _answer(answer: ConventionAnswer) -> str:
     told = _plain(said(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
     forms = f" ({', '.join(answer.forms)})" if answer.forms else ""
@@ -195,7 +195,7 @@ def _flipped(each: Switches) -> Lines:
         yield from ("", f"No difference: {', '.join(map(_plain, each.quiet))}.")
 
 
-def _flip(flip: Flip) -> Sequence[str]:
+def _flip(flip: SwitchDifference) -> Sequence[str]:
     answers = said(flip.plain), said(flip.flipped)
     return tuple(map(_plain, (said(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
 

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from attnspec.record.probed import Found, SubjectProbed
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.report.joined import Joined, Judged
-from attnspec.report.signs import SHORT
+from attnspec.report.figures import SHORT
 
 AGREE = "agree"  # the answer of a switch that makes no difference
 OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
 
 
-class Standing(Enum):
+class ManifestWord(Enum):
     """What the manifest says of a disagreement."""
 
     DECLARED = "declared"
@@ -23,7 +23,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class SwitchDifference:
     """One question to which a variant answers otherwise, or a problem that was put to both; both answers."""
 
     variant: str
@@ -32,7 +32,7 @@ class Flip:
     flipped: str
     detail: str
     dtypes: str
-    standing: Standing
+    standing: ManifestWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Switches:
 
     subject: Judged
     variants: tuple[str, ...]
-    flips: tuple[Flip, ...]
+    flips: tuple[SwitchDifference, ...]
     lost: tuple[tuple[str, str], ...]
 
     @property
@@ -71,18 +71,18 @@ def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
     return {found.question: found for found in probe.found}
 
 
-def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[Flip]:
+def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
     """Where the variant does not answer as the subject: first the same problems put to both, then the questions."""
     dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if _is_switch(found)]
     for found in flipped:
         if found.answer != AGREE:
             posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
-            yield Flip(probe.variant, posed, *_both(found.detail or found.answer), "", dtype, _standing(found))
+            yield SwitchDifference(probe.variant, posed, *_both(found.detail or found.answer), "", dtype, _standing(found))
     for found in probe.found:
         other = plain.get(found.question)
         is_asked = found.question not in OF_THE_SWITCH and found not in flipped
         if other is not None and other.answer != found.answer and is_asked:
-            yield Flip(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype, _standing(found))
+            yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype, _standing(found))
 
 
 def _is_switch(found: Found) -> bool:
@@ -97,15 +97,15 @@ def _both(detail: str) -> tuple[str, str]:
     return (plain, told.removeprefix("the variant ")) if told.startswith("the variant ") else (detail, "")
 
 
-def _standing(found: Found) -> Standing:
+def _standing(found: Found) -> ManifestWord:
     """That a variant agrees is claimed of every switch but those of which the two declare different conventions."""
     is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
-    return Standing.AGAINST if found.is_contradiction else Standing.DECLARED if is_declared else Standing.OPEN
+    return ManifestWord.AGAINST if found.is_contradiction else ManifestWord.DECLARED if is_declared else ManifestWord.OPEN
 
 
-def _gathered(flips: Iterable[Flip]) -> Iterable[Flip]:
+def _gathered(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifference]:
     """The same disagreement at several dtypes is told once."""
-    groups: dict[tuple[object, ...], list[Flip]] = {}
+    groups: dict[tuple[object, ...], list[SwitchDifference]] = {}
     for flip in flips:
         groups.setdefault((flip.variant, flip.asks, flip.plain, flip.flipped, flip.standing), []).append(flip)
     for alike in groups.values():

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
-from attnspec.report.audit.explained import Cause, Told, explained, library_of
-from attnspec.report.audit.habits import Habits, habits
-from attnspec.report.audit.law import Entry, law
-from attnspec.report.audit.shelves import Line, Shelf, shelves
+from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
+from attnspec.report.audit.conventions import Habits, habits
+from attnspec.report.audit.table import ClauseTally, law
+from attnspec.report.audit.table import SubjectLine, LibraryTable, shelves
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
@@ -31,17 +31,17 @@ class Missing:
 class Audit:
     """An audit. `findings`: those that anything explains; `unexplained` and `listed` (deviations) stand apart."""
 
-    shelves: tuple[Shelf, ...]
+    shelves: tuple[LibraryTable, ...]
     findings: tuple[Told, ...]
     unexplained: tuple[Told, ...]
     listed: tuple[Told, ...]
     habits: Habits
     cells: Cells
-    law: tuple[tuple[str, tuple[Entry, ...]], ...]
+    law: tuple[tuple[str, tuple[ClauseTally, ...]], ...]
     absent: tuple[Missing, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[SubjectLine, ...]:
         """All subjects of all libraries."""
         return tuple(line for shelf in self.shelves for line in shelf.lines)
 
@@ -85,10 +85,10 @@ class Audit:
 def audit(joined: Joined) -> Audit:
     """Look at all of it."""
     told = explained(joined)
-    of = {cause: tuple(each for each in told if each.cause is cause) for cause in Cause}
-    ordered: Sequence[Told] = (*of[Cause.UNKNOWN], *of[Cause.KNOWN], *of[Cause.LISTED])
+    of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
+    ordered: Sequence[Told] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
     return Audit(
-        shelves=shelves(joined), findings=of[Cause.KNOWN], unexplained=of[Cause.UNKNOWN], listed=of[Cause.LISTED],
+        shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN], listed=of[FailureCause.LISTED],
         habits=habits(joined), cells=cells(joined, ordered), law=law(joined), absent=_absent(joined))
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 
 

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from attnspec.ground.nouns import DType
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

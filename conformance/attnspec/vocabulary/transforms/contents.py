@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 
 from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.units import unit
+from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array
-from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms.arrays import ArrayName, Attention, product, shifted
+from attnspec.vocabulary.transforms.axes import ArrayName, Attention, product, shifted
 
 
 def multiply(posed: Attention, *, array: ArrayName, by: float) -> Attention:

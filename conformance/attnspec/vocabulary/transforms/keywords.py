@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.ground.keywords import OFF
+from attnspec.core.keywords import OFF
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
-from attnspec.vocabulary.posed import NoClaim
+from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms.arrays import Attention, score_shape
+from attnspec.vocabulary.transforms.axes import Attention, score_shape
 
 
 def hide_keys(posed: Attention, *, kept: Drawn) -> Attention:

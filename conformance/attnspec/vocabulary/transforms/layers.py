@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.ground.keywords import AXES, OFF
+from attnspec.core.keywords import AXES, OFF
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.vocabulary.posed import NoClaim, Posed
+from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.scene import OutsideLimits
 from attnspec.vocabulary.signature import Drawn
 

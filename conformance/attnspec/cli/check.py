@@ -1,0 +1,105 @@
+"""`check`, `audit` and `replay`: what runs subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import click
+
+from attnspec.cli import completion
+from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
+from attnspec.cli.group import exit_code_of
+from attnspec.cli.junit import JUNIT, JUnit
+from attnspec.cli.options import (
+    DEADLINE,
+    IMPLEMENTATIONS,
+    LIFT,
+    SPEC,
+    SPEC_ADD,
+    TARGETS,
+    VERBOSE,
+    Given,
+    plan_from,
+    running,
+    selection,
+    typed,
+)
+from attnspec.cli.outputs import Outputs
+from attnspec.cli.options import judgeable, known_targets, remaining
+from attnspec.cli.conclusion import Detail
+from attnspec.core.nouns import DType
+from attnspec.record.events import Handler
+from attnspec.runner.audit import AUDIT, LIBRARIES
+from attnspec.runner.judge import read_replay
+from attnspec.runner.session import Session
+from attnspec.runner.trial_jobs import TRIALS
+
+
+@click.command()
+@TARGETS
+@selection
+@running
+@VERBOSE
+@BASELINE
+@UPDATE
+@JUNIT
+def check(targets: tuple[str, ...], **options: Given) -> int:
+    """Judge implementations.
+
+    TARGET is a registered id (see `attnspec list`), package.module:function or path/to/file.py:function.
+    """
+    return _judge(targets, options)
+
+
+@click.command()
+@click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completion.libraries,
+              help="Only this library: the first part of its subjects' ids.")
+@click.option("--without", multiple=True, metavar="ID", shell_complete=completion.targets,
+              help="Not this subject; * stands for any text.")
+@selection
+@running
+@VERBOSE
+@BASELINE
+@UPDATE
+@JUNIT
+def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given) -> int:
+    """Judge every registered implementation whose framework is installed, and probe what it really does.
+
+    Where clauses or profiles are asked for, nothing is probed.
+    """
+    targets = remaining(judgeable(options["implementations"], libraries), without)
+    docket = TRIALS if options["clauses"] or options["profiles"] else AUDIT
+    return _judge(targets, options, docket, {LIBRARIES: libraries})
+
+
+@click.command()
+@click.argument("line")
+@LIFT
+@IMPLEMENTATIONS
+@SPEC
+@SPEC_ADD
+@DEADLINE
+def replay(line: str, **options: Given) -> int:
+    """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""
+    item, recipe = read_replay(line)
+    plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
+    known_targets(plan)
+    return _run(Session(plan, command=typed(), recipe=recipe), Outputs.console().handlers())
+
+
+def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIALS,
+           more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
+    detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
+    told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
+    outputs = Outputs.of(**told, detail=detail)
+    workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
+    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
+    known_targets(plan)
+    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict, folders=plan.implementations), *junit]
+    return _run(Session(plan, workers=workers, command=typed(), docket=docket), handlers)
+
+
+def _run(session: Session, handlers: Sequence[Handler]) -> int:
+    return exit_code_of(session.run(handlers))

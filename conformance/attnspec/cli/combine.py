@@ -1,0 +1,57 @@
+"""`combine`: the records of several environments as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from attnspec.core import paths
+from attnspec.record.write import combine
+from attnspec.record.events import Event, SubjectKnown
+from attnspec.record.read import RunRecord, read_records
+from attnspec.subjects.findings import known_findings
+
+
+@click.command("combine")
+@click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="OUT",
+              help="Where the joined record goes.")
+@click.option("--findings", "is_retold", is_flag=True,
+              help="Tell findings as findings.yaml has them now, not as it had them when the record was made.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="Write a page, too.")
+def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
+    """Join records of different environments, made by the same law, into one."""
+    read = {path: read_records(path) for path in records}
+    if is_retold:
+        combine(records, out, retold=with_findings)
+    else:
+        combine(records, out)
+    for path, runs in read.items():
+        tell_interrupted(path, runs)
+    joined = read_records(out)
+    click.echo(f"record: {out} ({len(joined)} runs, {sum(run.done for run in joined)} items)")
+    if html:
+        from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
+
+        write_page(joined, html)
+        click.echo(f"page: {html}")
+
+
+def with_findings(event: Event) -> Event:
+    """A subject's card with what is known of its library now: an explanation is often found after the trial."""
+    if not isinstance(event, SubjectKnown):
+        return event
+    library, _, name = event.card.id.partition("/")
+    folder = paths.folder("implementations") / library
+    found = known_findings(folder, event.card.id, event.card.version) if name and folder.is_dir() else ()
+    return replace(event, card=replace(event.card, findings=found))
+
+
+def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
+    """One line for each run in a file that did not reach its end."""
+    for number, run in enumerate(runs, start=1):
+        if run.interrupted:
+            which = f"run {number}" if len(runs) > 1 else "the run"
+            click.echo(f"{path}: {which} was interrupted; {run.done} of {run.header.items} items are known")

@@ -1,0 +1,152 @@
+"""What a shell offers to complete, found without importing NumPy or a framework; bash breaks words at colons."""
+
+from __future__ import annotations
+
+import os
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+import click
+from click.shell_completion import CompletionItem
+from attnspec.core.errors import AttnspecError
+from attnspec.core.plan import FAULT, SOUND
+from attnspec.core.conventions import PROFILES
+from attnspec.spec.clause import Spec, themes_of
+from attnspec.spec.load import load_spec
+from attnspec.subjects.outline import file_of_module, public_functions
+from attnspec.subjects.registry import library_folders, registered
+
+
+_SOURCE = """\
+%(complete_func)s() {
+    local type value
+    COMPREPLY=()
+    while IFS=, read -r type value; do
+        case $type in
+            dir) compopt -o plusdirs ;;
+            file) compopt -o default ;;
+            plain) COMPREPLY+=("$value"); [[ $value == *: ]] && compopt -o nospace ;;
+        esac
+    done < <(IFS=$'\\n'; COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD %(complete_var)s=bash_complete "$1")
+    return 0
+}
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
+
+class Bash(BashComplete):
+    """Completes words that hold a colon, and escapes the * of a pattern."""
+
+    source_template = _SOURCE
+    _kept = ""  # what bash has of the word, up to its last colon
+    _star = r"\*"
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the one that is typed, and what there is of that."""
+        args, incomplete = super().get_completion_args()
+        if os.environ["COMP_WORDS"].rpartition("\n")[2].startswith(("'", '"')):
+            self._star = "*"
+        words = rejoined([*args, incomplete])
+        if not incomplete and args:  # a new word, even after a colon
+            words = [*rejoined(args), ""]
+        self._kept = words[-1][:words[-1].rfind(":") + 1]
+        return words[:-1], words[-1]
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """`plain,attend` for `mine.py:attend`, of which bash has `mine.py:`."""
+        return f"{item.type},{item.value.removeprefix(self._kept).replace('*', self._star)}"
+
+
+def rejoined(words: list[str]) -> list[str]:
+    """The words as they were typed: `mine.py`, `:`, `attend` is one."""
+    joined: list[str] = []
+    is_open = False
+    for word in words:
+        is_colon = bool(word) and not word.strip(":")
+        if joined and (is_colon or is_open):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        is_open = is_colon
+    return joined
+
+
+def offer() -> None:
+    """Let click answer bash by it."""
+    add_completion_class(Bash)
+
+
+READ = 20  # files of a folder that are read for the names of their functions
+Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionItem]]) -> Completer:
+    """What fits what is typed so far. A mistake in a manifest or the law is told when a command is run, not here."""
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            items = [CompletionItem(name) if isinstance(name, str) else name for name in names(ctx, incomplete)]
+        except (AttnspecError, OSError):
+            return []
+        return [item for item in items if item.type == "dir" or item.value.startswith(incomplete)]
+
+    return complete
+
+
+def _targets(ctx: click.Context, incomplete: str) -> Iterator[str | CompletionItem]:
+    module, colon, _ = incomplete.rpartition(":")
+    if colon:
+        file = Path(module) if module.endswith(".py") else file_of_module(module)
+        yield from (f"{module}:{name}" for name in (public_functions(file) if file else ()))
+        return
+    yield CompletionItem(incomplete, type="dir")
+    yield from _functions(incomplete)
+    yield from _ids(ctx, incomplete)
+    yield from _own(ctx, incomplete)
+
+
+def _functions(incomplete: str) -> Iterator[str]:
+    """Of the files in the folder that is being typed: path:function, or the path where there are many files."""
+    folder, slash, start = incomplete.rpartition("/")
+    files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
+    for file in files:
+        path = f"{folder}{slash}{file.name}"
+        yield from ([f"{path}:"] if len(files) > READ else (f"{path}:{name}" for name in public_functions(file)))
+
+
+def _ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
+    library, slash, _ = incomplete.partition("/")
+    return registered(ctx.params.get("implementations") or (), library=library if slash else "")
+
+
+def _own(ctx: click.Context, incomplete: str) -> Iterator[str]:
+    """Attnspec's own wrong and right implementations: all of them once one is being typed, as they are many."""
+    if incomplete.startswith(FAULT):
+        yield from (FAULT + name for name in _faults(ctx, ""))
+    yield from (f"{FAULT}*", f"{SOUND}*")
+
+
+def _clauses(ctx: click.Context, _: str) -> Iterator[str]:
+    ids = [clause.id for clause in _law(ctx).clauses]
+    yield from themes_of(ids)
+    yield from ids
+
+
+def _faults(ctx: click.Context, _: str) -> Iterable[str]:
+    return sorted({name for clause in _law(ctx).clauses for name in clause.refuted_by})
+
+
+def _law(ctx: click.Context) -> Spec:
+    return load_spec(ctx.params.get("spec") or "", ctx.params.get("spec_add") or ())
+
+
+def _libraries(ctx: click.Context, _: str) -> Iterable[str]:
+    return (folder.name for folder in library_folders(ctx.params.get("implementations") or ()))
+
+
+targets = _completer(_targets)
+clauses = _completer(_clauses)
+clauses_and_faults = _completer(lambda ctx, start: (*_clauses(ctx, start), *_faults(ctx, start)))
+faults = _completer(_faults)
+profiles = _completer(lambda _ctx, _start: PROFILES)
+libraries = _completer(_libraries)

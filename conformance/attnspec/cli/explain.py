@@ -1,0 +1,135 @@
+"""`explain`: everything about one clause, or the story of one fault."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from attnspec.cli import completion
+from attnspec.cli.options import JSON, SPEC, SPEC_ADD
+from attnspec.core.errors import UsageError, either, near_misses
+from attnspec.core.paths import folder
+from attnspec.spec.load import added_files
+from attnspec.spec.clause import Citation, Clause, Spec, themes_of
+from attnspec.spec.load import load_spec
+from attnspec.spec.yaml_lines import shown
+from attnspec.record.codec import encode
+from attnspec.runner.texts import text_of
+
+if TYPE_CHECKING:
+    from attnspec.faults.fault import Fault
+
+WIDTH = 100
+
+
+@click.command()
+@click.argument("name", metavar="CLAUSE", shell_complete=completion.clauses_and_faults)
+@SPEC
+@SPEC_ADD
+@JSON
+def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain a clause: its sentence, its sources, its formula, its YAML. Or tell the story of a fault.
+
+    With a pattern ('masking.*') all clauses that match, or else all faults.
+    """
+    law = load_spec(spec, spec_add)
+    clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
+    if not clauses:
+        _tell_faults(name, law)
+    elif as_json:
+        told = [encode(text_of(clause, law)) for clause in clauses]
+        click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
+    else:
+        home = Path(spec) if spec else folder("spec")
+        _one_after_another([_explained(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name
+
+
+def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
+    """Print texts with a line between them."""
+    for number, lines in enumerate(texts):
+        click.echo("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines]))
+
+
+def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
+    yield f"{clause.id}  ({clause.level.value}, profile {clause.profile})  {clause.where}"
+    yield ""
+    yield from _wrapped(clause.says)
+    rows = {"formula": clause.formula, "needs": ", ".join(sorted(clause.needs)), "note": clause.note}
+    for name, text in rows.items():
+        if text:
+            yield ""
+            yield from _wrapped(f"{name}: {text}")
+    yield ""
+    yield "because:"
+    for citation in clause.because:
+        yield from _source(citation, law)
+    if clause.refuted_by:
+        yield ""
+        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (explain tells their stories, too)")
+    yield ""
+    yield f"{clause.where}:"
+    yield textwrap.indent(yaml_of(clause, file), "  ")
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+
+
+def _source(citation: Citation, law: Spec) -> Iterator[str]:
+    source = law.bibliography[citation.cite]
+    by = ", ".join(filter(None, (source.author, source.year)))
+    at = f", at {citation.at!r}" if citation.at else ""
+    yield from _wrapped(f"{source.title}{f' ({by})' if by else ''}{at}")
+    for text in (f"“{citation.quote}”" if citation.quote else "", citation.note, source.url):
+        if text:
+            yield f"    {text}"
+
+
+def file_of(clause: Clause, home: Path, added: Iterable[str]) -> Path:
+    """The file that holds the clause: one of the law's folder, or an added one."""
+    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown(file) == clause.where.file)
+
+
+def yaml_of(clause: Clause, file: Path) -> str:
+    """The clause as its file has it: from its own line to the next clause, or to what follows the clauses."""
+    lines = file.read_text(encoding="utf-8-sig").splitlines()
+    first = clause.where.line - 1
+    indent = len(lines[first]) - len(lines[first].lstrip())
+    following = next((number for number, line in enumerate(lines[first + 1:], start=first + 1)
+                      if line.strip() and len(line) - len(line.lstrip()) <= indent), len(lines))
+    return textwrap.dedent("\n".join(lines[first:following])).rstrip()
+
+
+def _tell_faults(name: str, law: Spec) -> None:
+    """Raises UsageError where there is neither a clause nor a fault of this name."""
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy, and only for faults)
+
+    if not (faults := fnmatch.filter(CATALOGUE, name)):
+        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}"
+                         " A clause of your own is found with --spec-add FILE.")
+    _one_after_another([_story(CATALOGUE[each], law) for each in faults])
+
+
+def _story(fault: Fault, law: Spec) -> Iterator[str]:
+    yield f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n"
+    refuters = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
+    by = f"refuted by: {', '.join(refuters) or 'no clause'}"
+    for text in (fault.story, f"it bites: {fault.reach}", fault.link, by):
+        yield "\n".join(_wrapped(text))
+
+
+def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
+    ids = [clause.id for clause in law.clauses]
+    near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *faults])
+    return (f" Did you mean {either(near)}?" if near else "") + (
+        " `attnspec list clauses` and `attnspec list faults` name them all.")

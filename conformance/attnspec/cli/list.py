@@ -1,0 +1,126 @@
+"""`list`: what there is, without importing NumPy or any framework."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
+from attnspec.core.errors import Place, SpecError
+from attnspec.core.conventions import PROFILES
+from attnspec.core.paths import folder
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.subjects.registry import registered
+
+Row = Mapping[str, str]
+Law = Callable[[], Spec]  # read where it is asked for only
+GAP = "  "
+
+
+def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    for name, subject in registered(implementations).items():
+        library = subject.library
+        yield {"id": name, "title": subject.title,
+               "dtypes": " ".join(dtype.value for dtype in subject.declaration.dtypes),
+               "from": f"{library.distribution} {library.version}".strip(), "written for": library.versions,
+               "cannot run": subject.missing}
+
+
+def _clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    for clause in law().clauses:
+        yield {"id": clause.id, "level": clause.level.value, "profile": clause.profile, "says": clause.says}
+
+
+def _profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    clauses = law().clauses
+    for name, meaning in PROFILES.items():
+        yield {"name": name, "clauses": str(sum(clause.profile == name for clause in clauses)), "meaning": meaning}
+
+
+def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    refuters: dict[str, list[str]] = {}
+    for clause in law().clauses:
+        for name in clause.refuted_by:
+            refuters.setdefault(name, []).append(clause.id)
+    for name in sorted(refuters):
+        yield {"name": name, "refuted by": " ".join(refuters[name])}
+
+
+def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    """From the generated schema: the words themselves are functions over arrays, and would import NumPy."""
+    path = folder("spec") / "schema.json"
+    if not path.is_file():
+        raise SpecError("there is no such file. Write it: attnspec schema --write.", where=Place(str(path)))
+    definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
+    for kind in ("transform", "relation"):
+        for name, word in _named(definitions[kind]):
+            yield {"word": name, "kind": kind, "arguments": _arguments(word),
+                   "meaning": _first_sentence(str(word.get("description", "")))}
+    for draw in definitions["given"]["properties"]["draw"]["additionalProperties"]["oneOf"]:
+        yield {"word": draw["const"], "kind": "draw", "arguments": "", "meaning": _first_sentence(draw["description"])}
+
+
+def _problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    for name, problem in law().problems.items():
+        yield {"name": name, "is": ", ".join(f"{key}: {_flow(value)}" for key, value in problem.args.items())}
+
+
+def _flow(value: object) -> str:
+    """As YAML has it on one line."""
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    for source in law().bibliography.values():
+        yield {"key": source.key, "kind": source.kind, "title": source.title, "url": source.url}
+
+
+def _named(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The words of a definition: of its object form, where every word stands with its arguments."""
+    forms = definition.get("anyOf", [definition])
+    return [pair for form in forms for pair in form.get("properties", {}).items()]
+
+
+def _arguments(word: Mapping[str, Any]) -> str:
+    """Their names; those that may be left out stand in brackets."""
+    required = word.get("required", ())
+    return ", ".join(name if name in required else f"[{name}]" for name in word["properties"])
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
+
+
+WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
+    "subjects": _subjects, "clauses": _clauses, "profiles": _profiles, "faults": _faults, "words": _words,
+    "problems": _problems, "sources": _sources}
+
+
+@click.command("list")
+@click.argument("what", default="subjects", type=OneOf("thing to list", WHAT))
+@IMPLEMENTATIONS
+@SPEC
+@SPEC_ADD
+@JSON
+def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
+    """List subjects, clauses, profiles or faults; or words, problems and sources, of which clauses are made."""
+    rows = list(WHAT[what](implementations, partial(load_spec, spec, spec_add)))
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        return
+    for line in table(rows):
+        click.echo(line)
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Columns, the last of them as long as it likes; columns that are empty throughout are left out."""
+    columns = [name for name in (rows[0] if rows else ()) if any(row[name] for row in rows)]
+    widths = {name: max(len(row[name]) for row in rows) for name in columns}
+    for row in rows:
+        yield GAP.join(row[name].ljust(widths[name]) for name in columns).rstrip()

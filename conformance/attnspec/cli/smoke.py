@@ -1,0 +1,33 @@
+"""`smoke`: is the adapter broken, before anything is measured?"""
+
+from __future__ import annotations
+
+import click
+
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, plan_from
+from attnspec.cli.options import known_targets
+from attnspec.core.errors import CANNOT_RUN, CONFORMS
+from attnspec.runner.smoking import smoke_apart
+
+
+@click.command()
+@TARGETS
+@LIFT
+@IMPLEMENTATIONS
+@DEADLINE
+def smoke(targets: tuple[str, ...], **options: Given) -> int:
+    """Put five fixed inputs to each TARGET. If these fail, its adapter is broken, and judging it would say nothing."""
+    plan = plan_from(targets, {**options, "spec": ""})
+    known_targets(plan)
+    passed = [_smoked(target, plan) for target in plan.targets]
+    return CONFORMS if all(passed) else CANNOT_RUN
+
+
+def _smoked(target: str, plan: Given) -> bool:
+    smoked = smoke_apart(target, plan)
+    for line in smoked.lines:
+        mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
+        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{line.detail}")
+    if smoked.death:
+        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {smoked.death}")
+    return not smoked.death and all(line.passed for line in smoked.lines)

@@ -1,0 +1,57 @@
+"""Questions on which practice is divided, each with a closed list of answers, and the profiles that are claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from attnspec.core.keywords import KEYWORDS, UNCOMMON
+
+
+UNDEFINED = "undefined"
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """A question, its possible answers, the answer a `should` clause recommends, and what each answer means."""
+
+    name: str
+    question: str
+    answers: Mapping[str, str]
+    recommended: str
+
+
+CONVENTIONS: Mapping[str, Convention] = {
+    convention.name: convention
+    for convention in (
+        Convention("hidden_row", "What does a query that may attend to no key get?", {
+            "zeros": "a row of zeros",
+            "uniform": "the mean of all values, hidden ones too",
+            "nan": "not a number",
+            UNDEFINED: "no promise is made"}, "zeros"),
+        Convention("causal_alignment", "When T differs from S, which diagonal bounds the causal mask, and a window "
+                   "lies along?", {
+            "top_left": "query i is at place i, and sees keys 0 … i",
+            "bottom_right": "query i is at place i + S - T, and sees keys 0 … i + S - T",
+            UNDEFINED: "no promise is made"}, "top_left"),
+        Convention("mask_with_causal", "What do a mask and the causal flag do together?", {
+            "both": "a key is seen if both allow it",
+            "mask": "the flag is ignored",
+            "causal": "the mask is ignored",
+            "raises": "the call is refused",
+            UNDEFINED: "no promise is made"}, "both"),
+        Convention("grouped_heads", "Which key/value head does query head h use when Hkv < H?", {
+            "repeat": "head h // (H / Hkv)",
+            "tile": "head h % Hkv",
+            UNDEFINED: "no promise is made"}, "repeat"),
+    )
+}
+
+
+PROFILES: Mapping[str, str] = {
+    "core": "attention without optional arguments, as its definition says, deterministic and at every size",
+    **{KEYWORDS[name].profile: KEYWORDS[name].promise
+       for name in ("scale", "return_weights", "mask", "bias", "causal", *UNCOMMON)},
+    "grouped": "fewer key/value heads than query heads (grouped-query and multi-query attention)",
+    "layers": "whole layers with their projections and head split",
+    "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
+}

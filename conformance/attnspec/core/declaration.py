@@ -1,0 +1,153 @@
+"""Everything about a subject that its signature cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+
+from attnspec.core.conventions import UNDEFINED
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KeywordLimits
+from attnspec.core.nouns import DType, Kind
+
+INPUT = "input"
+"""The output has the dtype of the inputs."""
+
+LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
+    "any": lambda T, S: True,  # noqa: ARG005  (the same parameters for all)
+    "equal": lambda T, S: T == S,
+    "no_more_queries": lambda T, S: T <= S,
+}
+"""The answers to which numbers of queries T and keys S a subject takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits(KeywordLimits):
+    """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never VIOLATED.
+
+    ties_value_width: Dv must equal D.  grouped: Hkv < H is accepted (None: not said, probed).
+    self_attention_only: one input X serves as query, key and value, so T = S.
+    ties_model_width: M = H·D.  broadcasts: masks of fewer axes or of size-1 axes are accepted.
+    bias_is_mask: the only way to hand over a mask is an additive bias.
+    weights: what is returned, `per_head` or `averaged`.
+    has_biases: the layer adds b_query … b_out.   single_head: H = 1.   projects_output: the layer has w_out.
+    min_head_width: the least D.   min_scores: the least B·H·T·S.
+    contiguous_features: query, key and value must be contiguous along their last axis.
+    mask_axes: the axes of (B,H,T,S) along which a mask may differ; along the others it is the same.
+    lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
+    causal_lengths: the same under the causal flag.
+    causal_only: every call is causal; there is no flag that could be off.
+    """
+
+    ties_value_width: bool = False
+    grouped: bool | None = None
+    self_attention_only: bool = False
+    ties_model_width: bool = False
+    broadcasts: bool = False
+    bias_is_mask: bool = False
+    weights: str = "per_head"
+    has_biases: bool = True
+    single_head: bool = False
+    projects_output: bool = True
+    min_head_width: int = 1
+    min_scores: int = 1
+    contiguous_features: bool = False
+    mask_axes: str = "BHTS"
+    lengths: str = "any"
+    causal_lengths: str = "any"
+    causal_only: bool = False
+
+    def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
+        """Whether so many queries and keys are taken, under the causal flag or without it."""
+        limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
+        return all(LENGTHS[limit](T, S) for limit in limits)
+
+
+_OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))
+LIMITS = (*(each.name for each in fields(Limits) if each.name not in _OF_KEYWORDS), *_OF_KEYWORDS)
+"""The names of all limits, those of single keywords last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """A known deviation: the clause, how it fails, why, and the version until which it stands.
+
+    issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
+    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.how`; empty: in any way.
+    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
+    """
+
+    clause: str
+    verdict: str
+    reason: str
+    issue: str
+    until: str
+    dtypes: tuple[DType, ...] = ()
+    where: Place = field(default=Place(""), compare=False)
+    script: str = ""
+    how: str = ""
+    case: str = ""
+    finding: str = ""
+
+    @property
+    def proof(self) -> str:
+        """The thread, or else the script."""
+        return ", ".join(filter(None, (self.finding, self.issue or self.script)))
+
+    @property
+    def failure(self) -> str:
+        """The verdict, and how it comes to it where that is known: `violated (agrees_with_definition)`."""
+        return f"{self.verdict} ({self.how})" if self.how else self.verdict
+
+    @property
+    def listing(self) -> str:
+        """Where it is listed, for how long, and so what its listing proves."""
+        return f"{self.proof}, until {self.until}" if self.until else self.proof
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it is not as listed."""
+        return "mend the manifest" if self.until else "see whether that is meant, and run with --update-baseline"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The same subject with one hidden switch flipped: another function, and what it declares otherwise.
+
+    compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
+    """
+
+    name: str
+    function: str
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
+    weights: str = ""
+    compiles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is declared of a subject.
+
+    keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
+    precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
+    that is always returned, or `undefined`, which promises neither and is judged as `input`.
+    """
+
+    kind: Kind = Kind.ATTENTION
+    keywords: frozenset[str] = frozenset()
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[DType, ...] = tuple(DType)
+    left_out: Mapping[DType, str] = field(default_factory=dict)  # dtypes that are not in `dtypes`, each with the reason
+    output_dtype: str = INPUT
+    limits: Limits = field(default_factory=Limits)
+    conventions: Mapping[str, str] = field(default_factory=dict)
+    precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+    lift: str = ""  # "", "torch" or "jax"
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    deviations: tuple[Deviation, ...] = ()
+
+    def returned(self, dtype: DType) -> DType:
+        """The dtype that the output should have where the inputs have this one."""
+        return dtype if self.output_dtype in (INPUT, UNDEFINED) else DType(self.output_dtype)

@@ -1,0 +1,96 @@
+"""What a keyword is: everything about it but its formula, as plain data. The keywords themselves are in `keywords`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnspec.core.nouns import Kind
+
+
+class Acts(enum.Enum):
+    """What a keyword changes."""
+
+    VISIBILITY = "visibility"  # which keys a query may attend to
+    LOGITS = "logits"
+    ANSWER = "answer"          # what is returned beside the output
+    LAYER = "layer"            # the projections around attention
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values that a keyword is drawn from, and how a recipe and YAML spell them.
+
+    usual: what is drawn unless a clause says otherwise.  generic: the same where a law of independent roundings judges
+    (empty: the usual ones).  plural: the name of a clause's own list.  unsaid: what a recipe means that names none.
+    write, read: the text in a recipe and back; `read` raises ValueError, which says what should stand there.
+    taken: a value as YAML gives it, checked; it raises SpecError.
+    """
+
+    usual: tuple[Any, ...]
+    plural: str
+    unsaid: Any
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+    taken: Callable[[Any], Any]
+    generic: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A way in which a function may want a keyword: Python, what that means, the limits that come with it, and the
+    value that `attnspec init` tries it with.
+    """
+
+    expression: str
+    says: str = ""
+    limits: Mapping[str, bool | str] = field(default_factory=dict)
+    posed: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """A keyword of `attend(query, key, value, *, ...)`. What leaving it out means is its default in KeywordArguments.
+
+    The contract: shape, meaning; profile: who claims it promises to take the keyword; promise: what that profile says;
+    kinds, required: who may take it, and who must; in_layers: whether layers are put problems that have it.
+    The mathematics: acts; hides: whether it can hide a key; axes: of an array, the axes of (B,H,T,S) that it has, along
+    which it is cut, permuted and repeated with queries and keys; as_causal: the value that hides later keys as the
+    causal flag does, of a keyword that counts from the query's own place.
+    The cases: values; sample: the one that a diagnosis looks at.  is_uncommon: few functions take it: the seeds of
+    clauses, and faults of anything else, are the same as if there were no such keyword; its own faults are in
+    `faults/<name>.py`.
+    misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
+    it.  needs_causal: the limit that says that it comes together with the causal flag only.
+    For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
+    what the audit's column about it asks.
+    For `attnspec init`: other_names: what libraries call it, the usual name first; parameters: all names under which it
+    is looked for; sayings: how it may be handed over; annotation: its type, "{0}" the framework's array.
+    """
+
+    name: str
+    shape: str
+    meaning: str
+    profile: str
+    acts: Acts
+    annotation: str
+    promise: str = ""
+    kinds: frozenset[Kind] = frozenset(Kind)
+    required: frozenset[Kind] = frozenset()
+    in_layers: bool = True
+    hides: bool = False
+    axes: str = ""
+    as_causal: object = None
+    values: Values | None = None
+    sample: object = None
+    is_uncommon: bool = False
+    misfit: Callable[[Any, Any, bool], str] | None = None
+    needs_causal: str = ""
+    called: str = ""
+    questions: Mapping[str, str] = field(default_factory=dict)
+    asks: str = ""
+    other_names: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    sayings: tuple[Saying, ...] = ()

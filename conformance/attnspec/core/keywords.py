@@ -1,0 +1,287 @@
+"""The keywords that a subject may take: one definition of each, which every other package reads.
+
+A new one is a field of `KeywordArguments`, an entry of `KEYWORDS`, and, where subjects take it in part only, limits in
+`KeywordLimits`; docs/adding-a-keyword.md lists what else it needs.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
+
+from attnspec.core.errors import SpecError
+from attnspec.core.keyword import Acts, Keyword, Saying, Values
+from attnspec.core.nouns import Kind
+
+ArrayT = TypeVar("ArrayT")
+Window = tuple[int | None, int | None]
+"""How many keys a query sees to the left and to the right of its own place; None: no bound on that side."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KeywordArguments(Generic[ArrayT]):
+    """The keywords of a call; a default means that the keyword is left out. ArrayT: the type of arrays.
+
+    mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
+    `scale` None means 1/sqrt(D).
+    """
+
+    mask: ArrayT | None = None
+    bias: ArrayT | None = None
+    causal: bool = False
+    scale: float | None = None
+    window: Window | None = None
+    softcap: float | None = None
+    return_weights: bool = False
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The keywords in use, each with its value."""
+        values = ((name, getattr(self, name)) for name in OFF)
+        return {name: value for name, value in values if (value is not None if OFF[name] is None else value)}
+
+    @property
+    def keywords(self) -> frozenset[str]:
+        """The keywords that a subject must take to be handed this."""
+        return frozenset(self.given)
+
+    def but(self, **changes: Any) -> Self:  # noqa: ANN401  (the fields have types of their own)
+        """The same with some fields replaced."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class KeywordLimits:
+    """What a subject cannot take of a keyword, by design.
+
+    window_needs_causal: a window comes with the causal flag only.  window_is_symmetric: it reaches as far to the right
+    as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
+    """
+
+    window_needs_causal: bool = False
+    window_is_symmetric: bool = False
+    window_is_bounded: bool = False
+    min_window: int = 0
+
+    def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
+        """What of a keyword's value the subject cannot take; empty if it takes it."""
+        judge = KEYWORDS[keyword].misfit
+        return judge(self, value, causal) if judge else ""
+
+    def needs_causal(self, keyword: str) -> bool:
+        """Whether the subject takes the keyword together with the causal flag only."""
+        limit = KEYWORDS[keyword].needs_causal
+        return bool(limit) and bool(getattr(self, limit))
+
+
+class Lists(TypedDict, total=False):
+    """What a clause may say of the values that keywords are drawn from."""
+
+    windows: Literal["any"] | Sequence[tuple[int | None, int | None]]
+    softcaps: Literal["any"] | Sequence[float]
+
+
+def _number(name: str, text: str) -> float:
+    """A number in a recipe. Raises ValueError that names the field."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} should be a number, not {text!r}") from None
+
+
+def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
+    """Under the causal flag the right is moot."""
+    sides = window[:1] if limits.window_needs_causal else window
+    if limits.window_needs_causal and not causal:
+        return "a window together with the causal flag only"
+    if limits.window_is_symmetric and len(set(sides)) == 2:
+        return "a window that reaches as far to the right as to the left only"
+    if limits.window_is_bounded and None in sides:
+        return "a window with a bound on either side only"
+    if any(side is not None and side < limits.min_window for side in sides):
+        return f"a window of {limits.min_window} keys a side and more only"
+    return ""
+
+
+def _written_window(window: Window) -> str:
+    """`2+1`; `3+-` has no bound on the right."""
+    return "+".join("-" if side is None else str(side) for side in window)
+
+
+def _read_window(text: str) -> Window:
+    sides = text.split("+")
+    if len(sides) != 2 or not all(re.fullmatch(r"-|\d{1,6}", side, re.ASCII) for side in sides):
+        raise ValueError(f"window should read left+right, as 2+1 or 3+- (no bound on the right), not {text!r}")
+    left, right = (None if side == "-" else int(side) for side in sides)
+    return left, right
+
+
+def _taken_window(window: Window) -> Window:
+    for side in window:
+        if side is not None and side < 0:
+            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, null is no bound.")
+    left, right = window
+    return left, right
+
+
+def _read_softcap(text: str) -> float:
+    cap = _number("softcap", text)
+    if not 0 < cap < math.inf:
+        raise ValueError(f"softcap should be a number above 0, not {text!r}")
+    return cap
+
+
+def _taken_softcap(cap: float) -> float:
+    if cap <= 0:
+        raise SpecError(f"a softcap is above 0, not {cap:g}.")
+    return float(cap)
+
+
+_LAYER = frozenset({Kind.LAYER})
+_MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
+          "padding_mask", "custom_mask")
+
+_ALL = (
+    Keyword(
+        "mask", "(B,H,T,S) bool", "True where a query may attend to a key", "masking", Acts.VISIBILITY, "{0} | None",
+        promise="a boolean mask hides keys, whatever stands in them", hides=True, axes="BHTS",
+        other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASKS),
+    Keyword(
+        "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf hides a key", "bias",
+        Acts.LOGITS, "{0} | None", promise="an additive bias on the scaled logits", hides=True, axes="BHTS",
+        other_names=("attn_bias", "attention_bias"),
+        # a mask's parameter may also be where a bias is added
+        parameters=("bias", "attn_bias", "attention_bias", "biases", "position_bias", "relative_position_bias",
+                    *_MASKS)),
+    Keyword(
+        "causal", "bool", "a query attends to no later key; see `causal_alignment`", "causal", Acts.VISIBILITY, "bool",
+        promise="a query attends to no later key", hides=True, as_causal=True, called="causal flag",
+        other_names=("is_causal", "use_causal_mask"),
+        parameters=("causal", "is_causal", "use_causal_mask", "use_causal", "autoregressive", "mask_future",
+                    "causal_mask", "attn_mask_type", "mask_type", *_MASKS[:3]),
+        sayings=(Saying("True", posed=True), Saying('"causal"', "a word", posed=True))),
+    Keyword(
+        "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
+        "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
+        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(_number, "scale"), float,
+                      # A scale of 0 would make all weights the same, and so all their roundings.
+                      generic=(0.3, 0.0625, 1.0)),
+        other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
+        parameters=("scale", "softmax_scale", "sm_scale", "scaling", "scale_factor", "attn_scale", "qk_scale",
+                    "temperature", "norm_factor", "softmax_temperature"),
+        sayings=(Saying("scale", posed=0.75),
+                 Saying("1 / scale", "what the dot products are divided by", posed=0.75))),
+    Keyword(
+        "window", "(int or None, int or None)", "(left, right): the query at position p sees the keys p - left … "
+        "p + right and no others; None: no bound on that side. p is the query's own place, as `causal_alignment` "
+        "counts it", "window", Acts.VISIBILITY, "tuple[int | None, int | None] | None",
+        promise="a query attends to the keys within a window about its own place",
+        hides=True, as_causal=(None, 0),
+        values=Values(
+            # Narrow ones, since one as wide as the sequence bounds nothing; both sides, each alone, and unequal ones.
+            ((1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1),
+             (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window),
+        sample=(2, 1), is_uncommon=True, misfit=_window_misfit, needs_causal="window_needs_causal",
+        questions={
+            "window.reach": "Which keys does a query see through a window (left, right), where T = S?",
+            "window.longer_keys": "Where does a query stand in its window where T < S?",
+            "window.longer_queries": "Where does a query stand in its window where T > S?",
+            "hidden_row.window": "What does a query get in whose window there is no key?"},
+        asks="Which keys does a query see through a window?",
+        other_names=("window_size", "local_window_size"),
+        parameters=("window", "window_size", "local_window_size", "sliding_window"),
+        sayings=(
+            Saying("window", "(left, right)", posed=(1, None)),
+            Saying("tuple(-1 if side is None else side for side in window)",
+                   "(left, right), -1 for a side without bound", posed=(1, None)),
+            Saying("window", "(left, right), both numbers", {"window_is_bounded": True}, posed=(2, 1)),
+            Saying("window[0]", "so many keys to either side",
+                   {"window_is_symmetric": True, "window_is_bounded": True}, posed=(1, 1)),
+            Saying("window[0] + 1", "so many keys to either side, its own among them",
+                   {"window_is_symmetric": True, "window_is_bounded": True}, posed=(1, 1)),
+            Saying("window[0] + 1", "so many keys back, its own among them",
+                   {"window_needs_causal": True, "window_is_bounded": True}, posed=(2, 0)))),
+    Keyword(
+        "softcap", "float", "c > 0: the scaled dot products x become c·tanh(x / c), before bias and mask", "softcap",
+        Acts.LOGITS, "float | None", promise="scaled dot products are capped by a tanh before bias and mask",
+        values=Values(
+            # Exact in every format; from one that caps nearly all logits to what a large model caps at.
+            (2.0, 30.0, 0.5, 8.0), "softcaps", 1.0, repr, _read_softcap, _taken_softcap,
+            # The law of roundings is of first order in them, and a low cap bends within one rounding of a half.
+            generic=(30.0, 8.0)),
+        sample=2.0, is_uncommon=True,
+        questions={
+            "softcap.form": "What does a softcap c make of the scaled dot products x?",
+            "softcap.bias": "What does a softcap make of them where there is a bias?"},
+        asks="What does a softcap make of the scaled dot products?",
+        other_names=("logits_soft_cap", "soft_cap", "logit_cap"),
+        parameters=("softcap", "logits_soft_cap", "attn_logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap",
+                    "attn_logit_softcapping"),
+        sayings=(Saying("softcap", posed=0.5),)),
+    Keyword(
+        "return_weights", "bool", "return the pair (output, weights)", "weights", Acts.ANSWER, "bool",
+        promise="the weights are returned beside the output",
+        other_names=("need_weights", "return_attention_scores", "return_attn_weights", "output_attentions"),
+        parameters=("return_weights", "need_weights", "return_attention_scores", "return_attn_weights",
+                    "output_attentions", "return_attn_probs", "return_attn", "return_attention")),
+    Keyword(
+        "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
+        "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,
+        "Mapping[str, {0}]", kinds=_LAYER, required=_LAYER),
+    Keyword(
+        "heads", "int", "H; head h owns the columns h·D … (h+1)·D-1", "layers", Acts.LAYER, "int", kinds=_LAYER,
+        required=_LAYER),
+)
+
+KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
+OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
+"""By optional keyword, the value that means it is left out."""
+UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
+VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
+VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}
+"""Uncommon ones, whose values recipes and domains hold in a mapping; a recipe has a field for the scale."""
+HIDING = tuple(word.name for word in _ALL if word.hides)
+"""The keywords by which a row can come to see no key."""
+PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.as_causal is not None}
+"""The keywords that count from a query's own place, with the value that hides later keys."""
+AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
+"""The axes of the keywords that are arrays."""
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {word.name: word.other_names for word in _ALL if word.other_names}
+"""What libraries call a keyword, the usual name first. It may mean another thing there: a mask may be True to hide."""
+
+
+def acting_on(*acts: Acts) -> dict[str, Any]:
+    """The optional keywords that change one of these, each with the value that leaves it out."""
+    return {name: off for name, off in OFF.items() if KEYWORDS[name].acts in acts}
+
+
+def keyword_for(name: str) -> str:
+    """The keyword for what others call `name`, also where that is mistyped; empty if there is none."""
+    return next((word for word, others in OTHER_NAMES.items() if name in others or slip_of(name, others)), "")
+
+
+def slip_of(name: str, known: Iterable[str]) -> str:
+    """The known name that `name` is a slip of the pen from: one letter more, less or other, or two swapped; else ""."""
+    return next((other for other in known if _is_slip(name, other)), "")
+
+
+def _is_slip(written: str, meant: str) -> bool:
+    same = len(os.path.commonprefix((written, meant)))  # noqa: RUF071  (letter by letter is what is meant)
+    wrote, means = written[same:], meant[same:]
+    is_swap = wrote[:2] == means[:2][::-1] and wrote[2:] == means[2:]
+    return wrote != means and (is_swap or wrote[1:] == means[1:] or wrote[1:] == means or wrote == means[1:])
+
+
+def listed(defaults: Mapping[str, str]) -> str:
+    """Parameters that are left at their defaults, for a reader: `block=64`, and what attnspec calls them if it does."""
+    return ", ".join(f"{name}={default}{_ours(name)}" for name, default in defaults.items())
+
+
+def _ours(name: str) -> str:
+    word = keyword_for(name)
+    return f" (attnspec's keyword is {word}: rename it, or wrap it with `attnspec init`)" if word else ""

@@ -1,0 +1,51 @@
+"""Where the data folders lie, and paths without the folders of this machine: what is recorded is read on other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from attnspec.core import paths
+
+
+_PACKAGE = Path(__file__).parent
+
+
+def folder(name: str) -> Path:
+    """The folder `name` (spec, implementations or reports)."""
+    shipped = _PACKAGE / "_data" / name
+    return shipped if shipped.is_dir() else _PACKAGE.parents[1] / name
+
+
+def portable(text: str) -> str:
+    """The text with paths shown from the folder that they are installed in, from attnspec's or the working directory.
+
+    What a library prints or raises holds such paths.
+    """
+    if "/" not in text:
+        return text
+    for folder in (*_installed(), f"{Path.cwd()}/"):
+        text = text.replace(folder, "")
+    return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
+
+
+def portable_argument(typed: str) -> str:
+    """A command's argument with what it says of a path: from the working directory, else the file's name alone."""
+    option, is_given, value = typed.rpartition("=") if typed.startswith("--") else ("", "", typed)
+    path = Path(value)
+    if path.is_absolute():
+        value = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+    return f"{option}{is_given}{value}"
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    """The folders of packages, of Python's library and of attnspec, inner ones first."""
+    return tuple(sorted({f"{folder}/" for folder in _folders()}, key=len, reverse=True))
+
+
+def _folders() -> Iterator[Path]:
+    yield from (Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib"))
+    yield paths.folder("spec").parent

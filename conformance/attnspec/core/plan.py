@@ -1,0 +1,110 @@
+"""What a run is asked to do, as plain data that crosses process borders as JSON: its plan, its items, its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from attnspec.core.nouns import DType, Effort
+from typing import Protocol
+from attnspec.core.nouns import Verdict
+
+
+FAULT = "fault/"
+SOUND = "sound/"
+"""How the ids of attnspec's own subjects begin: wrong implementations, and differently right ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which subjects, which clauses, which dtypes, how hard.
+
+    targets: registered ids (`torch/sdpa`), `package.module:function`, or `path/to/file.py:function`.
+    clauses: ids and patterns of ids (`causal.*`); empty means all (of the profiles, if any are named).
+    dtypes: empty means all that a subject supports.
+    implementations: further folders of implementations.  deadline: seconds an item may take before it is TIMED_OUT.
+    spec: a folder of clauses instead of those shipped.  spec_add: files of own clauses, or folders of such files, to be
+    judged beside them; as they were typed, so that a command which is printed can be typed again.
+    baseline: a file of failures that are known and stop nobody; empty means none.
+    is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `engine/schedule.py`).
+    more: what a docket beyond the court's trials needs to know, by name.
+    """
+
+    targets: tuple[str, ...]
+    clauses: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    dtypes: tuple[DType, ...] = ()
+    effort: Effort = Effort.DEFAULT
+    seed: int = 0
+    strict: bool = False
+    lift: str = ""
+    implementations: tuple[str, ...] = ()
+    spec: str = ""
+    deadline: float = 300.0
+    baseline: str = ""
+    is_brief: bool = False
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    spec_add: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Item:
+    """One thing on trial: subject x clause x dtype."""
+
+    target: str
+    clause: str
+    dtype: str
+
+    @property
+    def part(self) -> str:
+        """What of the subject is on trial."""
+        return self.clause
+
+    @property
+    def id(self) -> str:
+        """The item's name in pytest's ids and in a record."""
+        return f"{self.target}-{self.clause}-{self.dtype}"
+
+
+class Job(Protocol):
+    """One thing to do in a worker. Errands are hashable; `id` is unique in a run.
+
+    target: the subject.  part: what of it is on trial (a clause, a seed, a block of cases).
+    """
+
+    @property
+    def id(self) -> str:
+        """The errand's name in pytest's ids and in messages."""
+
+    @property
+    def target(self) -> str:
+        """The id of the subject."""
+
+    @property
+    def part(self) -> str:
+        """What tells the errand from the others of its subject and dtype."""
+
+    @property
+    def dtype(self) -> str:
+        """The name of the number format."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """Why an errand has no result of its own: the worker died at it (CRASHED, TIMED_OUT), or it was NOT_RUN.
+
+    recipe: the case on trial when the worker died.  traceback, stderr: what the worker left behind.
+    """
+
+    reason: str
+    verdict: Verdict = Verdict.NOT_RUN
+    recipe: str = ""
+    traceback: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a run comes to: how often each thing happened, and the exit code."""
+
+    exit_code: int
+    counts: Mapping[str, int] = field(default_factory=dict)

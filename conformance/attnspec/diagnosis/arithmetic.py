@@ -1,0 +1,247 @@
+"""Whether a wider class of arithmetic allows what a subject did: then a finding says so first, and how to declare it.
+
+A class is offered only if it allows the whole clause, and besides every answer of the subject that is held against the
+definition itself: a mistake that a loose class happens to cover in one case is not explained by it. Neither verdict nor
+exit code changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from types import MappingProxyType
+
+import numpy as np
+
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check
+from attnspec.diagnosis.failing_case import judged
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.tally import Violated
+from attnspec.diagnosis.advice import frameworks_of
+from attnspec.trials.trial import Trial
+from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import DType, Effort, Level
+from attnspec.numerics.precision import Precision, looser_words, precision_of
+from attnspec.numerics.precision import is_half
+from attnspec.problems.problem import numpy_dtype
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Explanation
+from attnspec.subjects.subject import Answer, Subject
+
+Words = Mapping[str, object]
+"""A precision class as one declares it: see `numerics.precision`."""
+
+FLUSHES: Words = MappingProxyType({"flushes_subnormals": True})
+
+EXP_U20 = 20
+"""Ulps of PyTorch's exponential in its flash kernel on CPU (pytorch#115151)."""
+
+CUDA_EXPF = 2 + int(1.173 * 88)
+"""Ulps of CUDA's __expf, 2 + floor(|1.173 x|), at the largest |x| whose exponential is a normal float32 number."""
+
+FEXP_U20 = 940
+"""Float32 ulps of PyTorch's exponential for half precision on CPU, a cubic that is off by 1.12e-4."""
+
+ORDINARY = frozenset({"generic", "long"})
+"""The kinds of problems with values of no structure, on which independent roundings show."""
+
+CONVICTING = ORDINARY | {"attention", "score"}
+"""The kinds of problems on which a class is tried as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wider:
+    """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.
+
+    shows: whether it is so coarse that answers to ordinary values tell it from the declared class; a function whose
+    ordinary answers are finer than that is none of it.  fits: the format that holds all answers; "" where none does.
+    """
+
+    cause: str
+    advice: str
+    words: Words
+    shows: bool = False
+    fits: str = ""
+
+
+_SUBNORMALS = Wider("it takes subnormal numbers for 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
+_SEPARATE = "Divide by the sum of the exponentials"
+
+
+def _of_half(dtype: str) -> tuple[Wider, ...]:
+    whole = {"grade": "G4"}
+    return (
+        Wider(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
+        Wider(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
+              {"exp_ulps": FEXP_U20}),
+        Wider(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
+              {**whole, "accumulate": dtype, "row_sum": dtype}),
+        Wider(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
+              {**whole, "logsumexp_roundings": 1}))
+
+
+def _of_single(dtype: str) -> tuple[Wider, ...]:
+    return (
+        Wider(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
+        Wider(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp", {"exp_ulps": CUDA_EXPF}),
+        Wider(f"its weights come from a log-sum-exp that is stored in {dtype}", _SEPARATE, {"logsumexp_roundings": 1}),
+        Wider("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4), shows=True),
+        Wider("the inputs of its products are rounded to bfloat16", "Multiply in float32", _narrow("bfloat16", 4),
+              shows=True),
+        *(Wider(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True, fits=half)
+          for half in ("float16", "bfloat16")))
+
+
+def _of_double(dtype: str) -> tuple[Wider, ...]:
+    return (
+        Wider(f"its weights come from a log-sum-exp that is stored in {dtype}", _SEPARATE, {"logsumexp_roundings": 1}),
+        Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
+        Wider("it computes in float32 throughout", "Compute in float64",
+              _all_in("float32"), shows=True, fits="float32"))
+
+
+def _narrow(dtype: str, roundings: int) -> Words:
+    """Queries and keys, then values and weights, stored in a narrower format; cutting bits off costs two roundings."""
+    return {"prescale": dtype, "prescale_roundings": roundings, "weights": dtype, "weight_roundings": roundings}
+
+
+def _all_in(dtype: str) -> Words:
+    """Inputs and every intermediate result stored in a narrower format, and its softmax's words with it."""
+    stored = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp")
+    return {**dict.fromkeys(stored, dtype), "logit_roundings": 1, "weight_roundings": 3, "prescale_roundings": 4}
+
+
+def classes_for(dtype: DType) -> tuple[Wider, ...]:
+    """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
+    of = _of_half if is_half(dtype) else _of_single if dtype is DType.FLOAT32 else _of_double
+    return (_SUBNORMALS, *(each for alone in of(dtype.value) for each in (alone, _flushing(alone))))
+
+
+def _flushing(wider: Wider) -> Wider:
+    return replace(wider, cause=f"{wider.cause}, and {_SUBNORMALS.cause}", words={**wider.words, **FLUSHES})
+
+
+@dataclass(slots=True)
+class ArithmeticExplainer:
+    """What explains one subject's violations. checks: the clauses a class is tried on, besides the violated one."""
+
+    checks: Callable[[], Mapping[str, Check]]
+    seed: int
+    _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
+
+    def explain(self, trial: Trial, failing: Recipe, claimed: int) -> Explanation | None:
+        """The first class under which the violation vanishes; None if there is none.
+
+        claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
+        """
+        for wider, bench in self._wider(trial.bench):
+            under = replace(trial, bench=bench, shrinks=False, before=None, breadcrumb=lambda _: None)
+            if _allows(under, failing, claimed) and self._is_of(wider, trial.bench, bench):
+                return _told(trial.bench.subject, trial.bench.dtype, wider)
+        return None
+
+    def _wider(self, bench: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
+        """The classes that round more than the declared one, those that were the answer before first."""
+        dtype = bench.dtype
+        known = sorted(classes_for(dtype), key=lambda each: not self._tried.get((dtype, each.cause), False))
+        for wider in known:
+            precision = _precision(bench.subject, dtype, wider)
+            if precision and looser_words(precision, bench.precision) and self._tried.get((dtype, wider.cause), True):
+                yield wider, bench.under(precision)
+
+    def _is_of(self, wider: Wider, declared: Evaluator, bench: Evaluator) -> bool:
+        """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
+        key = bench.dtype, wider.cause
+        if key not in self._tried:
+            self._tried[key] = ((not wider.fits or _fit(bench.remembered, wider.fits))
+                                and not (wider.shows and self._is_finer(wider, declared))
+                                and self._allows_plain(bench, CONVICTING))
+        return self._tried[key]
+
+    def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
+        """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
+        showing = (each for each in classes_for(declared.dtype) if each.shows)
+        between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
+        precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
+        benches = (declared.under(precision) for precision in precisions if precision)
+        return any(self._allows_plain(bench, ORDINARY) for bench in (declared, *benches))
+
+    def _allows_plain(self, bench: Evaluator, kinds: frozenset[str]) -> bool:
+        plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
+        return all(self._holds(check, bench) for check in plain)
+
+    def _holds(self, check: Check, bench: Evaluator) -> bool:
+        if check.lacking(bench.subject):
+            return True
+        trial = Trial(check, bench, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False)
+        return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
+
+
+def _is_plain(check: Check) -> bool:
+    """Whether a `must` clause holds plain answers against the definition, and needs no keyword for it."""
+    is_plain = not any(check.runs.values()) and not check.domain.is_layer and not check.needs
+    return is_plain and check.clause.level is Level.MUST
+
+
+def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
+    """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases."""
+    tally = judged(trial, trial.bench, recipe)
+    if tally.failure is not None or tally.worst is None or tally.worst.claimed < claimed:
+        return False
+    return trial.hold().failure is None
+
+
+def _fit(answers: Iterable[Answer], dtype: str) -> bool:
+    """Whether all outputs are numbers of this format."""
+    narrow = numpy_dtype(DType(dtype))
+    with np.errstate(over="ignore"):
+        return all(np.array_equal(each.output, each.output.astype(narrow).astype(each.output.dtype), equal_nan=True)
+                   for each in answers)
+
+
+def _words(subject: Subject, dtype: DType, wider: Wider) -> dict[str, object]:
+    """What would be declared: what is declared already, and the wider words in place of theirs."""
+    return {**subject.declaration.precision.get(dtype, {}), **wider.words, "reason": wider.cause}
+
+
+def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None:
+    try:
+        return precision_of(_words(subject, dtype, wider), dtype)
+    except ManifestError:  # declared words and wider ones may not go together
+        return None
+
+
+def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
+    words = _words(subject, dtype, wider)
+    precision = _with_own(subject, {dtype.value: words})
+    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, precision), words,
+                       precision)
+
+
+def _in_jax(subject: Subject, wider: Wider) -> str:
+    """JAX computes in float32 unless told otherwise."""
+    is_default = wider.fits == "float32" and "jax" in frameworks_of(subject)
+    return " (JAX: enable x64, or --lift jax)" if is_default else ""
+
+
+def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:
+    """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
+    said = getattr(subject.function, "precision", {}) if ":" in subject.id else {}
+    return {**said, **precision} if isinstance(said, Mapping) else precision
+
+
+def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
+    """The line to paste: below a function of one's own, or into a registered subject's manifest."""
+    if ":" not in subject.id:
+        return f"precision: {json.dumps(precision, ensure_ascii=False)}"
+    return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
+
+
+def _python(value: object) -> str:
+    """The value as one writes it in Python, with double quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f'"{key}": {_python(inner)}' for key, inner in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -1,0 +1,97 @@
+"""A fault as a candidate for what went wrong: put the very calls that the subject was put, in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from attnspec.diagnosis.tolerance import Bar
+from attnspec.trials.call_log import LoggedCall, put
+from attnspec.faults.doubles import Noise, noisy
+from attnspec.faults.fault import Fault
+from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
+from attnspec.faults.staged import Answer as Returned
+from attnspec.faults.staged import Attend
+from attnspec.faults.staged import HandedOver as StagedCall
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Kind
+from attnspec.problems.problem import Array
+from attnspec.subjects.lifts.lift import NoLift
+from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.scene import AnyProblem
+
+NOISES = (1, 2)
+"""Seeds of the rounding errors that are put into a fault to see how far rounding moves it."""
+
+
+class Candidate:
+    """A fault in the place of a subject, put calls in their order, each no sooner than it is asked for."""
+
+    def __init__(self, fault: Fault, bar: Bar, calls: Sequence[tuple[AnyProblem, str]]) -> None:
+        self.fault = fault
+        self._bar, self._calls = bar, calls
+        self._put: dict[int, tuple[Subject, list[LoggedCall]]] = {}
+
+    def step(self, index: int, *, noise: int = 0) -> LoggedCall:
+        """The call of this number, and all before it; noise: 0 for none, or the seed of rounding errors put in."""
+        if noise not in self._put:
+            docked = as_candidate(self.fault, self._bar.subject)
+            self._put[noise] = noisy(docked, Noise(self._bar.precision, noise)) if noise else docked, []
+        docked, steps = self._put[noise]
+        while len(steps) <= index:
+            steps.append(put(docked, *self._calls[len(steps)]))
+        return steps[index]
+
+    @property
+    def answered(self) -> int:
+        """How many calls were put so far, without noise."""
+        return len(self._put[0][1]) if 0 in self._put else 0
+
+    def shaken(self, index: int) -> Iterator[LoggedCall]:
+        """The call with rounding errors put in, several times."""
+        return (self.step(index, noise=seed) for seed in NOISES)
+
+
+def as_candidate(fault: Fault, subject: Subject) -> Subject:
+    """The fault, freshly made, in the place of the subject: under its declaration and with its variants."""
+    function = fault.function
+    other = fault.other_path() if fault.other_path else function
+    fitted = partial(_fitted, fault, subject)
+    variants = {name: replace(variant, function=fitted(other), lift=NoLift())
+                for name, variant in subject.variants.items()}
+    return replace(subject, function=fitted(function), lift=NoLift(), variants=variants)
+
+
+def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """The fault's function with the signature and the form of answer of the subject."""
+    limits = subject.declaration.limits
+    if subject.declaration.kind is not Kind.LAYER:
+        return function
+    layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
+    return partial(_answered, layer, limits)
+
+
+def _as_layer(function: Attend, call: LayerCall) -> Returned:
+    """A layer around an attention."""
+    def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
+        return both(function(inner.query, inner.key, inner.value, **{**inner.given, "return_weights": True}))
+    return run_layer(call, LayerStages(attend=attend))
+
+
+def _answered(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array, value: Array, *,
+              params: Mapping[str, Array], heads: int, **keywords: object) -> Returned:
+    """A layer's answer; an output projection that the subject does not have is the identity."""
+    answer = layer(query, key, value, params=_with_output(params), heads=heads, **keywords)
+    is_summed_up = isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim == 4
+    return (answer[0], answer[1].mean(axis=1)) if is_summed_up else answer
+
+
+def _with_output(params: Mapping[str, Array]) -> Mapping[str, Array]:
+    if "w_out" in params:
+        return params
+    groups = params["w_query"].shape[1] // params["w_key"].shape[1]
+    width = params["w_value"].shape[1] * groups
+    return {**params, "w_out": np.eye(width, dtype=params["w_value"].dtype)}

@@ -1,0 +1,100 @@
+"""A failing case as others can be put it: every call of it, and what the answers are held to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
+from attnspec.trials.evaluator import Evaluator
+from attnspec.diagnosis.candidate import Candidate, as_candidate
+from attnspec.trials.tally import Tally
+from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
+from attnspec.trials.trial import Trial
+from attnspec.faults.fault import Fault
+from attnspec.problems.recipe import Recipe
+
+LARGE = 2**15
+"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
+
+
+def judged(trial: Trial, bench: Evaluator, recipe: Recipe) -> Tally:
+    """The clause on one case before another bench."""
+    return replace(trial, bench=bench, breadcrumb=lambda _: None).put(recipe)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailingCase:
+    """The failing case: every call that the subject was put in judging it. fails: whether it failed again."""
+
+    trial: Trial
+    recipe: Recipe
+    bar: Bar
+    tape: tuple[LoggedCall, ...]
+    fails: bool
+    _rulers: dict[int, Ruler] = field(default_factory=dict)
+    _suspects: dict[str, Candidate] = field(default_factory=dict)
+    _explained: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether putting it to every fault is dear."""
+        sizes = [step.problem.sizes for step in self.tape]
+        return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
+
+    @property
+    def raises(self) -> bool:
+        """Whether the subject raised in it."""
+        return any(step.ending is Ending.RAISED for step in self.tape)
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether it is about entries that are not finite."""
+        return any(is_poisoned(step.problem) for step in self.tape)
+
+    def explains(self, fault: Fault) -> bool:
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well; found out once."""
+        if fault.name not in self._explained:
+            self._explained[fault.name] = self._explains(fault)
+        return self._explained[fault.name]
+
+    def _explains(self, fault: Fault) -> bool:
+        suspect = self._suspect(fault)
+        return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
+            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
+
+    def nearness(self, fault: Fault) -> float:
+        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth.
+
+        No call is put after one where they are further apart than that.
+        """
+        suspect, furthest = self._suspect(fault), 0.0
+        for index, step in enumerate(self.tape):
+            furthest = max(furthest, self._ruler(index).nearness(step, suspect.step(index)))
+            if furthest >= 1:
+                break
+        return furthest
+
+    def _suspect(self, fault: Fault) -> Candidate:
+        if fault.name not in self._suspects:
+            self._suspects[fault.name] = Candidate(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
+        return self._suspects[fault.name]
+
+    def _is_alike(self, suspect: Candidate, index: int) -> bool:
+        return self._ruler(index).are_alike(self.tape[index], suspect.step(index),
+                                            partial(suspect.shaken, index))
+
+    def _keeps_alike(self, suspect: Candidate) -> bool:
+        """Whether answers are kept, or not, by both: asked when all calls are made."""
+        return all(step.is_kept is suspect.step(index).is_kept for index, step in enumerate(self.tape))
+
+    def _convicts(self, fault: Fault) -> bool:
+        bench = LoggingEvaluator(as_candidate(fault, self.bar.subject), self.trial.bench, [])
+        return judged(self.trial, bench, self.recipe).failure is not None
+
+    def _ruler(self, index: int) -> Ruler:
+        """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
+        if index not in self._rulers:
+            bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
+            self._rulers[index] = bar.ruler(self.tape[index].problem)
+        return self._rulers[index]

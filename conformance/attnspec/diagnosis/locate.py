@@ -1,0 +1,242 @@
+"""Where a mistake sits that no fault of the catalogue explains: one stage after the other is read off the subject.
+
+With values that are the identity the output shows the weights; with a query of zeros all logits are equal; entries are
+small whole numbers, so that dot products are exact. What is read is held to the bound of numerics/, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from attnspec.diagnosis.tolerance import Bar
+from attnspec.trials.call_log import Ending, put
+from attnspec.core.declaration import Limits
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS, VALUED, acting_on
+from attnspec.core.nouns import DType
+from attnspec.numerics.expectation import Expectation, expect
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.vocabulary.observables import relative_logits
+from attnspec.vocabulary.scene import AnyProblem
+from attnspec.vocabulary.scene import working
+
+LEFT_OUT: Mapping[str, object] = acting_on(Acts.VISIBILITY, Acts.LOGITS)
+_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in acting_on(Acts.VISIBILITY)))
+_SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
+
+WIDTH = 16
+"""T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
+
+NOTHING = ("no read-out shows it: on small square problems mask, logits, scale, softmax, bias, values and heads all "
+           "read right, so it takes something of this case")
+
+INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
+UNTAKEN = "the read-outs could not be taken, since the function raises {}"
+PARTLY_TAKEN = "no read-out that could be taken shows it; in others the function raises {}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sight:
+    """What a subject answered and what the definition says of it."""
+
+    seen: Array
+    expected: Expectation
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every entry that is claimed lies within the subject's allowance."""
+        with np.errstate(invalid="ignore"):
+            near = np.abs(self.seen - self.expected.output) <= self.expected.output_allowance
+        return bool((near | ~self.expected.claimed[..., None]).all())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """Puts small problems to a subject.  endings: how each of them ended: "", or the exception in a line."""
+
+    bar: Bar
+    dtype: DType
+    endings: list[str] = field(default_factory=list)
+
+    def problem(self, keywords: str = "", **changes: object) -> Problem:
+        """Small whole numbers, and the keywords that are named."""
+        features = frozenset(keywords.split())
+        mask = "random" if "mask" in features else "none"
+        recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25,
+                        values=_SAMPLES)
+        return make_problem(recipe, self.dtype).but(**changes)
+
+    def look(self, problem: Problem) -> Sight | None:
+        """What the subject answers; None where it does not take the problem, or gives no answer."""
+        subject = self.bar.subject
+        if subject.refuses(problem):
+            return None
+        step = put(subject, problem)
+        self.endings.append(step.raised)
+        if step.ending is not Ending.ANSWERED:
+            return None
+        expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
+                          scale_width=subject.scale_width(problem))
+        return Sight(working(step.given.output, self.dtype), expected)
+
+    def weights(self, keywords: str = "", *, is_flat: bool = False) -> Sight | None:
+        """The weights in effect; is_flat: of a query of zeros."""
+        problem = self.problem(keywords)
+        S, Dv = problem.value.shape[2:]
+        identity = np.broadcast_to(np.eye(S, Dv, dtype=problem.value.dtype), problem.value.shape).copy()
+        query = np.zeros_like(problem.query) if is_flat else problem.query
+        return self.look(problem.but(value=identity, query=query))
+
+
+def _sizes(limits: Limits) -> Sizes:
+    heads, width = 1 if limits.single_head else 3, max(WIDTH, limits.min_head_width)
+    return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
+
+
+def locate(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
+    """The first stage that reads wrong, in a sentence; else the keywords that a failing problem cannot do without."""
+    reader = Reader(bar, dtype)
+    with np.errstate(all="ignore"):
+        if found := next((sentence for read in READ_OUTS for sentence in read(reader)), ""):
+            return found
+        nowhere = _unlocated(tuple(reader.endings))
+        left_out = (sentence for problem in failing if isinstance(problem, Problem)
+                    for sentence in _left_out(reader, problem))
+        return next(left_out, nowhere)
+
+
+def _unlocated(endings: Sequence[str]) -> str:
+    """What is said where nothing was found, which differs where the function did not answer."""
+    if raised := next(filter(None, endings), ""):
+        return (UNTAKEN if all(endings) else PARTLY_TAKEN).format(raised)
+    return NOTHING
+
+
+def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
+    """A wrong answer to the case itself, and which of its keywords make it so."""
+    sight = reader.look(problem)
+    if sight and not sight.is_right:
+        without = {name: reader.look(problem.but(**{name: off}))
+                   for name, off in LEFT_OUT.items() if name in problem.keywords}
+        needed = [name for name, other in without.items() if other and other.is_right]
+        what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
+        if needed:
+            yield f"the answer is {what} here, and right once {' or '.join(needed)} is left out"
+
+
+def _repeated(reader: Reader) -> Iterator[str]:
+    """The same call twice."""
+    one, two = (reader.look(reader.problem()) for _ in range(2))
+    if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
+        yield "the same call is answered differently the second time (memory, or chance)"
+
+
+def _inverted(reader: Reader) -> Iterator[str]:
+    """Exactly the keys are seen that the mask hides; rows that would see none may hold anything."""
+    sight = reader.weights("mask", is_flat=True)
+    if sight and not sight.is_right:
+        visible = sight.expected.visible & sight.expected.claimed[..., None]
+        rows = visible.any(axis=-1) & ~visible.all(axis=-1)
+        if rows.any() and ((sight.seen != 0) == ~visible)[rows].all():
+            yield INVERTED
+
+
+def _hidden(reader: Reader) -> Iterator[str]:
+    """Which keys are seen: with equal logits each weighs one over their number."""
+    for keyword, what in _HIDING:
+        sight = reader.weights(keyword, is_flat=True)
+        if sight and not sight.is_right:
+            claimed, visible = sight.expected.claimed[..., None], sight.expected.visible
+            lost, leaked = (claimed & visible & (sight.seen == 0)).any(), (claimed & ~visible & (sight.seen != 0)).any()
+            if leaked:
+                yield f"a query sees keys that the {what} hides ({what})"
+            elif lost:
+                yield f"a query does not see keys that are open to it{' under the ' + what if keyword else ''} (mask)"
+
+
+def _normalised(reader: Reader) -> Iterator[str]:
+    """Rows of weights: whether they sum to one, whether equal logits weigh the same."""
+    for is_flat in (True, False):
+        sight = reader.weights(is_flat=is_flat)
+        if sight is None:
+            continue
+        total, claimed = sight.seen.sum(axis=-1), sight.expected.claimed
+        if (claimed & ~(np.abs(total - 1) <= sight.expected.row_sum_allowance)).any():
+            worst = total[claimed][np.abs(total[claimed] - 1).argmax()]
+            yield f"rows of weights do not sum to one but to {worst:.7g} (softmax)"
+        elif is_flat and not sight.is_right:
+            yield "equal logits get weights that differ (softmax)"
+
+
+def _scaled(reader: Reader) -> Iterator[str]:
+    """The logits seen against the true ones: their slope, and whether they lie on one line."""
+    for keyword, what in (("", "scale"), ("scale", "explicit scale")):
+        sight = reader.weights(keyword)
+        if sight and not sight.is_right:
+            yield _compared(sight, "the logits", what)
+
+
+def _biased(reader: Reader) -> Iterator[str]:
+    """The same with a query of zeros: what is left is the bias."""
+    sight = reader.weights("bias", is_flat=True)
+    if sight and not sight.is_right:
+        yield _compared(sight, "what the bias adds to the logits", "bias")
+
+
+def _compared(sight: Sight, what: str, stage: str) -> str:
+    """A factor, if one explains the logits; else the stage that spoils them."""
+    expected = sight.expected
+    true, allowance = expected.logits, expected.logits_allowance
+    seen = relative_logits(sight.seen, true)
+    counts = expected.claimed[..., None] & expected.visible & np.isfinite(allowance) & np.isfinite(seen)
+    if not (counts & (true != 0)).any():
+        return f"{what} cannot be read off the weights ({'logits' if stage.endswith('scale') else stage})"
+    slope = float((seen * true)[counts].sum() / (true * true)[counts].sum())
+    rest = np.abs(seen - slope * true)[counts] <= (allowance * max(1.0, abs(slope)))[counts]
+    if rest.all():
+        return f"{what} are right up to the factor {slope:.4g} ({stage})"
+    if stage == "bias":
+        return "what the bias adds to the logits is no multiple of it (bias)"
+    if _is_function(seen, true, allowance, counts):
+        return "the weights hang on the logits alone, but not as their exponential (softmax)"
+    return "the logits are wrong, and by no common factor (logits)"
+
+
+def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> bool:
+    """Whether keys of one row with the same true logit have the same weight, within both their allowances."""
+    same = (true[..., :, None] == true[..., None, :]) & counts[..., :, None] & counts[..., None, :]
+    near = np.abs(seen[..., :, None] - seen[..., None, :]) <= allowance[..., :, None] + allowance[..., None, :]
+    return bool((near | ~same).all())
+
+
+def _permuted(reader: Reader) -> Iterator[str]:
+    """Heads: each right in itself, and in the place of another."""
+    sight = reader.look(reader.problem())
+    if sight and not sight.is_right:
+        order = [_owner(sight, head) for head in range(sight.seen.shape[1])]
+        if all(owner >= 0 for owner in order):
+            yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
+
+
+def _mixed(reader: Reader) -> Iterator[str]:
+    """The weights read right by now, so a wrong output is mixed or merged wrongly."""
+    sight = reader.look(reader.problem())
+    if sight and not sight.is_right:
+        yield "the weights are right, and the output is not their mixture of the values (values, merge)"
+
+
+def _owner(sight: Sight, head: int) -> int:
+    """The head whose true output this one shows; -1 for none."""
+    truth, slack = sight.expected.output, sight.expected.output_allowance
+    fits = [bool((np.abs(sight.seen[:, head] - truth[:, other]) <= slack[:, other]).all())
+            for other in range(truth.shape[1])]
+    return fits.index(True) if True in fits else -1
+
+
+READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
+    _repeated, _permuted, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)

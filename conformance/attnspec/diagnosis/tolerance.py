@@ -1,0 +1,270 @@
+"""Whether two answers to a problem are one within rounding, and whether one of them is right.
+
+The bound of numerics/ surrounds the true answer. Around the answer of a fault it is stretched, row by row, as far as
+that answer is larger than the true one; each class adds its own roundings of what it hands back.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.trials.call_log import Ending, LoggedCall
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import acting_on
+from attnspec.core.nouns import DType
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.precision import Precision, precision_of
+from attnspec.numerics.roundings import roundings
+from attnspec.numerics.precision import is_half
+from attnspec.problems.problem import Array, LayerProblem
+from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.scene import AnyProblem
+from attnspec.vocabulary.scene import working
+
+
+class Aspect(enum.Enum):
+    """What is compared besides the values, where the violated relation speaks of it."""
+
+    MUTATED = "leaves_inputs"
+    ALIASES = "shares_no_memory"
+    KEPT = "answers_are_kept"
+    DTYPE = "has_input_dtype"
+    NONE = ""
+
+
+def aspect_of(relation: str) -> Aspect:
+    """What a relation looks at besides the values."""
+    return next((aspect for aspect in Aspect if aspect.value == relation), Aspect.NONE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gauge:
+    """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
+
+    either: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden from it: a
+    wrong answer may see what it should not.  relative: the roundings of both that are proportional to what is returned.
+    """
+
+    truth: Array
+    own: Array
+    other: Array
+    either: Array
+    judged: Array
+    relative: float
+
+    def is_near(self, seen: Array, allowance: Array) -> bool:
+        """Whether an array is the true one within an allowance."""
+        return not (self.judged & _beyond(seen, self.truth, allowance)).any()
+
+    def are_near(self, seen: Array, other: Array, spread: float) -> bool:
+        """Whether two arrays are one within the roundings of both classes at the size of the second, and `spread`."""
+        size, least = (np.abs(_finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
+        stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
+        slack = self.either * stretch + self.relative * size + spread
+        return not (self.judged & _beyond(seen, other, slack)).any()
+
+    def are_close(self, seen: Array, other: Array) -> bool:
+        """Whether two arrays are as near to each other as two honest ones, entry by entry."""
+        return not (self.judged & _beyond(seen, other, self.own + self.other)).any()
+
+    def nearness(self, seen: Array, other: Array) -> float:
+        """How far an array is from another, in units of how far it is from the true one: below 1 is nearer."""
+        with np.errstate(all="ignore"):
+            gap, off = (float(np.nanmax(np.where(self.judged, np.abs(seen - array), 0.0), initial=0.0))
+                        for array in (other, self.truth))
+        return gap / off if off > 0 else np.inf if gap > 0 else 0.0
+
+
+def _distance(one: Array, other: Array) -> float:
+    """The largest distance of two arrays of one shape; infinities and NaNs have none."""
+    with np.errstate(all="ignore"):
+        return float(np.abs(_finite(one - other)).max(initial=0.0))
+
+
+def _finite(array: Array) -> Array:
+    return np.where(np.isfinite(array), array, 0.0)
+
+
+def _beyond(seen: Array, other: Array, slack: Array) -> Array:
+    """Where two arrays are further apart than allowed; equal infinities and any two NaNs are not apart."""
+    with np.errstate(all="ignore"):
+        near = (np.abs(seen - other) <= slack) & np.isfinite(other)
+    return np.asarray(~(near | (seen == other) | (np.isnan(seen) & np.isnan(other))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ruler:
+    """What answers to one problem are held to: an output gauge, and one for weights where they are asked for.
+
+    No gauge at all where the definition says nothing: then it counts only how calls end.
+    """
+
+    dtype: DType
+    gauges: tuple[Gauge, ...]
+    aspect: Aspect
+    output_dtype: str
+
+    def is_right(self, step: LoggedCall, *, is_subject: bool) -> bool:
+        """Whether an answer is the true one within the roundings of its class."""
+        if step.ending is not Ending.ANSWERED or self._offends(step):
+            return False
+        return all(gauge.is_near(seen, gauge.own if is_subject else gauge.other)
+                   for gauge, seen in zip(self.gauges, self._arrays(step), strict=True))
+
+    def are_alike(self, step: LoggedCall, of_fault: LoggedCall, shaken: Callable[[], Iterable[LoggedCall]]) -> bool:
+        """Whether two calls ended the same way. `shaken` gives the fault's call with rounding errors put in.
+
+        It is asked for where the answers are further apart than the bound allows and yet nearer to each other than to
+        the truth: how far its own rounding moves a wrong answer is more than a bound around the right one can know.
+        """
+        if step.ending is not of_fault.ending or step.shape != of_fault.shape:
+            return False
+        if step.ending is not Ending.ANSWERED:
+            return True
+        if self._trait(step) != self._trait(of_fault):
+            return False
+        seen, others = self._arrays(step), self._arrays(of_fault)
+        if len(seen) != len(others):
+            return False
+        return self._are_near(seen, others, [0.0] * len(seen)) or (
+            self.nearness(step, of_fault) < 1
+            and self._are_near(seen, others, self._spreads(others, shaken())))
+
+    def are_close(self, step: LoggedCall, of_fault: LoggedCall) -> bool:
+        """Whether two calls were answered as two honest subjects would: no telling which one is wrong."""
+        if Ending.ANSWERED not in {step.ending} & {of_fault.ending} or self._trait(step) != self._trait(of_fault):
+            return False
+        return all(gauge.are_close(one, other) for gauge, one, other in
+                   zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False))
+
+    def nearness(self, step: LoggedCall, of_fault: LoggedCall) -> float:
+        """The largest of what is compared; infinite where one answers and the other does not."""
+        if Ending.ANSWERED not in {step.ending, of_fault.ending}:
+            return 0.0 if step.ending is of_fault.ending else np.inf
+        if step.ending is not of_fault.ending or (step.given.weights is None) is not (of_fault.given.weights is None):
+            return np.inf
+        return max((gauge.nearness(one, other) for gauge, one, other in
+                    zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False)), default=0.0)
+
+    def _are_near(self, seen: list[Array], others: list[Array], spreads: list[float]) -> bool:
+        return all(gauge.are_near(one, other, spread)
+                   for gauge, one, other, spread in zip(self.gauges, seen, others, spreads, strict=False))
+
+    def _spreads(self, others: list[Array], shaken: Iterable[LoggedCall]) -> list[float]:
+        """How far apart rounding may bring two answers like these: each is moved, so twice how far it moves one."""
+        moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
+        return [2 * max((_distance(one, arrays[index]) for arrays in moved), default=0.0)
+                for index, one in enumerate(others)]
+
+    def _arrays(self, step: LoggedCall) -> list[Array]:
+        answer = step.given
+        arrays = [answer.output] if answer.weights is None else [answer.output, answer.weights]
+        return [working(array, self.dtype) for array in arrays]
+
+    def _trait(self, step: LoggedCall) -> object:
+        """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
+        match self.aspect:
+            case Aspect.MUTATED:
+                return step.given.mutated
+            case Aspect.ALIASES:
+                return step.given.aliases
+            case Aspect.KEPT:
+                return step.is_kept
+            case Aspect.DTYPE:
+                return step.given.output.dtype.name
+            case Aspect.NONE:
+                return None
+
+    def _offends(self, step: LoggedCall) -> bool:
+        """Whether the call did what it must not, in the aspect that is looked at."""
+        honest = {Aspect.MUTATED: (), Aspect.ALIASES: (), Aspect.KEPT: True, Aspect.DTYPE: self.output_dtype,
+                  Aspect.NONE: None}[self.aspect]
+        return self._trait(step) != honest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bar:
+    """What a subject is held to: its declaration, its precision class, the conventions and the aspect looked at."""
+
+    subject: Subject
+    precision: Precision
+    conventions: Mapping[str, str]
+    aspect: Aspect
+
+    def ruler(self, problem: AnyProblem) -> Ruler:
+        """The ruler of a problem that is put to the subject and to faults, which round once, at the end."""
+        if isinstance(problem, LayerProblem) and problem.params["w_query"].shape[1] % problem.heads:
+            return Ruler(problem.dtype, (), self.aspect, "")  # heads that do not divide the width: nothing is defined
+        classes = self.precision, fault_precision(problem.dtype)
+        own = self._expected(problem, classes[0])
+        other = own if classes[1] == classes[0] else self._expected(problem, classes[1])
+        name = self.subject.declaration.returned(problem.dtype).value
+        return Ruler(problem.dtype, tuple(self._gauges(problem, own, other)), self.aspect, name)
+
+    def _expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
+        parts = frozenset({"output", "weights"} if problem.return_weights else {"output"})
+        if isinstance(problem, LayerProblem):
+            return expect_layer(problem, precision, conventions=self.conventions, parts=parts)
+        return expect(problem, precision, conventions=self.conventions, parts=parts,
+                      scale_width=self.subject.scale_width(problem))
+
+    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+        rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
+        of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
+        relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
+        open_to_all = self._nothing_hidden(problem)
+        either = _largest(own.output_allowance + other.output_allowance,
+                          *(each.output_allowance for each in open_to_all))
+        yield Gauge(own.output, own.output_allowance, other.output_allowance, either,
+                    of_layer if isinstance(problem, LayerProblem) else rows, relative)
+        if problem.return_weights:
+            either = _largest(own.weights_allowance + other.weights_allowance,
+                              *(each.weights_allowance for each in open_to_all))
+            weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
+            yield _averaged(weights) if self.subject.declaration.limits.weights == "averaged" else weights
+
+    def _nothing_hidden(self, problem: AnyProblem) -> list[Expectation]:
+        """What is expected in both classes where every key is visible; nothing if it is anyway."""
+        hiding = acting_on(Acts.VISIBILITY)
+        if not hiding.keys() & problem.keywords:
+            return []
+        opened = problem.but(**hiding)
+        return [self._expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
+
+    @property
+    def _zeros_are_due(self) -> bool:
+        """Whether rows without a visible key are held to be zeros, as those of the faults are."""
+        answers = {answer for name, answer in self.conventions.items() if name.partition(".")[0] == "hidden_row"}
+        return answers == {"zeros"}
+
+
+def fault_precision(dtype: DType) -> Precision:
+    """The class of every fault: wide inside, one rounding at the end."""
+    return precision_of({"grade": "G0"} if is_half(dtype) else None, dtype)
+
+
+def _relative(classes: tuple[Precision, ...], S: int) -> float:
+    """Roundings in proportion to what is handed back: of the output, the weights, the row's sum and the mixing."""
+    numbers = [roundings(precision) for precision in classes]
+    return sum(r.output + r.weights + 2 * r.softmax + S * (r.row_sum + r.accumulate) for r in numbers)
+
+
+def _largest(own: Array, *opened: Array) -> Array:
+    """(…,1): the largest finite allowance of a row, of the problem or, in both classes, with nothing hidden."""
+    allowances = own, functools.reduce(np.add, opened, np.zeros(()))
+    return functools.reduce(np.maximum, (_finite(each).max(axis=-1, keepdims=True, initial=0.0)
+                                         for each in allowances if each.ndim))
+
+
+def _averaged(gauge: Gauge) -> Gauge:
+    """The same for the mean over the heads, which is rounded once a head more."""
+    truth = gauge.truth.mean(axis=1)
+    more = gauge.truth.shape[1] * gauge.relative * truth
+    own, other, either = (array.mean(axis=1) + more.max(axis=-1, keepdims=True)
+                          for array in (gauge.own, gauge.other, gauge.either))
+    return Gauge(truth, own, other, either, np.asarray(gauge.judged.all(axis=1)), gauge.relative)

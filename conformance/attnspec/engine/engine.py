@@ -1,0 +1,181 @@
+"""The engine: a plan's items, and the verdict on each. Importing it is light; frameworks come with the first trial."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
+from attnspec.engine.schedule import is_due
+from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.nouns import FAILURES, DType, gates
+from attnspec.core.plan import FAULT, Item, Plan
+from attnspec.core.conventions import PROFILES
+from attnspec.spec.clause import Clause, Spec, themes_of
+from attnspec.spec.load import load_spec
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.subjects.baseline import read_baseline, with_baseline
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import registered
+
+if TYPE_CHECKING:
+    from attnspec.trials.compile import Check
+    from attnspec.engine.subject_run import SubjectRun
+
+
+REMEMBERED = 4
+"""How many subjects a court remembers at most: what JAX compiles for one takes some hundred megabytes."""
+
+
+class Engine:
+    """Tries the items of a plan. `breadcrumb` is told each recipe before the subject sees it."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self.spec: Spec = load_spec(plan.spec, plan.spec_add)
+        self._hearings: dict[str, SubjectRun] = {}
+        self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
+        self._manifests: dict[str, Mapping[str, Registered]] = {}
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
+        asked = matching(self.plan.clauses, [clause.id for clause in self.spec.clauses])
+        _known("profile", self.plan.profiles, PROFILES)
+        return tuple(clause for clause in self.spec.clauses
+                     if clause.id in (asked if self.plan.clauses else (clause.id,))
+                     and clause.profile in (self.plan.profiles or (clause.profile,)))
+
+    @cached_property
+    def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
+        return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
+
+    def _registered(self, target: str) -> Registered | None:
+        """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
+        library = "" if ":" in target else target.partition("/")[0]
+        if library not in self._manifests:
+            self._manifests[library] = registered(self.plan.implementations, library=library) if library else {}
+        return self._manifests[library].get(target)
+
+    def items(self) -> tuple[Item, ...]:
+        """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
+
+        Raises UsageError, ManifestError for a known deviation that no verdict can meet, and SpecError for a word that
+        means nothing in clauses that are not the shipped ones (those are known to compile).
+        """
+        if self.plan.spec or self.plan.spec_add:
+            _ = self.checks
+        self._check_deviations()
+        return tuple(self._items())
+
+    def _items(self) -> Iterator[Item]:
+        for target in self.plan.targets:
+            dtypes = self._dtypes(target)
+            for dtype in dtypes:
+                yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
+                            if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
+
+    def _put_to(self, target: str) -> Iterator[Clause]:
+        """The clauses that a target is put to: a fault, unless clauses are asked for, to those that name it."""
+        chosen = self.plan.clauses or self.plan.profiles
+        for clause in self.clauses:
+            if chosen or not target.startswith(FAULT) or target.removeprefix(FAULT) in clause.refuted_by:
+                yield clause
+
+    def _check_deviations(self) -> None:
+        """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
+        clauses = [clause.id for clause in self.spec.clauses]
+        for target in self.plan.targets:
+            if not self.plan.spec and (found := self._registered(target)):
+                check_deviations(target, found.declaration, clauses)
+            for known in self._baseline.get(target, ()):
+                if known.clause not in clauses:
+                    raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
+
+    def _dtypes(self, target: str) -> tuple[DType, ...]:
+        known = self._registered(target)
+        supported = known.declaration.dtypes if known else tuple(DType)
+        return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
+
+    @cached_property
+    def checks(self) -> Mapping[str, Check]:
+        """Every clause compiled. Raises SpecError at the first word that means nothing."""
+        from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
+        from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: numpy)
+
+        return compile_spec(self.spec, faults=CATALOGUE.keys())
+
+    def _hearing(self, target: str) -> SubjectRun:
+        from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        if target in self._absent:
+            raise TargetError(str(self._absent[target]))
+        if target not in self._hearings:
+            self._let_go()
+            try:
+                subject = summon(target, self.plan)
+            except TargetError as problem:
+                self._absent[target] = problem
+                raise
+            declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
+            self._hearings[target] = SubjectRun(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
+                                             lambda: self.checks)
+        return self._hearings[target]
+
+    def _let_go(self) -> None:
+        """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
+        if len(self._hearings) < REMEMBERED:
+            return
+        for hearing in self._hearings.values():
+            hearing.subject.lift.forget()
+        self._hearings.clear()
+
+    def fetch(self, target: str) -> None:
+        """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
+        self._hearing(target)
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
+        return self._hearing(target).card()
+
+    def try_item(self, item: Item) -> Outcome:
+        """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
+        outcome = self._hearing(item.target).try_clause(self._check(item.clause), DType(item.dtype))
+        return self.compared(outcome)
+
+    def compared(self, outcome: Outcome) -> Outcome:
+        """The outcome in the light of the failures that are known of its subject. Loads nothing."""
+        found = self._registered(outcome.subject)
+        declaration = found.declaration if found else Declaration()
+        deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
+        told = with_deviations(outcome, deviations, found.library.version if found else "")
+        is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
+        return as_new(told) if is_new and self.plan.baseline else told
+
+    def replay(self, item: Item, recipe: str) -> Outcome:
+        """The verdict on one case of an item, from its recipe."""
+        return self._hearing(item.target).replay(self._check(item.clause), DType(item.dtype), recipe)
+
+    def _check(self, clause: str) -> Check:
+        _known("clause", (clause,), self.checks)
+        return self.checks[clause]
+
+
+def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
+    """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
+    for pattern in patterns:
+        if not fnmatch.filter(ids, pattern):
+            raise UsageError.unknown("clause", pattern, [*ids, *themes_of(ids)])
+    return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
+
+
+def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError.unknown(kind, name, known)

@@ -1,0 +1,98 @@
+"""Known deviations: one that fails as listed is EXPECTED; one that passes, fails otherwise or is over, UNEXPECTED."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from attnspec.core.declaration import Declaration, Deviation
+from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
+from attnspec.record.outcome import Change, Outcome
+
+_SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
+_RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
+
+
+def check_deviations(subject: str, declaration: Declaration, clauses: Collection[str]) -> None:
+    """Raises ManifestError for a deviation that no verdict can ever meet."""
+    met: set[tuple[str, DType]] = set()
+    for deviation in declaration.deviations:
+        if deviation.clause not in clauses:
+            raise ManifestError.unknown("clause", deviation.clause, clauses, where=deviation.where)
+        for dtype in deviation.dtypes or declaration.dtypes:
+            if dtype not in declaration.dtypes:
+                raise ManifestError(f"{subject} does not take {dtype.value}, so it cannot deviate there.",
+                                    where=deviation.where)
+            if (deviation.clause, dtype) in met:
+                raise ManifestError(f"{subject} deviates from {deviation.clause!r} at {dtype.value} twice.",
+                                    where=deviation.where)
+            met.add((deviation.clause, dtype))
+
+
+def listed(deviations: Iterable[Deviation], clause: str, dtype: DType) -> Deviation | None:
+    """The deviation that speaks of this clause at this dtype, if one is listed."""
+    for deviation in deviations:
+        if deviation.clause == clause and dtype in (deviation.dtypes or (dtype,)):
+            return deviation
+    return None
+
+
+def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: str = "") -> Outcome:
+    """The outcome in the light of what is known of the subject; `version`: the one of its library that is installed."""
+    deviation = listed(deviations, outcome.clause, outcome.dtype)
+    if deviation is None:
+        return outcome
+    is_met = outcome.verdict.value == deviation.verdict and deviation.how in ("", outcome.how)
+    if is_met and not (deviation.until and has_reached(version, deviation.until)):
+        reason = f"{deviation.reason} ({deviation.listing})"
+        return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=deviation.finding)
+    how = f"{version} is installed" if is_met else _how(outcome, deviation)
+    until = f" until {deviation.until}" if deviation.until else ""
+    listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
+    reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
+    said = f"is listed as {deviation.failure}{until}"
+    novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
+    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=Change(novelty, says, outcome.verdict))
+
+
+def as_new(outcome: Outcome) -> Outcome:
+    """The outcome, a failure, marked as one that is listed nowhere."""
+    return replace(outcome, change=Change(Novelty.NEW, _fares(outcome), outcome.verdict))
+
+
+def _how(outcome: Outcome, deviation: Deviation) -> str:
+    if outcome.verdict in _SILENT:
+        return f"it was not judged ({outcome.verdict.value})"
+    if outcome.verdict not in FAILURES:
+        return "it passes now"
+    return f"it is {outcome.verdict.value}{' otherwise' if outcome.verdict.value == deviation.verdict else ''} now"
+
+
+def _change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
+    if outcome.verdict in _SILENT:
+        return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
+    if outcome.verdict not in FAILURES:
+        return Novelty.MENDED, f"holds now, and {said}"
+    return Novelty.CHANGED, f"{_fares(outcome)} now, and {said}"
+
+
+def _fares(outcome: Outcome) -> str:
+    return f"is {outcome.verdict.value}{f' ({outcome.how})' if outcome.how else ''}"
+
+
+def has_reached(version: str, until: str) -> bool:
+    """Whether a version is `until` or later. A release before its number (2.14rc1) has not reached it."""
+    return bool(version) and _rank(version) >= _rank(until)
+
+
+def _rank(version: str) -> tuple[tuple[int, ...], bool]:
+    """Numbers without their trailing zeros, and whether it is the release itself; what follows is left out."""
+    match = _RELEASE.match(version)
+    if match is None:
+        return (), True
+    numbers = [int(number) for number in match[1].split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers), match[2] is None

@@ -1,0 +1,268 @@
+"""One subject in a run: its evaluators by dtype, the verdict on each clause, and pictures of counterexamples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+import numpy as np
+from attnspec.problems.problem import Array, LayerProblem
+from attnspec.record.outcome import Measured, Picture
+from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
+from attnspec.vocabulary.observables import defined, see
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.scene import OutsideLimits, Scene
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check
+from attnspec.diagnosis.advice import causal_by_default
+from attnspec.engine.known_failures import listed
+from attnspec.diagnosis.diagnose import Examiner
+from attnspec.engine.schedule import first_of, is_due
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.tally import Tally, Violated
+from attnspec.diagnosis.advice import missing_lift
+from attnspec.trials.trial import Trial
+from attnspec.faults.subject import is_own, own_subject
+from attnspec.core.declaration import Deviation
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.plan import Plan
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.subjects.smoke import check_axes
+from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.refusals import with_refusals
+from attnspec.subjects.registry import load
+from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.target import importable
+
+
+LARGEST = 24
+"""Rows and columns of a picture: a part around the worst entry."""
+
+
+def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
+    """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
+    try:
+        return tuple(_pictures(scene, measured))
+    except (NoClaim, OutsideLimits, SubjectRaised, UnusableAnswer):  # a help, no reason to lose the verdict
+        return ()
+
+
+def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
+    run = next(iter(scene.runs))
+    posed = scene.runs[run]
+    if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
+        return
+    at, output = _place(measured.index), see(scene, run, "output")
+    difference = "output seen - output by definition"
+    if isinstance(posed.one, LayerProblem):
+        yield _picture(difference, "queries", "model features", (output.array - output.truth)[at[0]], at[2])
+        return
+    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)[at[0], at[1]]
+    seen, truth = output.array[at[0], at[1]], output.truth[at[0], at[1]]
+    yield _picture("weights by definition", "queries", "keys", weights, at[2])
+    yield _picture(f"output seen ({run})", "queries", "value features", seen, at[2])
+    yield _picture(difference, "queries", "value features", seen - truth, at[2])
+
+
+def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
+    """Batch entry, head and row of the worst entry; what has no head (a layer, averaged weights) counts as 0."""
+    batch, head, row = (*index, 0, 0)[:3]
+    return (batch, 0, head) if len(index) == 3 else (batch, head, row)
+
+
+def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:
+    start = max(0, min(row - LARGEST // 2, array.shape[0] - LARGEST))
+    part = array[start : start + LARGEST, :LARGEST]
+    whole = part.shape == array.shape
+    shown = f"rows {start} to {start + part.shape[0] - 1}, first {part.shape[1]} columns"
+    title = name if whole else f"{name} ({shown})"
+    return Picture(title, rows, columns, tuple(tuple(_plain(entry) for entry in line) for line in part))
+
+
+def _plain(entry: np.generic) -> float | str:
+    number = float(entry)
+    if np.isfinite(number):
+        return float(f"{number:.6g}")
+    return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
+
+
+CONVENTION = "convention_is"
+"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
+
+PUT_ONCE = "it is put at {} alone; a gate that names dtypes, or looks with effort default, puts it at all"
+"""Why a gate does not put a clause that does not depend on the dtype."""
+
+CASES_OF_THE_KNOWN = 10
+"""How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
+
+
+def summon(target: str, plan: Plan) -> Subject:
+    """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
+
+    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
+    TargetError, ManifestError, UsageError.
+    """
+    if is_own(target):
+        return own_subject(target)
+    subject = load(target, lift=plan.lift, folders=plan.implementations)
+    if ":" not in target:
+        return subject
+    check_axes(subject, target=importable(target))
+    return with_refusals(subject)
+
+
+class SubjectRun:
+    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it may explain one."""
+
+    def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
+                 checks: Callable[[], Mapping[str, Check]] = dict) -> None:
+        self.subject = subject
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self._benches: dict[DType, Evaluator] = {}
+        self._examiner = Examiner(self._again)
+        self._arithmetic = ArithmeticExplainer(checks, plan.seed)
+        self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
+        self._raised: set[str] = set()
+
+    def bench(self, dtype: DType) -> Evaluator:
+        """The subject at one dtype, and what it does there where practice is divided.
+
+        A constant that hides keys may do so at one dtype and overflow at another, so each dtype is probed for itself.
+        """
+        if dtype not in self._benches:
+            self._benches[dtype] = Evaluator(self.subject, dtype)
+        return self._benches[dtype]
+
+    def _again(self) -> Subject:
+        """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
+        return own_subject(self.subject.id) if is_own(self.subject.id) else self.subject
+
+    def card(self) -> SubjectCard:
+        """What a report says of the subject."""
+        declared = self.subject.declaration
+        found = self.bench(declared.dtypes[0]).conventions
+        probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
+        return self.subject.card(probed, {dtype.value: str(self.bench(dtype).precision) for dtype in declared.dtypes})
+
+    def try_clause(self, check: Check, dtype: DType) -> Outcome:
+        """The verdict on one clause at one dtype."""
+        clause = check.clause
+        if dtype not in self.subject.declaration.dtypes:
+            reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
+            return self._inapplicable(check, dtype, reason)
+        if self.plan.is_brief and not is_due(clause, dtype, self.plan.effort, self.subject.declaration.dtypes,
+                                             is_brief=True):
+            return self._inapplicable(check, dtype, PUT_ONCE.format(first_of(self.subject.declaration.dtypes).value))
+        if reason := check.lacking(self.subject):
+            if (broken := self._broken_claims(check)) and clause.level is Level.MUST:
+                reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
+                return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
+            return self._inapplicable(check, dtype, reason)
+        trial = self._trial(check, dtype)
+        return self._sentence(trial, self._as_known(trial) or trial.hold())
+
+    def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
+        """The verdict on one case."""
+        trial = self._trial(check, dtype)
+        return self._sentence(trial, trial.put(Recipe.parse(recipe)))
+
+    def claims(self, profile: str) -> bool:
+        """Whether the subject claims a profile; every subject claims core."""
+        return profile == "core" or profile in self.subject.declaration.claims
+
+    def _known(self, check: Check, dtype: DType) -> Deviation | None:
+        return listed(self.subject.declaration.deviations, check.clause.id, dtype)
+
+    def _as_known(self, trial: Trial) -> Tally | None:
+        """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
+        known = self._known(trial.check, trial.bench.dtype)
+        if known is None or not known.case:
+            return None
+        tally = trial.put(parsed_case(known.case, known.where))
+        return tally if tally.failure else None
+
+    def _trial(self, check: Check, dtype: DType) -> Trial:
+        known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
+        return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
+                     cases=CASES_OF_THE_KNOWN if known and not known.case else 0, shrinks=known is None,
+                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
+
+    def _broken_claims(self, check: Check) -> list[str]:
+        """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
+        missing = check.needs - self.subject.declaration.keywords
+        return sorted({KEYWORDS[name].profile for name in missing if self.claims(KEYWORDS[name].profile)})
+
+    def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
+        return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
+
+    def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
+        check, dtype = trial.check, trial.bench.dtype
+        if isinstance(tally.failure, Violated):
+            return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
+                                 evidence=self._diagnosed(trial, _evidence(trial, tally.failure)))
+        if isinstance(tally.failure, SubjectRaised):
+            self._raised.add(tally.failure.gist)
+            return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
+                                 evidence=self._diagnosed(trial, _raised(trial, tally.failure, tally.last)))
+        if tally.cases:
+            return self._outcome(check, dtype, Verdict.HELD, tally)
+        if tally.outside and not tally.no_claims:
+            return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
+        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=_why_no_claim(tally))
+
+    def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with what it is like.
+
+        A known deviation is told in its listing. At a glance nothing is diagnosed: a third of a subject's time; whoever
+        replays the case is told.
+        """
+        if not trial.shrinks or not evidence.recipe:
+            return evidence
+        self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
+        if trial.is_glance or (evidence.measured and evidence.measured.relation == CONVENTION):
+            return evidence
+        try:
+            recipe = Recipe.parse(evidence.recipe)
+            explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
+                         missing_lift(self.subject))
+            if explained:
+                return replace(evidence, explained=explained)
+            diagnosis = self._examiner.diagnose(trial, recipe)
+        except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
+            return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+        return replace(evidence, like=diagnosis.like, located=diagnosis.located,
+                       explained=causal_by_default(self.subject, diagnosis.like))
+
+    def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
+                 evidence: Evidence | None = None) -> Outcome:
+        tally = tally or Tally()
+        return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
+                       tally.no_claims, tally.worst, evidence, instrument=check.instrument,
+                       readings=tuple(tally.readings))
+
+
+def _evidence(trial: Trial, failure: Violated) -> Evidence:
+    scene = trial.scene(failure.recipe)
+    return Evidence(failure.measured.sentence, _case(trial, failure.recipe), failure.recipe.text, failure.measured,
+                    pictures(scene, failure.measured))
+
+
+def _raised(trial: Trial, failure: SubjectRaised, recipe: Recipe | None) -> Evidence:
+    told = (_case(trial, recipe), recipe.text) if recipe else ("", "")
+    return Evidence(str(failure), *told, traceback=failure.traceback)
+
+
+def _case(trial: Trial, recipe: Recipe) -> str:
+    drawn = "".join(f", {name}={number}" for name, number in trial.scene(recipe).drawn.items())
+    used = "".join(f" {name}" for name in sorted(recipe.features))
+    mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
+    return f"{recipe.sizes} {trial.bench.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
+
+
+def _why_no_claim(tally: Tally) -> str:
+    outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
+    return f"no case lay in the domain of the bound ({tally.no_claims} tried){outside}"

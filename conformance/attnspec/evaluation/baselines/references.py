@@ -1,0 +1,142 @@
+"""What the rules of today compare an answer with: the formula in a wider dtype, in the same one, or rounded eagerly."""
+
+from __future__ import annotations
+
+import enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attnspec.faults import staged
+from attnspec.faults.layer import LayerCall, run_layer
+from attnspec.faults.staged import HandedOver, Stages, attention
+from attnspec.problems.problem import Array, LayerProblem, Problem
+
+
+class Part(enum.Enum):
+    """Which of the things that come back a reference is of."""
+
+    OUTPUT = "output"
+    WEIGHTS = "weights"
+    AVERAGED_WEIGHTS = "averaged weights"
+
+
+class ReferencedProblem:
+    """A problem with its references, each worked out when a rule first asks for it, and kept for the next subject."""
+
+    def __init__(self, problem: Problem | LayerProblem) -> None:
+        self.problem = problem
+
+    @cached_property
+    def output(self) -> Reference:
+        """What the output is compared with, (B,H,T,Dv), of a layer (B,T,M)."""
+        return Reference(self.problem, Part.OUTPUT)
+
+    @cached_property
+    def weights(self) -> Reference:
+        """What returned weights are compared with, (B,H,T,S)."""
+        return Reference(self.problem, Part.WEIGHTS)
+
+    @cached_property
+    def averaged_weights(self) -> Reference:
+        """The same for a layer that returns the mean over its heads, (B,T,S)."""
+        return Reference(self.problem, Part.AVERAGED_WEIGHTS)
+
+    @cached_property
+    def has_hidden_rows(self) -> bool:
+        """Whether some query sees no key at all."""
+        mask = self.problem.mask
+        if mask is None:
+            return False
+        seen = mask & staged.triangle(*mask.shape[-2:]) if self.problem.causal else mask
+        return not seen.any(axis=-1).all()
+
+
+class Reference:
+    """One output of a problem by the formula, under the conventions that attnspec recommends."""
+
+    def __init__(self, problem: Problem | LayerProblem, part: Part) -> None:
+        self._problem = problem
+        self._part = part
+
+    @cached_property
+    def wider(self) -> Array:
+        """In the next wider dtype, unrounded: float32 for the half dtypes, float64 otherwise."""
+        io = self._problem.query.dtype
+        return self._answer(np.dtype(np.float32 if io.itemsize == 2 else np.float64), staged.SOUND)
+
+    @cached_property
+    def same(self) -> Array:
+        """What a library returns in the dtype of the inputs: float32 inside for the half dtypes, one rounding."""
+        return self._answer(self._problem.query.dtype, staged.SOUND)
+
+    @cached_property
+    def eager(self) -> Array:
+        """Every intermediate result rounded to the dtype of the inputs, and the key scaled before the product."""
+        io = self._problem.query.dtype
+        return self._answer(io, _eager_in(io))
+
+    @cached_property
+    def rounded(self) -> Array:
+        """`wider`, rounded to the dtype of the inputs, and from there exactly in float64."""
+        return self.wider.astype(self._problem.query.dtype).astype(np.float64)
+
+    @cached_property
+    def eager_error(self) -> float:
+        """The largest distance of `eager` from `rounded`."""
+        return float(np.abs(self.eager.astype(np.float64) - self.rounded).max())
+
+    @cached_property
+    def noise(self) -> float:
+        """The most that an entry of `rounded` moves when 0.3 is added and taken away again, in the inputs' dtype."""
+        io = self._problem.query.dtype
+        there = (self.rounded.astype(np.float32) + np.float32(0.3)).astype(io)
+        back = (there.astype(np.float32) - np.float32(0.3)).astype(io)
+        return float(np.abs(back.astype(np.float64) - self.rounded).max())
+
+    def _answer(self, dtype: np.dtype[Any], stages: Stages) -> Array:
+        problem = self._problem
+        both = _layer(problem, dtype) if isinstance(problem, LayerProblem) else attention(_call(problem, dtype), stages)
+        assert isinstance(both, tuple)  # it was asked for the pair
+        output, weights = both
+        if self._part is Part.AVERAGED_WEIGHTS:
+            return _averaged(weights)
+        return output if self._part is Part.OUTPUT else weights
+
+
+def _averaged(weights: Array) -> Array:
+    averaged: Array = weights.astype(staged.wide_dtype(weights.dtype)).mean(axis=1).astype(weights.dtype)
+    return averaged
+
+
+def _call(problem: Problem, dtype: np.dtype[Any]) -> HandedOver:
+    query, key, value, bias = _in(problem, dtype)
+    return HandedOver(query, key, value, **{**problem.given, "bias": bias, "return_weights": True})
+
+
+def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> staged.Answer:
+    query, key, value, bias = _in(problem, dtype)
+    params = {name: array.astype(dtype) for name, array in problem.params.items()}
+    keywords = {**problem.given, "bias": bias, "return_weights": True}
+    return run_layer(LayerCall(query, key, value, params, problem.heads, **keywords))
+
+
+def _in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, Array, Array, Array | None]:
+    """Query, key, value and bias in this dtype."""
+    bias = None if problem.bias is None else problem.bias.astype(dtype)
+    return problem.query.astype(dtype), problem.key.astype(dtype), problem.value.astype(dtype), bias
+
+
+def _eager_in(io: np.dtype[Any]) -> Stages:
+    """Stages that round each intermediate result to `io` and go on in the wide dtype."""
+    def stored(array: Array) -> Array:
+        rounded: Array = array.astype(io).astype(array.dtype)
+        return rounded
+
+    def logits(work: staged.Work, factor: float) -> Array:
+        key = stored(work.key * work.key.dtype.type(factor))
+        return stored(work.query @ key.swapaxes(-1, -2))
+
+    return Stages(logits=logits, add_bias=lambda dots, work: stored(staged.add_bias(dots, work)),
+                  softmax=lambda hidden, work: stored(staged.softmax(hidden, work)))

@@ -1,0 +1,217 @@
+"""The rules of judgement in use today: each is a set of inputs and a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+import numpy as np
+from attnspec.core.nouns import DType
+from attnspec.evaluation.baselines.references import Reference
+from attnspec.problems.problem import Array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from attnspec.faults.catalogue import RECOMMENDED
+from attnspec.faults.subject import renewed
+from attnspec.evaluation.baselines import rules
+from attnspec.evaluation.baselines.inputs import normal, uniform
+from attnspec.evaluation.baselines.inputs import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION, OPINFO, Suite, five_draws
+from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
+from attnspec.evaluation.baselines.references import ReferencedProblem
+from attnspec.problems.problem import Problem
+from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+
+
+Comparison = Callable[[Array, Reference], bool]
+Tolerance = tuple[float, float]  # relative, absolute
+
+ASSERT_CLOSE: Mapping[str, Tolerance] = {
+    DType.FLOAT16.value: (1e-3, 1e-5), DType.BFLOAT16.value: (1.6e-2, 1e-5),
+    DType.FLOAT32.value: (1.3e-6, 1e-5), DType.FLOAT64.value: (1e-7, 1e-7)}
+"""torch.testing.assert_close, by the dtype of what is compared."""
+
+KERNELBENCH: Mapping[str, Tolerance] = {
+    DType.FLOAT16.value: (1e-2, 1e-2), DType.BFLOAT16.value: (1e-2, 1e-2), DType.FLOAT32.value: (1e-4, 1e-4)}
+"""KernelBench's tolerance by precision; torch.allclose takes it as rtol and atol alike."""
+
+FUSED: Mapping[str, Tolerance] = {
+    DType.FLOAT16.value: (1e-3, 1e-3), DType.BFLOAT16.value: (1.6e-2, 1e-3), DType.FLOAT32.value: (1.3e-6, 1e-5)}
+"""The least tolerances of PyTorch's tests of fused attention, before the fudge factor."""
+
+FUDGE = 4
+"""What PyTorch's tests of fused attention multiply the tolerance of the forward output by."""
+
+ONNX: Mapping[str, Tolerance] = {
+    DType.FLOAT16.value: (1e-3, 1e-7), DType.BFLOAT16.value: (2**-6, 1e-7), DType.FLOAT32.value: (1e-3, 1e-7)}
+"""ONNX's backend tests; its runner widens bfloat16 to two units in the last place."""
+
+
+def close_to_same(tolerances: Mapping[str, Tolerance]) -> Comparison:
+    """Within atol + rtol·|reference| of a library's answer in the same dtype, entry by entry."""
+    def wrong(seen: Array, reference: Reference) -> bool:
+        known = reference.same
+        return seen.dtype != known.dtype or _apart(seen, known, *tolerances[known.dtype.name])
+    return wrong
+
+
+def close_to_fused(seen: Array, reference: Reference) -> bool:
+    """Within tolerances that a low-precision reference earns: its own largest deviations, times the fudge factor."""
+    low = reference.same
+    if low.dtype != seen.dtype:
+        return True
+    return _apart(seen, reference.wider.astype(low.dtype), *earned(reference.wider.astype(np.float64), low))
+
+
+def earned(wide: Array, low: Array) -> Tolerance:
+    """The tolerance that a low-precision reference earns by its deviations from the wide one."""
+    rtol, atol = FUSED[low.dtype.name]
+    deviation = np.abs(wide - low.astype(np.float64))
+    with np.errstate(all="ignore"):  # 0/0 counts as the least tolerance
+        relative = float(np.nan_to_num(deviation / np.abs(wide), nan=rtol, posinf=np.inf).max())
+    scaled = FUDGE * max(relative, rtol)
+    return rtol if scaled > 1e30 else scaled, FUDGE * max(float(deviation.max()), atol)
+
+
+def twice_eager(seen: Array, reference: Reference) -> bool:
+    """The largest error at most twice that of an eager run in the dtype of the inputs, over the whole tensor."""
+    return not _largest_error(seen, reference) <= 2 * reference.eager_error
+
+
+def twice_eager_and_noise(seen: Array, reference: Reference) -> bool:
+    """As `twice_eager`, plus twice what adding 0.3 to the reference and taking it away again costs."""
+    return not _largest_error(seen, reference) <= 2 * reference.eager_error + 2 * reference.noise
+
+
+def _largest_error(seen: Array, reference: Reference) -> float:
+    return float(np.abs(seen.astype(np.float64) - reference.rounded).max())
+
+
+def _apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
+    there, here = seen.astype(np.float64), known.astype(np.float64)
+    return not bool((np.abs(there - here) <= atol + rtol * np.abs(here)).all())
+
+
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+THREE = (DType.FLOAT32, *HALVES)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule: what it puts to a subject, and how it decides.
+
+    source: where it is published.  meaning: what it does, and which of its sizes were cut.  dtypes: where it is used.
+    """
+
+    name: str
+    title: str
+    source: str
+    meaning: str
+    inputs: Suite
+    wrong: Comparison
+    dtypes: tuple[DType, ...] = THREE
+
+    def judge(self, subject: Subject, dtype: DType, seed: int) -> Iterator[bool]:
+        """Whether the subject is called wrong, case by case in the suite's order; lazily.
+
+        Nothing where the rule is not used at this dtype. What the subject does not take, or answers by another
+        convention than the references, is left out. An exception or an answer of the wrong shape is wrong.
+        """
+        if dtype not in self.dtypes:
+            return
+        subject = renewed(subject)  # what another rule asked of a fault with a memory must not serve this one
+        for posed in self.inputs.posed(subject.declaration.kind, dtype, seed):
+            if not subject.refuses(posed.problem) and not _by_another_convention(subject, posed):
+                yield self._calls_wrong(subject, posed)
+
+    def _calls_wrong(self, subject: Subject, posed: ReferencedProblem) -> bool:
+        with np.errstate(all="ignore"):
+            try:
+                answer = _answer(subject, posed)
+            except (SubjectRaised, UnusableAnswer):
+                return True
+            if answer.weights is not None and self._calls_weights_wrong(subject, answer, posed):
+                return True
+            return self.wrong(answer.output, posed.output)
+
+    def _calls_weights_wrong(self, subject: Subject, answer: Answer, posed: ReferencedProblem) -> bool:
+        averaged = subject.declaration.limits.weights == "averaged"
+        assert answer.weights is not None
+        return self.wrong(answer.weights, posed.averaged_weights if averaged else posed.weights)
+
+
+def _answer(subject: Subject, posed: ReferencedProblem) -> Answer:
+    problem = posed.problem
+    return subject.answer(problem) if isinstance(problem, Problem) else subject.answer_layer(problem)
+
+
+def _by_another_convention(subject: Subject, posed: ReferencedProblem) -> bool:
+    """Whether the subject's declared conventions ask for another answer here than the recommended ones."""
+    return any(subject.declaration.conventions.get(name, RECOMMENDED[name]) != RECOMMENDED[name]
+               for name in _conventions_at_stake(posed))
+
+
+def _conventions_at_stake(posed: ReferencedProblem) -> Iterator[str]:
+    problem, sizes = posed.problem, posed.problem.sizes
+    if posed.has_hidden_rows:
+        yield "hidden_row"
+    if problem.causal and sizes.T != sizes.S:
+        yield "causal_alignment"
+    if problem.causal and (problem.mask is not None or problem.bias is not None):
+        yield "mask_with_causal"
+    if sizes.Hkv != sizes.H:
+        yield "grouped_heads"
+
+
+_KERNELBENCH = "https://github.com/ScalingIntelligence/KernelBench/blob/main/src/kernelbench/eval.py"
+_CUT = ("Cut to what a CPU affords: its level 1 problem 97 has B=32, H=32, T=512, d=1024 and its level 3 problem 43 "
+        "B=128, T=512, M=768, here B=2, H=2, T=128, d=64, where outputs spread more and faults show better.")
+_GAUSSIAN, _UNIFORM = five_draws(normal), five_draws(uniform)
+_LOOSE = {dtype.value: (1e-2, 1e-2) for dtype in THREE}
+
+_ALL = (
+    Rule("gaussian_1e-2", "Five Gaussian draws, allclose 1e-2", _KERNELBENCH,
+         "torch.randn at one fixed shape, five draws plain and five causal; atol = rtol = 1e-2 against the same "
+         "formula in the same dtype, as benchmarks of generated kernels judged first. " + _CUT,
+         _GAUSSIAN, close_to_same(_LOOSE)),
+    Rule("gaussian_1e-4", "Five Gaussian draws, allclose 1e-4", _KERNELBENCH,
+         "The same draws at the tolerance of today, atol = rtol = 1e-4 in float32 and 1e-2 in the half dtypes. " + _CUT,
+         _GAUSSIAN, close_to_same(rules.KERNELBENCH)),
+    Rule("kernelbench", "KernelBench", _KERNELBENCH,
+         "torch.rand, which its attention problems draw from: entries in [0, 1), at its tolerance of today. " + _CUT,
+         _UNIFORM, close_to_same(rules.KERNELBENCH)),
+    Rule("assert_close", "torch.testing.assert_close, defaults",
+         "https://docs.pytorch.org/docs/stable/testing.html",
+         "Five Gaussian draws, then the shapes and features of PyTorch's operator tests (B=4, H=4, T=3, S=6, d=8, "
+         "plain, causal, broadcast, one float mask; Gaussian, too, since its entries in [-9, 9) come with a looser "
+         "tolerance); a layer as nn.MultiheadAttention: self, memory, causal, padding, weights.",
+         OPINFO, close_to_same(rules.ASSERT_CLOSE)),
+    Rule("flash_attention", "flash-attention's 2x rule",
+         "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
+         "The largest error at most twice that of an eager run in the dtype of the inputs. Ten of its tuples: causal, "
+         "grouped heads, ALiBi, key padding, d of 32, 40, 59, 64, 80, 96, 111 and 128, one Gaussian draw each; "
+         "causal rows aligned top-left, as is recommended here. Cut: lengths of 1024 and more, d above 128, B=4 to 1 "
+         "or 2, H=6 to 2 or 4; left out: windows, softcap, dropout, gradients. A layer gets the first four tuples.",
+         FLASH_ATTENTION, rules.twice_eager, HALVES),
+    Rule("flash_attention_3", "flash-attention 3's rule",
+         "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
+         "As the 2x rule, plus twice what adding 0.3 to the reference and taking it away costs. Eleven of its tuples: "
+         "causal, grouped heads, one query, one key, three keys, values wider than keys. Cut: lengths of 512 and more "
+         "but 799, B=9 to 1 or 2, H=6 to 2 or 4; left out: windows, chunks, softcap, float8, gradients. A layer gets "
+         "the first four tuples.",
+         FLASH_ATTENTION_3, rules.twice_eager_and_noise, HALVES),
+    Rule("pytorch_fused", "PyTorch's fused tolerances",
+         "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
+         "torch.rand; tolerances from the largest absolute and relative deviation of a low-precision reference, at "
+         "least the defaults, times 4. Twelve of its tuples: causal, scale 1/d, grouped heads, a float mask, d from 8 "
+         "to 128. Cut: lengths of 2048, d above 128, B=8 to 1 or 2; left out: dropout, gradients, nested tensors. A "
+         "layer gets the first four tuples.",
+         FUSED_ATTENTION, rules.close_to_fused),
+    Rule("onnx_nodes", "ONNX's fixed cases",
+         "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",
+         "The node cases of its Attention operator that fit the contract, at their sizes: entries in [0, 1), B=2, T=4, "
+         "S=6, d=8; float and boolean masks, causal, scale, grouped heads, wider values, rows that see nothing, heads "
+         "side by side, weights; rtol 1e-3 (bfloat16 2^-6), atol 1e-7. Those published in float32 are put in the "
+         "half dtypes, too, against a reference rounded once. Left out: caches, windows, softcap.",
+         ONNX_NODES, close_to_same(rules.ONNX)),
+)
+
+RULES: Mapping[str, Rule] = {rule.name: rule for rule in _ALL}
+"""Every rule by name, in the order in which tables show them."""

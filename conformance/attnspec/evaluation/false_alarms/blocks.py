@@ -1,0 +1,174 @@
+"""The cases of a block, drawn from its number alone, and one subject judged on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
+from attnspec.trials.covering_cases import seed_of
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.nouns import DType, Effort
+from attnspec.problems.domain import Domain
+from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.entries import words
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from attnspec.evaluation.false_alarms.rows import known
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import Trial
+from attnspec.core.nouns import Effort, Level
+from attnspec.record.measurements import BINS, BlockJudged, bin_of
+from attnspec.record.outcome import Measured
+from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.vocabulary.observables import verdict
+
+
+LARGE_ONE_IN = 50
+"""One case in so many is of any shape of the pool; the others are small, where a case costs a tenth."""
+
+_BYTES, _HALF = 4, 16  # bytes in a word of the stream, and half of its bits: the range of drawn values
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`number` of a campaign with `seed` at one dtype: `recipes` of each domain."""
+
+    dtype: DType
+    number: int
+    seed: int
+    recipes: int
+
+    def cases(self, check: Check, declaration: Declaration) -> tuple[Recipe, ...]:
+        """The recipes that a clause is tried on; clauses of one domain get the same, but for their drawn values.
+
+        Kinds that are not searched (laws of chance, documented examples) are tried once, block by block at another
+        shape and with a seed of the block: so the rates of false alarms that they state are put to the test as well.
+        """
+        if check.domain.kind in FIXED_KINDS:
+            fixed = fixed_recipes(check.domain, declaration.limits, Effort.DEFAULT, self._seed)
+            return (fixed[self.number % len(fixed)],) if fixed else ()
+        optional = tuple(sorted(check.domain.sometimes & declaration.keywords))
+        draws = tuple(check.clause.draw)
+        return tuple(replace(recipe, drawn=self._drawn(check.domain, index, draws))
+                     for index, recipe in enumerate(_problems(self, check.domain, declaration.limits, optional)))
+
+    @property
+    def _seed(self) -> int:
+        return int(words(self.seed, f"campaign {self.dtype.value} {self.number}", (1,))[0])
+
+    def _drawn(self, domain: Domain, index: int, draws: tuple[str, ...]) -> Mapping[str, int]:
+        label = self.label(domain) if draws else ""
+        return {name: int(words(self.seed, f"{label} {index} {name}", (1,))[0] >> _HALF) for name in draws}
+
+    def label(self, domain: Domain) -> str:
+        """What tells the block's words for a domain from all others."""
+        return f"campaign {self.dtype.value} {self.number} {seed_of(0, domain)}"
+
+
+@lru_cache(maxsize=256)  # the clauses of a domain come one after the other, and so do subjects
+def _problems(block: Block, domain: Domain, limits: Limits, optional: tuple[str, ...]) -> tuple[Recipe, ...]:
+    shapes = shapes_for(domain, limits, Effort.DEFAULT)
+    small = tuple(sizes for sizes in shapes if logits(sizes) <= SMALL) or shapes
+    menu, any_size = (Menu(domain, limits, offered, optional) for offered in (small, shapes))
+    label, count = block.label(domain), block.recipes if shapes else 0
+    rare = (words(block.seed, f"{label} {index} shape", (1,))[0] % LARGE_ONE_IN == 0 for index in range(count))
+    return tuple(_recipe(any_size if is_any else menu, block.seed, f"{label} {index}")
+                 for index, is_any in enumerate(rare))
+
+
+def _recipe(menu: Menu, seed: int, label: str) -> Recipe:
+    return menu.recipe(words(seed, label, (-(-menu.length // _BYTES),)).tobytes()[:menu.length])
+
+
+ACCUSED = 5
+"""How many violations of a block are kept as lines to replay."""
+
+
+@dataclass(slots=True)
+class Score:
+    """What a block has come to so far."""
+
+    cases: int = 0
+    slices: int = 0
+    no_claims: int = 0
+    violations: int = 0
+    histogram: list[int] = field(default_factory=lambda: [0] * BINS)
+    worst: Measured | None = None
+    clause: str = ""
+    recipe: str = ""
+    accused: list[str] = field(default_factory=list)
+    known: Counter[str] = field(default_factory=Counter)
+    problems: set[str] = field(default_factory=set)
+
+    def add(self, trial: Trial, recipe: Recipe) -> None:
+        """Judge one case and count it."""
+        tally = trial.put(recipe)
+        self.problems.add(replace(recipe, drawn={}).text)
+        finding = known(trial.bench.subject.id, tally.failing) if tally.failing else None
+        if finding:
+            self.known[finding.name] += 1
+        elif tally.cases:
+            self._count(trial, recipe, tally)
+        else:
+            self.no_claims += 1
+
+    def _count(self, trial: Trial, recipe: Recipe, tally: Tally) -> None:
+        self.cases += 1
+        self.slices += recipe.sizes.B * recipe.sizes.H
+        worst = _raised(tally.failure) if isinstance(tally.failure, SubjectRaised) else tally.worst
+        assert worst is not None  # a case counts where something was claimed
+        self.histogram[bin_of(worst.margin)] += 1
+        if self.worst is None or not worst.margin <= self.worst.margin:
+            self.worst, self.clause, self.recipe = worst, trial.check.clause.id, recipe.text
+        if tally.failure:
+            self._accuse(line_to_replay(trial, recipe))
+
+    def _accuse(self, line: str) -> None:
+        self.violations += 1
+        if len(self.accused) < ACCUSED:
+            self.accused.append(line)
+
+
+def _raised(failure: SubjectRaised) -> Measured:
+    return verdict("answers", str(failure), broken=True)
+
+
+def line_to_replay(trial: Trial, recipe: Recipe) -> str:
+    """What `attnspec replay` takes."""
+    return f"{trial.bench.subject.id} {trial.check.clause.id} {trial.bench.dtype.value} {recipe.text}"
+
+
+def judge_block(block: Block, bench: Evaluator, checks: Mapping[str, Check],
+                breadcrumb: Callable[[str], None] = lambda _: None) -> BlockJudged:
+    """Every clause of level must against one subject on the block's cases."""
+    began, score = time.perf_counter(), Score()
+    for trial, recipe in _hearings(block, bench, checks, breadcrumb):
+        score.add(trial, recipe)
+    return BlockJudged(
+        bench.subject.id, block.dtype, block.number, score.cases, score.slices, score.no_claims, score.violations,
+        tuple(score.histogram), score.worst, score.clause, score.recipe, tuple(score.accused),
+        seconds=round(time.perf_counter() - began, 3), known=dict(score.known), problems=len(score.problems))
+
+
+def _hearings(block: Block, bench: Evaluator, checks: Mapping[str, Check],
+              breadcrumb: Callable[[str], None]) -> Iterator[tuple[Trial, Recipe]]:
+    """Recipe by recipe, the clauses of one domain together: the bench then remembers what they share."""
+    put = [check for check in checks.values() if is_put(check, bench.subject)]
+    for _, group in groupby(sorted(put, key=lambda check: seed_of(0, check.domain)), key=lambda check: check.domain):
+        trials = [Trial(check, bench, Effort.DEFAULT, block.seed, breadcrumb) for check in group]
+        cases = [block.cases(trial.check, bench.subject.declaration) for trial in trials]
+        for column in zip(*cases, strict=True):
+            yield from zip(trials, column, strict=True)
+
+
+def is_put(check: Check, subject: Subject) -> bool:
+    """Whether a clause is one of those that gate, and can be put to the subject at all."""
+    return check.clause.level is Level.MUST and not check.lacking(subject)

@@ -1,0 +1,193 @@
+"""A campaign as jobs, and whether it may go on in a record: only where the same code judges the same cases."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from attnspec.core.paths import folder
+from collections.abc import Iterator, Mapping
+from attnspec.core.errors import Place, UsageError
+from attnspec.core.plan import Plan
+from attnspec.spec.load import load_spec
+from attnspec.record.events import RunStarted
+from attnspec.record.read import RunRecord, read_record
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+from attnspec.evaluation.false_alarms.rows import RECIPES, CampaignRow
+from attnspec.core.plan import Conclusion, JobFailure
+from attnspec.core.errors import AttnspecError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.nouns import DType, Verdict
+from attnspec.spec.clause import Spec
+from attnspec.record.measurements import BINS, BlockJudged, part_of_block
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.subjects.registry import process_of
+
+if TYPE_CHECKING:
+    from attnspec.evaluation.false_alarms.worker import BlockWorker
+
+
+_JUDGING = ("campaign", "court", "faults", "ground", "numerics", "problems", "subjects", "vocabulary")
+
+
+@cache
+def code_digest() -> str:
+    """Over every module that makes, answers or judges a case, the shipped adapters and manifests among them."""
+    digest, package = hashlib.sha256(), Path(__file__).parents[1]
+    files = [path for name in _JUDGING for path in sorted((package / name).rglob("*.py"))]
+    for path in [*files, *sorted(folder("implementations").glob("*/*.*"))]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+_SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+
+
+def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord | None:
+    """The campaign that the record holds, if it may go on; None where there is no record yet.
+
+    Raises UsageError, with the way out, where what was judged and what would be judged do not add up.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return None
+    record = read_record(path)
+    if record.outcomes or record.puts:
+        raise UsageError("this is the record of another kind of run, in which a campaign cannot go on. Name another "
+                         "file: --record PATH.", where=Place(str(path)))
+    for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
+        if before != after:
+            raise UsageError(
+                f"this campaign was begun with {what} {before}; now it is {after}, and the two do not add up. "
+                "Begin anew in another file (--record PATH), or go back to what it was begun with.",
+                where=Place(str(path)))
+    return record
+
+
+def _told(header: RunStarted, plan: Plan, now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """What must not have changed: by name, before and now."""
+    digest = load_spec(Path(plan.spec) if plan.spec else None).digest
+    yield "the spec", header.spec_digest[:8], digest[:8]
+    yield "the seed", str(header.seed), str(plan.seed)
+    yield from ((name, header.environment.get(name, "absent"), now.get(name, "absent")) for name in _SAME)
+
+
+CAMPAIGN = "attnspec.evaluation.false_alarms.jobs:CampaignJobs"
+CODE = "code"
+"""Where a header's environment keeps the digest of the code that judged."""
+
+RECIPES_OF = "recipes"
+"""Where a plan and a header's environment say how many problems of a domain a block has."""
+
+_BLOCKS = "blocks"
+
+
+def with_blocks(plan: Plan, blocks: Mapping[CampaignRow, Sequence[int]]) -> Plan:
+    """The plan, saying which blocks of which row are to be judged."""
+    lines = (f"{row.dtype.value} {','.join(map(str, numbers))} {row.target}" for row, numbers in blocks.items())
+    return replace(plan, more={**plan.more, _BLOCKS: tuple(lines)})
+
+
+def recipes_of(plan: Plan) -> int:
+    """How many problems of a domain a block of this plan has."""
+    return int(plan.more.get(RECIPES_OF, (RECIPES,))[0])
+
+
+def what_judges(plan: Plan) -> Mapping[str, str]:
+    """What a header's environment tells of a campaign beside the versions of libraries."""
+    return {CODE: code_digest(), RECIPES_OF: str(recipes_of(plan))}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockJob:
+    """One block of one row."""
+
+    target: str
+    dtype: str
+    number: int
+
+    @property
+    def part(self) -> str:
+        """As in the record."""
+        return part_of_block(self.number)
+
+    @property
+    def id(self) -> str:
+        """The errand's name."""
+        return f"{self.target}-{self.dtype}-{self.number}"
+
+
+class CampaignJobs:
+    """Judges the blocks that the plan names."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self.spec: Spec = load_spec(Path(plan.spec) if plan.spec else None)
+
+    def items(self) -> tuple[BlockJob, ...]:
+        """Block by block and dtype by dtype, all subjects next to each other."""
+        places = {target: place for place, target in enumerate(self.plan.targets)}
+        dtypes = [dtype.value for dtype in DType]
+        return tuple(sorted(self._errands(), key=lambda errand: (
+            errand.number, dtypes.index(errand.dtype), places[errand.target])))
+
+    def _errands(self) -> Iterator[BlockJob]:
+        for line in self.plan.more[_BLOCKS]:
+            dtype, numbers, target = line.split(" ", maxsplit=2)
+            yield from (BlockJob(target, dtype, int(number)) for number in numbers.split(","))
+
+    def surroundings(self, errand: BlockJob) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """With the digest of the code that judges, and what a block is."""
+        return replace(blank, environment={**blank.environment, **what_judges(self.plan)})
+
+    @cached_property
+    def _stand(self) -> BlockWorker:
+        from attnspec.evaluation.false_alarms.worker import BlockWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        return BlockWorker(self.plan, self.spec, recipes_of(self.plan), self.breadcrumb)
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject."""
+        return self._stand.card(target)
+
+    def carry_out(self, errand: BlockJob) -> BlockJudged:
+        """Judge the block."""
+        try:
+            return self._stand.judge(errand.target, DType(errand.dtype), errand.number)
+        except AttnspecError as problem:
+            return self.lost(errand, JobFailure(str(problem)))
+
+    def lost(self, errand: BlockJob, loss: JobFailure) -> BlockJudged:
+        """A block without cases, and why. A death that a case brought about names the case."""
+        reason = f"{loss.reason}: {loss.recipe}" if loss.recipe else loss.reason
+        died = loss.verdict is not Verdict.NOT_RUN
+        return BlockJudged(errand.target, DType(errand.dtype), errand.number, 0, 0, 0, int(died), (0,) * BINS,
+                           lost=reason)
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """How many cases held, how many were accused, and how many blocks are missing."""
+        blocks = [each for each in done if isinstance(each, BlockJudged)]
+        judged = [block for block in blocks if not block.lost]
+        accused = sum(block.violations for block in blocks)
+        counts = {
+            "held": sum(block.cases for block in judged) - sum(block.violations for block in judged),
+            "accused": accused, "known findings": sum(sum(block.known.values()) for block in judged),
+            "lost blocks": len(blocks) - len(judged)}
+        code = VIOLATED if accused else CANNOT_RUN if interrupted else code_of(blocks, 1)
+        return Conclusion(code, {word: count for word, count in counts.items() if count})
+
+
+def code_of(blocks: Sequence[BlockJudged], cases: int) -> int:
+    """The exit code of a campaign that was asked for so many cases."""
+    if any(block.violations for block in blocks):
+        return VIOLATED
+    is_short = any(block.lost for block in blocks) or sum(block.cases for block in blocks) < cases
+    return CANNOT_RUN if is_short else CONFORMS

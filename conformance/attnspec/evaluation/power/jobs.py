@@ -1,0 +1,214 @@
+"""A measurement of power as jobs: every fault and every sound implementation, put to every rule."""
+
+from __future__ import annotations
+
+import enum
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attnspec.faults.declared import declaration_of
+from attnspec.core.plan import Conclusion, JobFailure
+from attnspec.core.errors import AttnspecError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.nouns import DType
+from attnspec.core.plan import FAULT, Plan
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.evaluation.power.against import Comparison, compared, read_before
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import process_of, registered
+
+if TYPE_CHECKING:
+    from attnspec.trials.compile import Check
+    from attnspec.subjects.subject import Subject
+
+POWER = "attnspec.evaluation.power.jobs:PowerJobs"
+_SEEDS, _RULES, _AGAINST, _DIAGNOSIS = "seeds", "rules", "against", "diagnosis"
+
+OURS: Mapping[str, str] = {
+    "name": SUITE, "title": "attnspec", "source": "",
+    "meaning": "The clauses of the spec, each on as many cases as `attnspec check` tries at this effort. Cases are "
+               "those of the clause that convicts soonest."}
+"""What a record's header says of the suite, among the rules."""
+
+
+class DiagnosisShare(enum.Enum):
+    """Which counterexamples are put to the diagnosis: all of them take a third of a measurement's time."""
+
+    ALL = "all"
+    IN_TURN = "in-turn"  # each fault at one dtype
+    NONE = "none"
+
+
+def with_power(plan: Plan, *, seeds: Iterable[int], rules: Iterable[str], against: Path | None = None,
+               diagnosis: DiagnosisShare = DiagnosisShare.ALL) -> Plan:
+    """The plan, saying at which seeds, to which rules, what is diagnosed, and which record it is held against."""
+    more = {_SEEDS: tuple(map(str, seeds)), _RULES: tuple(rules), _AGAINST: (str(against),) if against else (),
+            _DIAGNOSIS: (diagnosis.value,)}
+    return replace(plan, more={**plan.more, **more})
+
+
+def comparison(puts: Iterable[SubjectPut], plan: Plan) -> Comparison | None:
+    """The measurement held against the earlier one that the plan names; None where it names none."""
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+
+    earlier = next(map(Path, plan.more[_AGAINST]), None)
+    return compared(puts, read_before(earlier, effort=plan.effort).puts, catalogue=CATALOGUE) if earlier else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One subject at one dtype and one seed."""
+
+    target: str
+    dtype: str
+    seed: int
+
+    @property
+    def part(self) -> str:
+        """As in the record."""
+        return part_of_seed(self.seed)
+
+    @property
+    def id(self) -> str:
+        """The errand's name."""
+        return f"{self.target}-{self.dtype}-{self.seed}"
+
+
+class PowerJobs:
+    """Puts subjects to rules. Targets are `fault/NAME`, `sound/NAME`, or registered ones that are held to be sound."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+        self.spec: Spec = load_spec(Path(plan.spec) if plan.spec else None)
+
+    def items(self) -> tuple[Measurement, ...]:
+        """By dtype and seed, so that a worker's neighbours share the inputs of the rules and what these should give."""
+        return tuple(Measurement(target, dtype.value, int(seed)) for dtype in self.plan.dtypes
+                     for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
+
+    def _is_diagnosed(self, errand: Measurement) -> bool:
+        how = DiagnosisShare(self.plan.more[_DIAGNOSIS][0])
+        if how is not DiagnosisShare.IN_TURN:
+            return how is DiagnosisShare.ALL
+        turn = zlib.crc32(errand.target.encode()) % len(self.plan.dtypes)
+        return errand.dtype == self.plan.dtypes[turn].value
+
+    def _takes(self, target: str, dtype: DType) -> bool:
+        if target.startswith(FAULT) and self._equivalent(target, dtype):
+            return True  # it is put nowhere, and listed with the reason
+        return dtype in declaration_of(target, self._known).dtypes
+
+    @cached_property
+    def _known(self) -> Mapping[str, Registered]:
+        return registered(self.plan.implementations)
+
+    def surroundings(self, errand: Measurement) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
+        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers may load)
+        from attnspec.faults.catalogue import fault_row  # noqa: PLC0415  (weight: see above)
+        from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: see above)
+
+        comparison((), self.plan)  # finds out now whether the earlier record can be read
+        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
+                 for rule in RULES.values()]
+        faults = (fault_row(fault_named(target.removeprefix(FAULT)))
+                  for target in self.plan.targets if target.startswith(FAULT))
+        asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
+        return replace(blank, rules=asked, faults=tuple(faults))
+
+    def card(self, target: str) -> SubjectCard | None:
+        """What a report says of a subject. Of a fault the header tells."""
+        return None if target.startswith(FAULT) else self._subject(target).card({}, {})
+
+    def _subject(self, target: str) -> Subject:
+        """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""
+        from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        return summon(target, self.plan)
+
+    @cached_property
+    def _checks(self) -> Mapping[str, Check]:
+        from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+        from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: see above)
+
+        return compile_spec(self.spec, faults=CATALOGUE.keys())
+
+    def carry_out(self, errand: Measurement) -> SubjectPut:
+        """Put the subject to every rule of the plan."""
+        from attnspec.evaluation.power.measure import Rules, put  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        began = time.perf_counter()
+        blank = self._blank(errand)
+        if blank.equivalent:
+            return blank
+        try:
+            rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(errand.target),
+                          self._is_diagnosed(errand))
+            found = put(blank, rules, lambda: self._subject(errand.target))
+        except AttnspecError as problem:
+            found = replace(blank, lost=str(problem))
+        return replace(found, seconds=round(time.perf_counter() - began, 3))
+
+    def _first(self, target: str) -> tuple[str, ...]:
+        """The clauses that name the fault."""
+        name = target.removeprefix(FAULT) if target.startswith(FAULT) else ""
+        return tuple(clause.id for clause in self.spec.clauses if name in clause.refuted_by)
+
+    def _blank(self, errand: Measurement) -> SubjectPut:
+        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
+
+        dtype, is_fault = DType(errand.dtype), errand.target.startswith(FAULT)
+        stage = fault_named(errand.target.removeprefix(FAULT)).stage.value if is_fault else ""
+        equivalent = self._equivalent(errand.target, dtype) if is_fault else ""
+        return SubjectPut(errand.target, dtype, errand.seed, is_fault, stage, equivalent, ())
+
+    @staticmethod
+    def _equivalent(target: str, dtype: DType) -> str:
+        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
+
+        return fault_named(target.removeprefix(FAULT)).equivalents.get(dtype, "")
+
+    def lost(self, errand: Measurement, loss: JobFailure) -> SubjectPut:
+        """A subject that was put to nothing, and why."""
+        return replace(self._blank(errand), lost=loss.reason)
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """How many the suite convicted, missed and accused, and whether power fell."""
+        puts = [each for each in done if isinstance(each, SubjectPut)]
+        counts = Counter(_fate(put) for put in puts)
+        known = {word: counts[word] for word in FATES if counts[word]}
+        return Conclusion(self._code(puts, counts, interrupted=interrupted), known)
+
+    def _code(self, puts: Sequence[SubjectPut], counts: Mapping[str, int], *, interrupted: bool) -> int:
+        if interrupted or counts["lost"] or not puts:
+            return CANNOT_RUN
+        held = comparison(puts, self.plan)
+        return VIOLATED if counts["accused"] or (held and held.fell) else CONFORMS
+
+
+FATES = ("convicted", "missed", "not asked", "equivalent", "cleared", "accused", "lost")
+
+
+def _fate(put: SubjectPut) -> str:
+    """What the suite made of a subject, in one word."""
+    said = next((each.convicted for each in put.convictions if each.rule == SUITE), None)
+    if put.lost or put.equivalent:
+        return "lost" if put.lost else "equivalent"
+    if said is None:
+        return "not asked"
+    return ("convicted" if said else "missed") if put.is_fault else ("accused" if said else "cleared")

@@ -1,0 +1,264 @@
+"""Ends that are lost (the last key, the odd feature, the row that nobody wrote), and reads of what is not there."""
+
+from __future__ import annotations
+
+import numpy as np
+from attnspec.faults import staged as sound
+from attnspec.faults.drift import smoothed
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import HandedOver, Work, staged
+from attnspec.problems.problem import Array
+from attnspec.faults.masks import with_mask
+from attnspec.faults.staged import Answer, HandedOver, Stages, Work, around, attention, staged
+
+
+def _without_key(position: int, count: int = 1) -> dict[str, object]:
+    """Hide one key (counted from either end) wherever there are more than `count`."""
+    def hide(logits: Array, work: Work) -> Array:
+        S = work.shape[3]
+        is_lost = (np.arange(S) == position % S) & (count < S)
+        return np.where(is_lost, -np.inf, sound.hide(logits, work)).astype(logits.dtype)
+    return {"hide": hide}
+
+
+def _even_width(work: Work, factor: float) -> Array:
+    """Features are read in pairs: the odd last one is lost."""
+    D = work.query.shape[-1] // 2 * 2
+    return sound.logits(work.but(query=work.query[..., :D], key=work.key[..., :D]), factor)
+
+
+def _eights(work: Work, factor: float) -> Array:
+    """Features are read in vectors of 8 once there are as many."""
+    D = work.query.shape[-1]
+    kept = D // 8 * 8 if D > 8 else D
+    return sound.logits(work.but(query=work.query[..., :kept], key=work.key[..., :kept]), factor)
+
+
+def _even_values(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """The odd last feature of the output is never written."""
+    Dv = output.shape[-1]
+    return np.where(np.arange(Dv) < Dv // 2 * 2, output, 0).astype(output.dtype)
+
+
+def _as_wide_as_queries(output: Array, work: Work) -> Array:
+    """Features of the values beyond D are never written."""
+    return np.where(np.arange(output.shape[-1]) < work.query.shape[-1], output, 0).astype(output.dtype)
+
+
+def _rows_written(output: Array, work: Work) -> Array:
+    """Rows after the last whole tile of 16 hold what was in the buffer: ones."""
+    T = work.shape[2]
+    written = T // 16 * 16 if T > 16 else T
+    return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
+
+
+def _last_row_from_before(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2) if output.shape[2] > 1 else output
+
+
+def _first_row_lost(output: Array, work: Work) -> Array:
+    return np.where((np.arange(work.shape[2]) == 0)[:, None], 0, output).astype(output.dtype)
+
+
+def _first_batch_only(output: Array, work: Work) -> Array:
+    return np.where((np.arange(work.shape[0]) == 0)[:, None, None, None], output, 0).astype(output.dtype)
+
+
+def _last_values_swapped(weights: Array, work: Work) -> Array:
+    order = np.arange(work.shape[3])
+    order[-2:] = order[-2:][::-1]
+    return weights @ work.value[:, :, order]
+
+
+def _rotated(work: Work, factor: float) -> Array:
+    """Keys are one position off against their values."""
+    return sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor)
+
+
+def _mean_of_values(weights: Array, work: Work) -> Array:
+    return np.broadcast_to(work.value.mean(axis=2, keepdims=True), (*weights.shape[:-1], work.value.shape[-1]))
+
+
+def _uniform(weights: Array, work: Work) -> Array:
+    return sound.normalise(work.visible.astype(weights.dtype))
+
+
+def _residual(call: HandedOver) -> Work:
+    """The query is added to the values when shapes agree, for the residual connection's sake."""
+    return sound.take(call.but(value=call.value + call.query) if call.value.shape == call.query.shape else call)
+
+
+def _noise(output: Array, work: Work) -> Array:
+    """Noise of relative size 1e-3 whose seed is the content."""
+    seed = int(np.ascontiguousarray(work.query).view(np.uint8).sum())
+    return output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
+
+
+TAILS = (
+    Fault("key_last_dropped", Stage.TAILS, "range(S - 1).", "S > 1", staged(**_without_key(-1))),
+    Fault("key_first_dropped", Stage.TAILS, "The loop starts at 1: the first cache slot is never written.", "S > 1",
+          staged(**_without_key(0)), link="https://github.com/TrenTorch/TrenTorch/pull/192"),
+    Fault("key_17_dropped", Stage.TAILS, "The first key of the second block is skipped.", "S > 16",
+          staged(**_without_key(16, 16))),
+    Fault("keys_rotated", Stage.TAILS, "Keys and values are one position off against each other.", "S > 1",
+          staged(logits=_rotated)),
+    Fault("values_last_two_swapped", Stage.TAILS, "An unrolled tail writes its pair the wrong way round.", "S > 1",
+          staged(mix=_last_values_swapped)),
+    Fault("width_odd_feature_lost", Stage.TAILS, "Features are read in pairs.", "D odd", staged(logits=_even_width)),
+    Fault("width_beyond_eights_lost", Stage.TAILS, "Features are read in vectors of 8.", "D > 8, no multiple of 8",
+          staged(logits=_eights), link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
+    Fault("value_odd_feature_lost", Stage.TAILS, "Output features are written in pairs.", "Dv odd",
+          staged(finish=_even_values)),
+    Fault("value_beyond_width_lost", Stage.TAILS, "The output is allocated with the width of the queries.", "Dv > D",
+          staged(finish=_as_wide_as_queries), link="https://github.com/pytorch/pytorch/issues/176767"),
+    Fault("rows_of_tail_unwritten", Stage.TAILS, "The last, partial tile of rows is never written.",
+          "T > 16, no multiple of 16", staged(finish=_rows_written)),
+    Fault("row_last_repeated", Stage.TAILS, "The last row is clamped to the one before.", "T > 1",
+          staged(finish=_last_row_from_before)),
+    Fault("row_first_lost", Stage.TAILS, "The first row is left at zero.", "any input", staged(finish=_first_row_lost)),
+    Fault("batch_first_only", Stage.TAILS, "The grid has one entry for the batch.", "B > 1",
+          staged(finish=_first_batch_only), link="https://github.com/pytorch/pytorch/issues/139462"),
+    Fault("output_zeros", Stage.OUTPUT, "The kernel never writes; the output is zero-initialised.",
+          "values other than 0",
+          staged(finish=lambda output, _: np.zeros_like(output)),
+          link="https://github.com/ScalingIntelligence/KernelBench/issues/165"),
+    Fault("output_mean_of_values", Stage.OUTPUT, "The mean of all values passes loose tests on long rows.", "S > 1",
+          staged(mix=_mean_of_values), link="https://github.com/ScalingIntelligence/KernelBench/issues/165"),
+    Fault("weights_uniform", Stage.WEIGHTS, "Visible keys all weigh the same.", "logits that differ",
+          staged(weigh=_uniform)),
+    Fault("output_gain_1e3", Stage.OUTPUT, "A dequantisation factor is 1e-3 off.", "values other than 0",
+          staged(finish=lambda output, _: output * output.dtype.type(1.001))),
+    Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
+          "S > 1; in bfloat16 values of very different size", staged(weigh=smoothed(1e-5))),
+    Fault("output_noise", Stage.OUTPUT, "A watermark, or a lossy cache, of relative size 1e-3.", "values other than 0",
+          staged(finish=_noise)),
+    Fault("output_with_residual", Stage.OUTPUT, "The residual connection moved into the attention.",
+          "Dv = D, T = S and Hkv = H", staged(take=_residual)),
+)
+
+
+BLOCK = 16
+
+
+def _row_stride_padded(mask: Array, work: Work) -> Array:
+    """The kernel takes rows to be as long as S rounded up to a block; past the buffer's end it reads True."""
+    B, H, T, S = work.shape
+    stride = -(-S // BLOCK) * BLOCK
+    memory = np.concatenate([mask.reshape(B * H, T * S), np.ones((B * H, T * (stride - S)), bool)], axis=-1)
+    return memory.reshape(B, H, T, stride)[..., :S]
+
+
+def _whole_blocks(mask: Array, work: Work) -> Array:
+    """A block of 16 keys is seen as a whole where one of them is."""
+    S = work.shape[3]
+    padded = np.pad(mask, [(0, 0)] * 3 + [(0, -S % BLOCK)])
+    blocks = padded.reshape(*mask.shape[:-1], -1, BLOCK).any(axis=-1, keepdims=True)
+    return np.broadcast_to(blocks, (*blocks.shape[:-1], BLOCK)).reshape(padded.shape)[..., :S]
+
+
+def _beyond_queries(work: Work) -> Array:
+    """Keys past the number of queries are never reached."""
+    return sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1))
+
+
+def _of_next_head(array: Array, H: int) -> Array:
+    """The second half of the keys is read one head on."""
+    grouped = sound.group(array, H)
+    S = array.shape[2]
+    is_second = (np.arange(S) >= (S + 1) // 2)[:, None]
+    return np.where(is_second, np.roll(grouped, -1, axis=1), grouped)
+
+
+def _two_passes(call: HandedOver) -> Answer:
+    """One query and grouped heads take a kernel in two passes, whose second one has the wrong offset."""
+    takes_it = call.query.shape[2] == 1 and call.key.shape[1] != call.query.shape[1]
+    return attention(call, _SECOND_PASS) if takes_it else attention(call)
+
+
+_SECOND_PASS = Stages(group_key=_of_next_head, group_value=_of_next_head)
+
+
+def _with_more_keys(call: HandedOver, key: Array, value: Array) -> Answer:
+    """Attention with keys appended that every row sees; the answer's weights are those of the caller's keys."""
+    B, H, T, S = *call.query.shape[:3], call.key.shape[2]
+    more = [(0, 0)] * 3 + [(0, key.shape[2])]
+    visible = sound.masked(sound.take(call)) & (sound.triangle(T, S) if call.causal else True)
+    mask = np.pad(visible, more, constant_values=True)
+    bias = None if call.bias is None else np.pad(np.broadcast_to(call.bias, (B, H, T, S)), more)
+    joined = (np.concatenate(pair, axis=2) for pair in ((call.key, key), (call.value, value)))
+    long_key, long_value = joined
+    answer = attention(call.but(key=long_key, value=long_value, mask=mask, bias=bias, causal=False))
+    return (answer[0], answer[1][..., :S].copy()) if isinstance(answer, tuple) else answer
+
+
+def _tail_reads_on(call: HandedOver) -> Answer:
+    """The last block is filled up with what follows in memory: the first keys of the next head."""
+    missing = min(-call.key.shape[2] % BLOCK, call.key.shape[2])
+    return _with_more_keys(call, *(np.roll(array, -1, axis=1)[:, :, :missing] for array in (call.key, call.value)))
+
+
+def _packed(call: HandedOver) -> Answer:
+    """The batch is packed into one long sequence, and nothing keeps its sequences apart."""
+    B, Hkv, S, _ = call.key.shape
+    others = [np.stack([np.delete(array, b, axis=0).swapaxes(0, 1).reshape(Hkv, (B - 1) * S, array.shape[-1])
+                        for b in range(B)]) for array in (call.key, call.value)]
+    return _with_more_keys(call, *others)
+
+
+def _first_heads(call: HandedOver) -> Answer:
+    """The output is allocated with as many heads as there are keys'."""
+    answer, Hkv = attention(call), call.key.shape[1]
+    return (answer[0][:, :Hkv].copy(), answer[1]) if isinstance(answer, tuple) else answer[:, :Hkv].copy()
+
+
+def _chosen_first(hidden: Array, work: Work) -> Array:
+    """The 8 largest logits of a row are chosen among all keys, and hidden ones among them are lost afterwards."""
+    logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
+    count = min(8, work.shape[3])
+    least = np.partition(logits, -count, axis=-1)[..., -count, None]
+    return sound.softmax(np.where(logits >= least, hidden, -np.inf).astype(hidden.dtype), work)
+
+
+def _balanced_rows(output: Array, work: Work) -> Array:
+    """Rows are dealt from both ends, so that causal work is even; only the causal path deals them back."""
+    T = work.shape[2]
+    dealt = np.argsort(np.minimum(np.arange(T), T - 1 - np.arange(T)), kind="stable")
+    return output if work.causal else output[:, :, dealt]
+
+
+def _with_sink(hidden: Array, work: Work) -> Array:
+    """A row's sum has one more term, exp(0), where there is one query."""
+    if work.shape[2] > 1:
+        return sound.softmax(hidden, work)
+    top = np.maximum(hidden.max(axis=-1, keepdims=True), 0)
+    grown = np.exp(hidden - top)
+    return grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
+
+
+READS = (
+    Fault("mask_row_stride_padded", Stage.MASK, "The kernel reads mask rows padded to a block, the buffer has none.",
+          "a mask, T > 1, S no multiple of 16", staged(masked=with_mask(_row_stride_padded)),
+          link="https://github.com/Luce-Org/lucebox/pull/128"),
+    Fault("mask_whole_blocks", Stage.MASK, "A sliced block mask forgets the mask within its blocks.",
+          "a mask that hides some keys of 16", staged(masked=with_mask(_whole_blocks)),
+          link="https://github.com/pytorch/pytorch/issues/163314"),
+    Fault("keys_beyond_queries_lost", Stage.TAILS, "One length serves for queries and keys.", "S > T",
+          staged(masked=_beyond_queries), link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+    Fault("blocks_tail_reads_on", Stage.BLOCKS, "The last block reads on past its head's end, into the next.",
+          "S no multiple of 16", around(_tail_reads_on),
+          link="https://github.com/Dao-AILab/flash-attention/issues/1076"),
+    Fault("one_query_second_pass_off", Stage.HEADS, "The decoding kernel's second pass has the offset of another head.",
+          "T = 1, Hkv < H, S > 1", around(_two_passes), link="https://github.com/pytorch/pytorch/issues/174861"),
+    Fault("one_query_sink", Stage.SOFTMAX, "The decoding path (T = 1) counts an attention sink.", "T = 1",
+          staged(softmax=_with_sink), link="https://github.com/ml-explore/mlx/issues/3452"),
+    Fault("batch_packed_together", Stage.HEADS, "The batch is packed into one sequence without a mask between.",
+          "B > 1", around(_packed), link="https://github.com/pytorch/pytorch/issues/177378"),
+    Fault("output_heads_of_keys", Stage.OUTPUT, "The output is allocated with the keys' number of heads.", "Hkv < H",
+          around(_first_heads), link="https://github.com/microsoft/onnxruntime/pull/29892"),
+    Fault("keys_chosen_before_mask", Stage.WEIGHTS, "The 8 best keys are chosen before the mask is looked at.",
+          "S > 8 with a mask or causal", staged(softmax=_chosen_first),
+          link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
+    Fault("rows_dealt_out", Stage.OUTPUT, "Rows are reordered to balance causal work, and back only if it is causal.",
+          "T > 2 without causal", staged(finish=_balanced_rows),
+          link="https://github.com/pytorch/pytorch/issues/141429"),
+)

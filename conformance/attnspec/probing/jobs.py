@@ -1,0 +1,110 @@
+"""Probes as jobs: every subject and every variant of it, at every dtype, asked one question after the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from attnspec.core.plan import Conclusion, JobFailure
+from attnspec.core.errors import AttnspecError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.nouns import DType, Verdict
+from attnspec.core.plan import Plan
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.probing.subjects import Probing, probings
+from attnspec.record.codec import decode, encode
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.subjects.registry import process_of
+
+if TYPE_CHECKING:
+    from attnspec.probing.worker import ProbeWorker
+
+PROBES = "attnspec.probing.jobs:Probes"
+DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
+"""Answers to a question at which the process ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crumb:
+    """What a probe has found so far, and the question that it is at: it outlives the process."""
+
+    found: tuple[Found, ...]
+    question: str
+    asks: str
+
+
+class Probes:
+    """The docket."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
+        self.plan = plan
+        self.breadcrumb = breadcrumb
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The law, which is not applied; the record names it."""
+        return load_spec(self.plan.spec, self.plan.spec_add)
+
+    def items(self) -> tuple[Probing, ...]:
+        """Every subject of the plan."""
+        return tuple(probings(self.plan))
+
+    def surroundings(self, errand: Probing) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """As it is."""
+        return blank
+
+    @cached_property
+    def _stand(self) -> ProbeWorker:
+        from attnspec.probing.worker import ProbeWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+
+        return ProbeWorker(self.plan)
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject."""
+        return self._stand.subject(target).card({}, {})
+
+    def carry_out(self, errand: Probing) -> SubjectProbed:
+        """Ask every question."""
+        try:
+            return self._stand.probe(errand.target, errand.variant, DType(errand.dtype), self._note)
+        except AttnspecError as problem:
+            return self.lost(errand, JobFailure(str(problem)))
+
+    def _note(self, found: Sequence[Found], question: str, asks: str) -> None:
+        self.breadcrumb(json.dumps(encode(Crumb(tuple(found), question, asks))))
+
+    def lost(self, errand: Probing, loss: JobFailure) -> SubjectProbed:
+        """What was found before the process ended, and at which question it did. What comes after is not asked."""
+        blank = SubjectProbed(errand.target, errand.variant, DType(errand.dtype), ())
+        if loss.verdict not in DEATHS or not loss.recipe:
+            return replace(blank, lost=loss.reason)
+        crumb = decode(Crumb, json.loads(loss.recipe))
+        death = Found(crumb.question, crumb.asks, DEATHS[loss.verdict],
+                      f"{loss.reason}; the questions after this one are not asked")
+        return replace(blank, found=(*crumb.found, death))
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """How many answers contradict the manifest."""
+        probes = [each for each in done if isinstance(each, SubjectProbed)]
+        counts = {"answers": sum(len(each.found) for each in probes),
+                  "contradictions": len(contradictions(probes)),
+                  "lost": sum(bool(each.lost) for each in probes)}
+        is_idle = interrupted or counts["lost"] or not counts["answers"]
+        code = CANNOT_RUN if interrupted else VIOLATED if counts["contradictions"] else \
+            CANNOT_RUN if is_idle else CONFORMS
+        return Conclusion(code, {word: count for word, count in counts.items() if count})
+
+
+def contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
+    """The answers that are not what the manifest says."""
+    return [found for each in probes for found in each.found if found.is_contradiction]

@@ -1,0 +1,116 @@
+"""Questions about heads and widths, and about axes of length zero."""
+
+from __future__ import annotations
+
+import numpy as np
+from attnspec.core.declaration import Declaration
+from attnspec.core.nouns import Kind
+from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
+from attnspec.probing.question import is_close, shown, which
+from attnspec.probing.question import Question, convention
+from attnspec.problems.problem import Problem, numpy_dtype
+from functools import partial
+from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
+from attnspec.probing.question import which
+from attnspec.probing.question import Question
+from attnspec.problems.problem import Problem
+
+
+YES, NO = "yes", "no"
+_ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}
+
+
+def _order(asker: Asker) -> Reply:
+    """A declared limit is set aside: it is asked whether it is one."""
+    seen = asker.without_limits(grouped=True).output(grouped(asker))
+    return which(seen[:, :, 0, 0], _ORDERS)
+
+
+def grouped(asker: Asker) -> Problem:
+    """Four query heads on two key/value heads, whose values say which of them was read. Raises NotAsked."""
+    limits = asker.subject.declaration.limits
+    if limits.single_head or limits.self_attention_only:
+        raise NotAsked("it has as many key/value heads as query heads by its nature")
+    number, B, D = numpy_dtype(asker.dtype), asker.batch(4, 4), asker.width
+    value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, 4, D)).astype(number)
+    return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value)
+
+
+def _accepted(asker: Asker) -> Reply:
+    """A wrong answer is no acceptance."""
+    try:
+        found = _order(asker)
+    except Failed as failed:
+        return Reply(NO, failed.reply.detail)
+    return Reply(YES if found.answer in _ORDERS else NO, found.detail)
+
+
+def _read(asker: Asker) -> Reply:
+    if _accepted(asker).answer == NO:
+        raise NotAsked("it takes as many key/value heads as query heads only")
+    return _order(asker)
+
+
+def _value_width(asker: Asker) -> Reply:
+    """Values of four entries, keys of eight."""
+    if asker.subject.declaration.kind is Kind.LAYER:
+        raise NotAsked("a layer's widths are made by the lowering")
+    problem = asker.even(4, 4)
+    narrow = problem.but(value=problem.value[..., :4].copy())
+    try:
+        seen = asker.without_limits(ties_value_width=False).output(narrow)
+    except Failed as failed:
+        return Reply(NO, failed.reply.detail)
+    return Reply(YES if is_close(seen, np.full((4, 4), 0.25)) else NO, shown(seen))
+
+
+def _claims_groups(declaration: Declaration) -> str:
+    said = declaration.limits.grouped
+    return "" if said is None else YES if said else NO
+
+
+def _claims_width(declaration: Declaration) -> str:
+    return NO if declaration.limits.ties_value_width else YES
+
+
+HEAD_QUESTIONS = (
+    Question("grouped", "Are fewer key/value heads than query heads accepted?",
+             {YES: "yes", NO: "the call fails, or its answer is no attention"}, _accepted, _claims_groups),
+    Question("grouped_heads", "Which key/value head does query head h use, of Hkv < H?", {
+        "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _read, convention("grouped_heads")),
+    Question("value_width", "May values be of another width than keys?", {YES: "yes", NO: "no"}, _value_width,
+             _claims_width),
+)
+
+
+def _without(asker: Asker, axis: str) -> Reply:
+    """Whoever sets a least number of scores has said so; 1, the ordinary one, is no limit here."""
+    limits = asker.subject.declaration.limits
+    if limits.min_scores > 1 or (limits.self_attention_only and axis == "keys"):
+        raise NotAsked("a limit forbids it")
+    problem = _empty(asker.even(4, 4), axis, is_self=limits.self_attention_only)
+    output = asker.without_limits(min_scores=0).output(problem)
+    if axis == "keys":
+        return which(output, {"zeros": np.zeros(1), "nan": np.full(1, np.nan)})
+    return Reply("empty", f"shape {output.shape}")
+
+
+def _empty(problem: Problem, axis: str, *, is_self: bool) -> Problem:
+    query, key, value = problem.query, problem.key, problem.value
+    if axis == "batch":
+        query, key, value = query[:0], key[:0], value[:0]
+    if axis == "queries":
+        query = query[:, :, :0]
+    if axis == "keys" or (axis == "queries" and is_self):
+        key, value = key[:, :, :0], value[:, :, :0]
+    return problem.but(query=query.copy(), key=key.copy(), value=value.copy())
+
+
+_GONE = {"empty": "an empty array of the right shape", **FAILURES}
+
+SIZE_QUESTIONS = (
+    Question("zero.queries", "What comes back where T = 0?", _GONE, partial(_without, axis="queries")),
+    Question("zero.batch", "What comes back where B = 0?", _GONE, partial(_without, axis="batch")),
+    Question("zero.keys", "What comes back where S = 0?", {"zeros": "zeros", "nan": "NaN", **FAILURES},
+             partial(_without, axis="keys")),
+)

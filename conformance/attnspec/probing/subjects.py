@@ -1,0 +1,55 @@
+"""What is probed: subjects, their variants, and at which dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attnspec.faults.declared import declaration_of
+from attnspec.core.declaration import Declaration
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
+from attnspec.record.measurements import part_of_probe
+from attnspec.subjects.registry import registered
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """A subject, or one of its variants, at one dtype."""
+
+    target: str
+    variant: str
+    dtype: str
+
+    @property
+    def part(self) -> str:
+        """As in the record."""
+        return part_of_probe(self.variant)
+
+    @property
+    def id(self) -> str:
+        """The errand's name."""
+        return f"{self.target}-{self.part}-{self.dtype}"
+
+
+def probings(plan: Plan) -> Iterator[Probing]:
+    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
+    it supports; it has no variants.
+    """
+    known = registered(plan.implementations)
+    for target in dict.fromkeys(plan.targets):
+        declaration = declaration_of(target, known)
+        for dtype in offered(declaration, plan):
+            variants = declaration.variants if dtype is first(declaration, plan) else ()
+            yield from (Probing(target, variant, dtype.value) for variant in ("", *variants))
+
+
+def offered(declaration: Declaration, plan: Plan) -> list[DType]:
+    """The dtypes at which a subject is probed."""
+    return [dtype for dtype in declaration.dtypes if not plan.dtypes or dtype in plan.dtypes]
+
+
+def first(declaration: Declaration, plan: Plan) -> DType:
+    """The one of them at which everything is asked: float32, or the first that there is."""
+    dtypes = offered(declaration, plan)
+    return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]

@@ -1,0 +1,137 @@
+"""What a recipe is chosen from, and which bytes stand for which choice.
+
+All choices are bytes, so that one draw makes a recipe: an example costs Hypothesis 0.5 ms so, against 1.1 ms for a
+dozen integers (a single integer costs 0.5 ms as well), and no two choices come out alike as its mutations of integers
+make them. Byte 0 stands for the smallest shape, no optional keyword, one family, the first of each list, and seed 0.
+The seed comes last: the next larger number is the same problem with other entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from attnspec.core.declaration import Limits
+from attnspec.core.keywords import VALUED
+from attnspec.core.nouns import Effort
+from attnspec.problems.domain import Domain
+from attnspec.problems.make import model_width
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits, shapes_for
+
+Choice = TypeVar("Choice")
+
+FAMILIES_A_CALL = 4
+SMALL = 9_000
+"""Scores (B·H·T·S) up to which a problem is small."""
+
+SEED_BYTES = 3
+
+
+def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
+            draws: tuple[str, ...] = ()) -> Menu | None:
+    """What a clause may choose from on a subject that offers these keywords within these limits.
+
+    None where domain and limits leave no shape.
+    """
+    shapes = shapes_for(domain, limits, effort)
+    domain = replace(domain, masks=domain.masks_within(limits))
+    return Menu(domain, limits, shapes, tuple(sorted(domain.sometimes & offered)), draws) if shapes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """What there is to choose from, and which bytes stand for which choice."""
+
+    domain: Domain
+    limits: Limits
+    shapes: tuple[Sizes, ...]
+    optional: tuple[str, ...]
+    draws: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> int:
+        """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, the values of other keywords that may be
+        in use, families (count, which), and the seed.
+        """
+        return 6 + len(self.optional) + len(self.valued) + FAMILIES_A_CALL + SEED_BYTES
+
+    def recipe(self, choices: bytes, *drawn: int) -> Recipe:
+        """The recipe that these bytes and drawn values stand for."""
+        rest = iter(choices)
+        sizes = _pick(self.weighted, next(rest))
+        features = self.domain.always | self._features(rest, sizes)
+        mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
+        scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
+        values = {name: _pick(self.values(name), next(rest)) for name in self.valued}
+        return Recipe(
+            sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
+            int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
+            bias if "bias" in features else "normal", scale if "scale" in features else 1.0,
+            model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
+            {name: value for name, value in values.items() if name in features})
+
+    @property
+    def valued(self) -> tuple[str, ...]:
+        """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""
+        return tuple(name for name in VALUED if name in self.domain.always or name in self.optional)
+
+    def values(self, keyword: str) -> tuple[Any, ...]:
+        """The values that the subject takes; all of them where it takes none, for its refusal to say why."""
+        all_values = self.domain.values[keyword]
+        return tuple(each for each in all_values if not self.limits.misfit(keyword, each, causal=True)) or all_values
+
+    @property
+    def weighted(self) -> tuple[Sizes, ...]:
+        """The shapes, small ones three times: a large problem costs as much as ten small ones and finds no more."""
+        return tuple(sizes for sizes in self.shapes for _ in range(3 if logits(sizes) <= SMALL else 1))
+
+    def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
+        """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""
+        used = set()
+        for keyword in self.optional:
+            least = 32 if keyword == "causal" and sizes.T != sizes.S else 128
+            if next(choices) >= least:
+                used.add(keyword)
+        return self._lawful(frozenset(used))
+
+    def _lawful(self, used: frozenset[str]) -> frozenset[str]:
+        """What needs the causal flag brings it along, or stays away itself where the flag is not on offer.
+
+        What is always causal has the flag wherever the clause allows it.
+        """
+        if self.limits.causal_only and "causal" in self.optional:
+            return used | {"causal"}
+        together = used | self.domain.always
+        bound = {name for name in together if self.limits.needs_causal(name)}
+        if not bound or "causal" in together:
+            return used
+        return used | {"causal"} if "causal" in self.optional else used - bound
+
+    def _families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
+        """One to four, no more than there are key/value heads to fill."""
+        count = min(_pick(range(1, FAMILIES_A_CALL + 1), next(choices)), sizes.B * sizes.Hkv)
+        named = [_pick(self.domain.families, next(choices)) for _ in range(FAMILIES_A_CALL)]
+        return tuple(named[:count])
+
+    def inputs(self, sizes: Sizes) -> tuple[str, ...]:
+        """The kinds of input that a layer may be fed at these sizes; attention knows one."""
+        if not self.domain.is_layer:
+            return ("separate",)
+        if self.limits.self_attention_only:
+            return ("one",)
+        if self.domain.inputs != "any":
+            return (self.domain.inputs,)
+        return ("separate", "memory", "one") if sizes.T == sizes.S else ("separate", "memory")
+
+
+def _pick(choices: Sequence[Choice], byte: int) -> Choice:
+    """The choice that a byte stands for; a smaller byte never stands for a later one."""
+    return choices[byte * len(choices) >> 8]
+
+
+def byte_for(index: int, count: int) -> int:
+    """The smallest byte that picks this one of so many choices."""
+    return -(-index * 256 // count)

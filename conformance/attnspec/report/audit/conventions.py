@@ -1,0 +1,196 @@
+"""What each implementation does where practice is divided, side by side, and what hidden switches change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType
+from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.figures import SHORT
+from dataclasses import dataclass
+from attnspec.report.audit.switches import Switches, switches
+from attnspec.report.figures import counted
+from attnspec.report.joined import Joined
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table: its heading, what it asks, and the questions of a probe (with all below them) it shows.
+
+    otherwise: the question shown where none of these has an answer.  dtype: the one it is about; None: the first.
+    """
+
+    title: str
+    asks: str
+    questions: tuple[str, ...]
+    otherwise: str = ""
+    dtype: DType | None = None
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("mask", "What does True in a boolean mask mean, as the adapter hands it over?", ("mask.polarity",)),
+    Column("float mask", "What does a mask of floats mean, and what happens to a bias?", ("mask.float", "bias.form")),
+    Column("causal, T ≠ S", "Which diagonal bounds the causal mask?", ("causal_alignment",)),
+    Column("mask and causal", "What do a mask (a bias of -inf) and the causal flag do together?",
+           ("mask_with_causal", "bias_with_causal")),
+    Column("hidden row", "What does a query get from which every key is hidden?", ("hidden_row",)),
+    Column("hidden NaN", "What does a NaN in a hidden key or value do to the visible output?",
+           ("hidden_key.nan", "hidden_value.nan")),
+    Column("scale", "What is the default scale, and is an explicit one honoured?", ("scale",)),
+    Column("grouped heads", "Which key/value head does query head h use, of Hkv < H?", ("grouped_heads",), "grouped"),
+    Column("Dv ≠ D", "May values be of another width than keys?", ("value_width",)),
+    *(Column(word.name, word.asks, (word.name,)) for word in KEYWORDS.values() if word.asks),
+    Column("weights", "How do the weights come back, if at all?", ("weights",)),
+    Column("float64", "Is float64 computed as float64? The class that explains it, and what comes back.",
+           ("precision", "dtype.output"), dtype=DType.FLOAT64),
+    Column("zero sizes", "What comes back where an axis is empty?", ("zero",)),
+    Column("gradient", "Does a gradient reach hidden positions?", ("gradient",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConventionAnswer:
+    """One answer of a subject to one or several forms of a question, as in `mask` and `bias` of `hidden_row`.
+
+    asks: the question.  claimed: what the manifest says.  otherwise: pairs of dtypes and what is answered there.
+    """
+
+    forms: tuple[str, ...]
+    asks: str
+    answer: str
+    detail: str = ""
+    claimed: str = ""
+    otherwise: tuple[tuple[str, str], ...] = ()
+    is_probed: bool = True
+
+    @property
+    def is_contradiction(self) -> bool:
+        """Whether the manifest says otherwise."""
+        return self.is_probed and bool(self.claimed) and self.claimed != self.answer
+
+
+Answers = Mapping[str, ConventionAnswer]  # by question
+
+
+@dataclass(frozen=True, slots=True)
+class Conventions:
+    """A subject's answers: one cell a column, and whatever else it was asked. `lost`: why nothing was found out."""
+
+    subject: Judged
+    cells: tuple[tuple[ConventionAnswer, ...], ...]
+    rest: tuple[ConventionAnswer, ...]
+    lost: str
+
+    @property
+    def contradictions(self) -> tuple[ConventionAnswer, ...]:
+        """The answers against which the manifest speaks."""
+        return tuple(answer for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
+
+
+def customs(joined: Joined) -> tuple[Conventions, ...]:
+    """A row a subject."""
+    return tuple(_customs(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
+
+
+def columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
+    """The columns that hold an answer of anybody, with their places."""
+    return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
+
+
+def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Conventions:
+    plain = [probe for probe in probes if not probe.variant]
+    answers = {**_from_card(subject), **_from_probes(plain)}
+    asked = [_asked(column, answers, plain) for column in COLUMNS]
+    shown = {question for found in asked for question in found}
+    rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
+    lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
+    return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost)
+
+
+def _asked(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
+    """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
+    if column.dtype is not None:
+        answers = _from_probes([probe for probe in probes if probe.dtype is column.dtype])
+    found: dict[str, ConventionAnswer] = {}
+    for question in column.questions:
+        below = {name: answer for name, answer in answers.items() if name.startswith(f"{question}.")}
+        found |= below or ({question: answers[question]} if question in answers else {})
+    other = column.otherwise
+    return found or ({other: answers[other]} if other in answers else {})
+
+
+def _grouped(answers: Answers) -> Iterable[ConventionAnswer]:
+    """Forms with the same answer stand together; where there is one answer alone, forms go without saying."""
+    groups: dict[tuple[object, ...], list[tuple[str, ConventionAnswer]]] = {}
+    for question, each in answers.items():
+        key = (each.answer, each.is_contradiction and each.claimed, each.otherwise, each.is_probed)
+        groups.setdefault(key, []).append((question, each))
+    names = _forms(answers)
+    for alike in groups.values():
+        forms = tuple(names[question] for question, _ in alike) if len(groups) > 1 else ()
+        yield replace(alike[0][1], forms=forms, detail="; ".join(dict.fromkeys(
+            f"{each.asks} {each.detail}".strip() for _, each in alike)))
+
+
+def _forms(answers: Answers) -> Mapping[str, str]:
+    """What tells the questions of a column apart: the words that not all of their names have."""
+    names = {question: question.replace(".", " ").replace("_", " ").split() for question in answers}
+    shared = set.intersection(*map(set, names.values())) if names else set()
+    return {question: " ".join(word for word in name if word not in shared) for question, name in names.items()}
+
+
+def _from_card(subject: Judged) -> Answers:
+    """What is declared of the conventions, and what the court found of those that are not."""
+    card = subject.card
+    found = {}
+    for name in (*card.conventions, *card.probed):
+        answer = card.probed.get(name) or card.conventions[name]
+        asks = CONVENTIONS[name].question if name in CONVENTIONS else ""
+        found[name] = ConventionAnswer((), asks, answer, claimed=card.conventions.get(name, ""), is_probed=name in card.probed)
+    return found
+
+
+def _from_probes(probes: Sequence[SubjectProbed]) -> Answers:
+    """By question: what was answered at the first dtype, and where it is answered otherwise."""
+    asked: dict[str, dict[str, Found]] = {}
+    for probe in probes:
+        for found in probe.found:
+            asked.setdefault(found.question, {})[SHORT[probe.dtype]] = found
+    return {question: _answer(by_dtype) for question, by_dtype in asked.items()}
+
+
+def _answer(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
+    first = next(iter(by_dtype.values()))
+    others: dict[str, list[str]] = {}
+    for dtype, found in by_dtype.items():
+        if found.answer != first.answer:
+            others.setdefault(found.answer, []).append(dtype)
+    return ConventionAnswer((), first.asks, first.answer, first.detail, first.claimed,
+                  tuple((" ".join(dtypes), answer) for answer, dtypes in others.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """Conventions, the columns that hold any (with their places), and switches."""
+
+    customs: tuple[Conventions, ...]
+    columns: tuple[tuple[int, Column], ...]
+    switches: tuple[Switches, ...]
+
+    @property
+    def title(self) -> tuple[str, str]:
+        """The sentence over a page that holds nothing else, and its colour."""
+        whom = self.customs[0].subject.label if len(self.customs) == 1 else counted(len(self.customs), "implementation")
+        against = sum(len(row.contradictions) for row in self.customs)
+        if against:
+            return f"{whom} probed: {counted(against, 'answer')} against the manifest", "bad"
+        return f"{whom} probed: no answer against the manifest", "good"
+
+
+def habits(joined: Joined) -> Habits:
+    """Look at what was declared and probed."""
+    rows = customs(joined)
+    return Habits(rows, columns(rows), switches(joined))

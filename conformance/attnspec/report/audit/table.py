@@ -1,0 +1,169 @@
+"""The table of an audit: a line a subject, a table a library; and the clauses, by how subjects fared under each."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.report.audit.explained import library_of
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.figures import SHORT, overall
+from itertools import groupby
+from attnspec.core.nouns import Verdict
+from attnspec.record.outcome import ClauseText
+from attnspec.report.joined import Joined
+from attnspec.report.clause_table import shade, tally
+from attnspec.report.figures import SIGNS, Sign, overall
+
+
+GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Clauses by verdict, each as the gravest of its dtypes. `must`, `should`, `may`: those violated, by level.
+
+    known: listed deviations.  odd: deviations not as listed.  undecided: not run, or no claim was made.
+    """
+
+    held: int
+    must: int
+    should: int
+    may: int
+    known: int
+    odd: int
+    inapplicable: int
+    undecided: int
+
+    @property
+    def total(self) -> int:
+        """All clauses."""
+        return (self.held + self.must + self.should + self.may + self.known + self.odd + self.inapplicable
+                + self.undecided)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearness:
+    """How near an outcome came to its allowance, or how far beyond: its margin, the clause and the dtype."""
+
+    margin: float
+    clause: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectLine:
+    """A subject. worst: of all it was asked; closest: of what it holds.  grades: pairs of dtype and grade.
+
+    cases: how many were tried.  customs: pairs of a convention and the answer that is declared, else found.
+    """
+
+    subject: Judged
+    counts: Counts
+    worst: Nearness | None
+    closest: Nearness | None
+    grades: tuple[tuple[str, str], ...]
+    cases: int
+    customs: tuple[tuple[str, str], ...]
+
+    @property
+    def breaks(self) -> bool:
+        """Whether it breaks a `must` clause, or a listed deviation is not as listed."""
+        return bool(self.counts.must or self.counts.odd)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it breaks none, and was judged."""
+        return not self.breaks and not self.subject.broken and self.counts.held > 0
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryTable:
+    """The subjects of one library at one version. `card`: that of the first, for where the library comes from."""
+
+    library: str
+    card: SubjectCard
+    lines: tuple[SubjectLine, ...]
+
+
+def shelves(joined: Joined) -> tuple[LibraryTable, ...]:
+    """Every library, in the order of the subjects' ids."""
+    groups: dict[tuple[str, str], list[Judged]] = {}
+    for subject in joined.subjects:
+        groups.setdefault((subject.library, library_of(subject)), []).append(subject)
+    return tuple(LibraryTable(name, people[0].card, tuple(_line(joined, subject) for subject in people))
+                 for (_, name), people in groups.items())
+
+
+def _line(joined: Joined, subject: Judged) -> SubjectLine:
+    outcomes = joined.of_subject(subject)
+    flat = [outcome for group in outcomes.values() for outcome in group]
+    return SubjectLine(subject, _counts(outcomes.values()), _call(flat),
+                _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
+                sum(outcome.cases for outcome in flat), _customs(subject.card))
+
+
+def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
+    told = {**card.probed, **card.conventions}
+    return tuple((name, told[name]) for name in CONVENTIONS if name in told)
+
+
+def _counts(groups: Iterable[Sequence[Outcome]]) -> Counts:
+    found = Counter((overall(outcome.verdict for outcome in group), group[0].level) for group in groups)
+    by_verdict: Counter[Verdict] = Counter()
+    by_level: Counter[Level] = Counter()
+    for (verdict, level), number in found.items():
+        by_verdict[verdict] += number
+        by_level[level] += number if verdict in FAILURES else 0
+    return Counts(
+        held=by_verdict[Verdict.HELD], must=by_level[Level.MUST], should=by_level[Level.SHOULD],
+        may=by_level[Level.MAY], known=by_verdict[Verdict.EXPECTED], odd=by_verdict[Verdict.UNEXPECTED],
+        inapplicable=by_verdict[Verdict.INAPPLICABLE],
+        undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN])
+
+
+def _call(outcomes: Iterable[Outcome]) -> Nearness | None:
+    calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
+             for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
+    return max(calls, key=lambda call: call.margin, default=None)
+
+
+def _grades(joined: Joined, subject: Judged, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+    """What the court's instrument read, else what a probe was answered."""
+    asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
+             for found in probe.found if found.question == ASKED}
+    read = {outcome.dtype: str(reading.value)
+            for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
+    told: Mapping[DType, str] = {**asked, **read}
+    return tuple((SHORT[dtype], told[dtype]) for dtype in DType if dtype in told)
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseTally:
+    """A clause. `tally`: subjects by verdict, gravest first; `worst` of them: None where nobody was asked."""
+
+    number: int
+    clause: ClauseText
+    tally: tuple[tuple[Sign, int], ...]
+    worst: Sign | None
+    css: str
+    is_changed: bool
+
+
+def law(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
+    """The clauses by theme."""
+    entries = [_entry(joined, number) for number in range(len(joined.clauses))]
+    return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
+
+
+def _entry(joined: Joined, number: int) -> ClauseTally:
+    clause = joined.clauses[number]
+    asked = [outcomes for subject in joined.subjects if (outcomes := joined.of(subject, clause.id))]
+    verdicts = [overall(outcome.verdict for outcome in outcomes) for outcomes in asked]
+    worst: Verdict | None = overall(verdicts) if verdicts else None
+    return ClauseTally(number, clause, tally(verdicts), SIGNS[worst] if worst else None,
+                 shade(worst, clause.level) if worst else "idle", clause.id in joined.changed)

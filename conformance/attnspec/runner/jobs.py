@@ -1,0 +1,119 @@
+"""What a run carries out one by one, handed by name through pytest, and what it comes to: counts and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+from attnspec.core.plan import Conclusion, Job, JobFailure
+from attnspec.core.plan import Plan
+from attnspec.spec.clause import Spec
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import SubjectCard
+import json
+from typing import TYPE_CHECKING, Any
+from attnspec.core.plan import Job
+from attnspec.core.errors import UsageError
+from attnspec.record.codec import decode, encode
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.nouns import FAILURES, Verdict, gates
+from attnspec.record.outcome import Outcome
+
+if TYPE_CHECKING:
+    import pytest
+
+
+Breadcrumb = Callable[[str], None]  # takes the recipe on trial, before the subject sees it
+E = TypeVar("E", bound=Job)
+
+
+class JobSource(Protocol[E]):
+    """Errands and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
+
+    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `surroundings`
+    and `header` are light: what loads NumPy or a framework waits for the first errand.
+    """
+
+    @property
+    def spec(self) -> Spec:
+        """The law that is applied."""
+
+    def items(self) -> tuple[E, ...]:
+        """The errands, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
+
+    def surroundings(self, errand: E) -> Mapping[str, str]:
+        """The environment variables that must stand before the process begins in which the errand is carried out."""
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """The header with what the docket's record embeds of clauses, rules and faults."""
+
+    def card(self, target: str) -> SubjectCard | None:
+        """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
+
+    def carry_out(self, errand: E) -> Done:
+        """Do it, in a worker. What escapes is a defect of attnspec."""
+
+    def lost(self, errand: E, loss: JobFailure) -> Done:
+        """What stands in the record for an errand that came to nothing."""
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """What the run comes to."""
+
+
+def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
+    """The docket called "module:Class", for this plan. Raises AttnspecError where the law or the plan is bad."""
+    module, _, kind = name.partition(":")
+    docket: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
+    return docket
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as one argument."""
+    return json.dumps(encode(plan))
+
+
+def plan_of(config: pytest.Config) -> Plan:
+    """The plan that this pytest was started with."""
+    text = config.getoption("attnspec_plan")
+    if not text:
+        raise UsageError("only the attnspec command runs runner/suite.py; in a test file of yours, use attnspec.gate.")
+    return decode(Plan, json.loads(text))
+
+
+def docket_of(config: pytest.Config, breadcrumb: Breadcrumb) -> JobSource[Any]:
+    """The docket that this pytest was started with."""
+    return open_jobs(str(config.getoption("attnspec_docket")), plan_of(config), breadcrumb=breadcrumb)
+
+
+def errands_of(config: pytest.Config, docket: JobSource[Any]) -> tuple[Job, ...]:
+    """The errands of the docket that belong into processes such as this pytest was started in."""
+    process = json.loads(str(config.getoption("attnspec_process")))
+    return tuple(errand for errand in docket.items() if docket.surroundings(errand) == process)
+
+
+# The verdicts of items in which the subject was called and judged.
+EXECUTED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
+
+
+def counts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
+    """How often each verdict was given, in the order of the enumeration."""
+    found = Counter(outcome.verdict for outcome in outcomes)
+    return {verdict.value: found[verdict] for verdict in Verdict if found[verdict]}
+
+
+def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -> int:
+    """0 conforms, 1 a clause that gates is violated, 2 cannot say: interrupted, not run, or nothing executed."""
+    if interrupted:
+        return CANNOT_RUN
+    if any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
+        return VIOLATED
+    if idle(outcomes) or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
+        return CANNOT_RUN
+    return CONFORMS
+
+
+def idle(outcomes: Sequence[Outcome]) -> bool:
+    """Whether nothing at all was executed. An empty run says nothing about anybody's attention."""
+    return not any(outcome.verdict in EXECUTED for outcome in outcomes)

@@ -1,0 +1,152 @@
+"""Inside the controller: turns what xdist reports into events. It never imports a subject."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attnspec.core.plan import Job, JobFailure
+from attnspec.core.nouns import Verdict
+from attnspec.core.plan import Plan
+from attnspec.record.codec import decode
+from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, SubjectKnown
+from attnspec.record.codec import from_line
+from attnspec.record.outcome import SubjectCard
+from attnspec.runner.jobs import JobSource
+from attnspec.runner.traces import end_workers, last_words
+
+if TYPE_CHECKING:
+    import pytest
+
+PATIENCE = 4  # workers that may die in a row without an errand to blame before the run is given up
+ENDED = {
+    Verdict.CRASHED: "the process died while the implementation ran",
+    Verdict.TIMED_OUT: "the implementation had not returned after {:g} s",
+}
+
+
+class Listener:
+    """A pytest plugin. `done` grows as errands end; `defects` are failures of attnspec itself."""
+
+    def __init__(
+        self, docket: JobSource[Any], items: Sequence[Job], plan: Plan, emit: Callable[[Event], None],
+    ) -> None:
+        self.done: dict[Job, Done] = {}
+        self.defects: list[str] = []
+        self.interrupted = False
+        self._docket, self._items, self._plan, self._emit = docket, items, plan, emit
+        self._by_id = {item.id: item for item in items}
+        self._cards: dict[str, SubjectCard] = {}
+        self._traces = Path()
+        self._deaths = 0
+
+    def watch(self, traces: Path) -> None:
+        """Attend to new workers, which leave their traces in this folder: it outlives none of them."""
+        self._traces, self._deaths = traces, 0
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker takes up an item."""
+        item = self._item(nodeid)
+        self._emit(ItemStarted(item.target, item.part, item.dtype))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A phase of an item is over, or its worker died (xdist then reports a phase of its own)."""
+        properties = dict(report.user_properties)
+        item = self._item(report.nodeid)
+        if report.when not in ("setup", "call", "teardown"):  # "???" is xdist's word for the end of a worker
+            self._lose(item, self._death(report.node.gateway.id))
+        elif report.when == "call" and "attnspec" in properties:
+            self._know(properties)
+            self._finish(item, _done(str(properties["attnspec"])))
+        elif report.failed:
+            self._defect(report.longreprtext)
+            self._lose(item, JobFailure("attnspec itself failed; see the end of its output"))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A worker could not even list the items."""
+        if report.failed:
+            self._defect(report.longreprtext)
+
+    def pytest_testnodedown(self, error: object) -> None:
+        """A worker is gone. One that dies again and again before it takes up an item would be replaced for ever."""
+        self._deaths = self._deaths + 1 if error else 0
+        if self._deaths > PATIENCE:
+            self._defect(f"workers die before they take up an item: {error}")
+            import pytest  # noqa: PLC0415  (weight: see session.py)
+
+            pytest.exit("workers die before they take up an item")
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """The user wants to leave, now. (pytest calls this for its own `exit` too.)"""
+        self.interrupted = excinfo.errisinstance(KeyboardInterrupt)
+        end_workers(self._traces)
+
+    def pytest_internalerror(self, excrepr: object) -> bool:
+        """Something of ours failed outside any item; it is shown at the end, once."""
+        self._defect(str(excrepr))
+        return True
+
+    def missing(self) -> list[Job]:
+        """The errands that have not ended."""
+        return [item for item in self._items if item not in self.done]
+
+    def close(self, reason: str) -> None:
+        """Give up what is missing, and give every subject a card of which something was lost before it spoke."""
+        for item in self.missing():
+            self._lose(item, JobFailure(reason))
+        for target in dict.fromkeys(item.target for item, done in self.done.items() if _is_lost(done)):
+            if target not in self._cards:
+                card = SubjectCard(target, target, "", "", "", "", {}, {}, {}, ())
+                self._emit(SubjectKnown(card, broken=self._reason(target)))
+
+    def _reason(self, target: str) -> str:
+        reasons = [_why_lost(done) for item, done in self.done.items() if item.target == target]
+        return next(filter(None, reasons), "no item of it came to an end")
+
+    def _item(self, nodeid: str) -> Job:
+        return self._by_id[nodeid.partition("[")[2].removesuffix("]")]
+
+    def _know(self, properties: Mapping[str, object]) -> None:
+        if "attnspec-card" not in properties:
+            return
+        card = decode(SubjectCard, json.loads(str(properties["attnspec-card"])))
+        if self._cards.get(card.id) != card:
+            self._cards[card.id] = card
+            self._emit(SubjectKnown(card))
+
+    def _finish(self, item: Job, done: Done) -> None:
+        self._deaths = 0
+        if item not in self.done:
+            self.done[item] = done
+            self._emit(done)
+
+    def _lose(self, item: Job, loss: JobFailure) -> None:
+        self._finish(item, self._docket.lost(item, loss))
+
+    def _defect(self, text: str) -> None:
+        if text not in self.defects:
+            self.defects.append(text)
+
+    def _death(self, worker: str) -> JobFailure:
+        words = last_words(self._traces, worker)
+        reason = ENDED[words.verdict].format(self._plan.deadline)
+        return JobFailure(reason, words.verdict, words.recipe, words.traceback, words.stderr)
+
+
+def _done(line: str) -> Done:
+    event = from_line(line)
+    assert isinstance(event, Done)  # our own worker wrote it
+    return event
+
+
+_LOST = frozenset({Verdict.NOT_RUN, Verdict.CRASHED, Verdict.TIMED_OUT})
+
+
+def _is_lost(done: Done) -> bool:
+    return done.outcome.verdict in _LOST if isinstance(done, ItemFinished) else bool(done.lost)
+
+
+def _why_lost(done: Done) -> str:
+    return done.outcome.reason if isinstance(done, ItemFinished) else done.lost

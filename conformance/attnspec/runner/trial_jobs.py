@@ -1,0 +1,78 @@
+"""The court's items as a docket: what `check`, `audit` and `replay` carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from attnspec.core.plan import Conclusion, JobFailure
+from attnspec.core.nouns import DType, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.spec.clause import Spec
+from attnspec.record.events import Done, ItemFinished, RunStarted
+from attnspec.record.outcome import Evidence, Outcome, SubjectCard
+from attnspec.runner import jobs
+from attnspec.runner.jobs import Breadcrumb
+from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
+from attnspec.runner.texts import text_of
+from attnspec.subjects.registry import process_of
+
+TRIALS = "attnspec.runner.trial_jobs:TrialJobs"
+_COURT, _RECIPE = "court", "recipe"
+
+
+def with_court(plan: Plan, *, court: str, recipe: str) -> Plan:
+    """The plan, saying before which court and, to replay, on which one case."""
+    return replace(plan, more={**plan.more, _COURT: (court,), _RECIPE: (recipe,)})
+
+
+class TrialJobs:
+    """A docket."""
+
+    def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
+        [court], [self.recipe] = plan.more[_COURT], plan.more[_RECIPE]
+        self.plan = plan
+        self.judge: Judge = summon(plan, court=court, breadcrumb=breadcrumb)
+
+    @property
+    def spec(self) -> Spec:
+        """The court's law."""
+        return self.judge.spec
+
+    def items(self) -> tuple[Item, ...]:
+        """The court's items, each once."""
+        return distinct_items(self.judge)
+
+    def surroundings(self, errand: Item) -> Mapping[str, str]:
+        """What the subject's manifest says."""
+        return process_of(errand.target, self.plan.implementations)
+
+    def header(self, blank: RunStarted) -> RunStarted:
+        """With every clause that is on trial."""
+        clauses = dict.fromkeys(item.clause for item in self.items())
+        return replace(blank, clauses=tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses))
+
+    def card(self, target: str) -> SubjectCard:
+        """The court's card of the subject."""
+        return self.judge.card(target)
+
+    def carry_out(self, errand: Item) -> ItemFinished:
+        """Try the item."""
+        return ItemFinished(pronounce(self.judge, errand, plan=self.plan, recipe=self.recipe))
+
+    def lost(self, errand: Item, loss: JobFailure) -> ItemFinished:
+        """The outcome of an item that came to nothing; a death is evidence."""
+        level = clause_of(self.spec, errand.clause).level
+        outcome = Outcome(errand.target, errand.clause, DType(errand.dtype), level, loss.verdict)
+        if loss.verdict is Verdict.NOT_RUN:
+            return ItemFinished(replace(outcome, reason=loss.reason))
+        evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe, traceback=loss.traceback,
+                            stderr=loss.stderr)
+        lost = complete(replace(outcome, evidence=evidence), errand, self.plan)
+        return ItemFinished(lost if self.recipe else self.judge.compared(lost))
+
+    def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
+        """The counts of verdicts, and the exit code that follows from them."""
+        outcomes = [each.outcome for each in done if isinstance(each, ItemFinished)]
+        code = jobs.exit_code(outcomes, strict=self.plan.strict, interrupted=interrupted)
+        return Conclusion(code, jobs.counts(outcomes))

@@ -1,0 +1,133 @@
+"""How query, key and value lie when they are handed over, and how what comes back is read. All of it is data.
+
+Templates are Python. `{0}` is one array of ours: of attention (B,H,T,D), of a layer (B,T,M); `{q}`, `{k}` and `{v}` are
+the three once they lie as they should. `{stack}` and `{concatenate}` are the framework's. B, H, T, … are the lengths of
+our axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from attnspec.core.nouns import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How the arrays lie. `shape`: in words, `{L}` being T of the query and S of key and value.
+
+    into: of one array.  arguments: of the call, one template each.  mapped: over how many leading axes the call is
+    mapped, since the callee knows no batch (1) and no heads either (2).
+    """
+
+    shape: str
+    into: str
+    arguments: tuple[str, ...] = ("{q}", "{k}", "{v}")
+    mapped: int = 0
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one array carries all three, or serves for them, so that T = S."""
+        return len(self.arguments) == 1 and not self.is_list
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the three come in one list."""
+        return self.arguments[0].startswith("[")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLayout:
+    """How an output lies: its shape in words, and the way back to ours. `{0}` is what came back."""
+
+    shape: str
+    text: str
+
+    def lengths(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape in numbers."""
+        axes = (axis.split("·") for axis in self.shape.strip("()").split(","))
+        return tuple(math.prod(sizes[each] for each in axis) for axis in axes)
+
+
+_SWAPPED = "{0}.swapaxes(1, 2)"
+_SIDE_BY_SIDE = "{0}.swapaxes(1, 2).reshape(B, {0}.shape[2], -1)"
+_TIME_FIRST = "{0}.swapaxes(1, 2).swapaxes(0, 1)"
+_CHANNELS_FIRST = "{0}.swapaxes(2, 3).reshape(B, -1, {0}.shape[2])"
+_BY_HEAD = "{stack}(({q}, {k}, {v}), 3).reshape(B, T, -1)"
+
+_SEPARATE = (
+    Arrangement("(B,H,{L},D)", "{0}"),
+    Arrangement("(B,{L},H,D)", _SWAPPED),
+    Arrangement("(B·H,{L},D)", "{0}.reshape(-1, *{0}.shape[2:])"),
+    Arrangement("(B,{L},H·D)", _SIDE_BY_SIDE),
+    Arrangement("({L},B,H,D)", _TIME_FIRST),
+    Arrangement("({L},B,H·D)", f"{_TIME_FIRST}.reshape({{0}}.shape[2], B, -1)"),
+    Arrangement("(B,H·D,{L})", _CHANNELS_FIRST),
+    Arrangement("(H,{L},D)", "{0}", mapped=1),
+    Arrangement("({L},H,D)", _SWAPPED, mapped=1),
+    Arrangement("({L},D)", "{0}", mapped=2),
+    Arrangement("(B·{L},H,D)", "{0}.swapaxes(1, 2).reshape(-1, {0}.shape[1], {0}.shape[3])"),
+)
+_PAIRS = (
+    Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED, ("{q}", "{stack}(({k}, {v}), 2)")),
+    Arrangement("(B,H,T,D), (2,B,H,S,D)", "{0}", ("{q}", "{stack}(({k}, {v}), 0)")),
+    Arrangement("(B,T,H·D), (B,S,2·H·D)", _SIDE_BY_SIDE, ("{q}", "{concatenate}(({k}, {v}), 2)")),
+)
+_PACKED = (
+    Arrangement("(B,T,3,H,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 2)",)),
+    Arrangement("(B,3,H,T,D)", "{0}", ("{stack}(({q}, {k}, {v}), 1)",)),
+    Arrangement("(3,B,H,T,D)", "{0}", ("{stack}(({q}, {k}, {v}), 0)",)),
+    Arrangement("(B,T,H,3,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 3)",)),
+    Arrangement("(B,T,3·H·D)", _SIDE_BY_SIDE, ("{concatenate}(({q}, {k}, {v}), 2)",)),
+    Arrangement("(B,T,H·3·D)", _SWAPPED, (_BY_HEAD,)),
+    Arrangement("(B,3·H·D,T)", _CHANNELS_FIRST, ("{concatenate}(({q}, {k}, {v}), 1)",)),
+    Arrangement("(B,H·3·D,T)", _SWAPPED, (f"{_BY_HEAD}.swapaxes(1, 2)",)),
+)
+_LISTS: Mapping[Kind, tuple[Arrangement, ...]] = {
+    kind: tuple(Arrangement(f"{shape} in a list of {order}", into, (template,)) for order, template in (
+        ("query, value, key", "[{q}, {v}, {k}]"), ("query, key, value", "[{q}, {k}, {v}]")))
+    for kind, shape, into in ((Kind.ATTENTION, "(B·H,{L},D)", "{0}.reshape(-1, *{0}.shape[2:])"),
+                              (Kind.LAYER, "(B,{L},M)", "{0}"))}
+
+_LAYERS = (
+    Arrangement("(B,{L},M)", "{0}"),
+    Arrangement("({L},B,M)", "{0}.swapaxes(0, 1)"),
+    Arrangement("(B,M,{L})", _SWAPPED),
+    Arrangement("({L},M)", "{0}", mapped=1),
+)
+
+BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
+    Kind.ATTENTION: (
+        OutputLayout("(B,H,T,D)", "{0}"),
+        OutputLayout("(B,T,H,D)", "{0}.swapaxes(1, 2)"),
+        OutputLayout("(B·H,T,D)", "{0}.reshape(B, H, T, -1)"),
+        OutputLayout("(B,T,H·D)", "{0}.reshape(B, T, H, -1).swapaxes(1, 2)"),
+        OutputLayout("(T,B,H,D)", "{0}.swapaxes(0, 1).swapaxes(1, 2)"),
+        OutputLayout("(T,B,H·D)", "{0}.reshape(T, B, H, -1).swapaxes(0, 1).swapaxes(1, 2)"),
+        OutputLayout("(B,H·D,T)", "{0}.reshape(B, H, -1, T).swapaxes(2, 3)"),
+        OutputLayout("(B·T,H,D)", "{0}.reshape(B, T, H, -1).swapaxes(1, 2)")),
+    Kind.LAYER: (
+        OutputLayout("(B,T,M)", "{0}"),
+        OutputLayout("(T,B,M)", "{0}.swapaxes(0, 1)"),
+        OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)")),
+}
+"""Ways to read an output."""
+
+WEIGHTS: tuple[OutputLayout, ...] = (
+    OutputLayout("(B,H,T,S)", "{0}"),
+    OutputLayout("(B·H,T,S)", "{0}.reshape(B, -1, *{0}.shape[1:])"),
+    OutputLayout("(H,B,T,S)", "{0}.swapaxes(0, 1)"),
+    OutputLayout("(B,T,S)", "{0}"),
+)
+"""Ways to read weights."""
+
+
+def arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:
+    """What is worth a try for a callee that takes so many arrays, the usual first."""
+    if in_list:
+        return _LISTS[kind]
+    if kind is Kind.LAYER:
+        return tuple(Arrangement(each.shape, each.into, each.arguments[:arrays], each.mapped) for each in _LAYERS)
+    return {3: _SEPARATE, 2: _PAIRS, 1: _PACKED}.get(arrays, ())

@@ -1,0 +1,187 @@
+"""How a callable that knows nothing of attnspec is called: all that an adapter for it must say."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
+from attnspec.core.nouns import DType, Kind
+from dataclasses import dataclass
+
+
+Path = tuple[str, ...]
+"""From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
+
+
+class CallableKind(enum.Enum):
+    """What kind of thing is called, and so where its parameters are kept. The value says it in words."""
+
+    FUNCTION = "function"
+    TREE = "function over parameters"
+    TORCH = "module of PyTorch"
+    LAZY = "module of PyTorch whose parameters a first call makes"
+    EQUINOX = "module of Equinox"
+    LINEN = "module of flax.linen"
+    NNX = "module of flax.nnx"
+    HAIKU = "module of Haiku"
+    KERAS = "layer of Keras"
+
+
+class At(enum.Enum):
+    """Where an argument goes."""
+
+    CALL = "call"
+    CONSTRUCTOR = "constructor"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A keyword of ours (`mask`) as it is handed to a parameter of theirs (`attn_mask`).
+
+    expression: in Python (`~mask`), where the keyword is in use.  says: what that means, in words.
+    """
+
+    keyword: str
+    parameter: str
+    expression: str
+    says: str = ""
+    at: At = At.CALL
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The object that a constructor wants. name: of the class that makes it, or "" for plain attributes or a dict.
+
+    module: where that class is.  fields: what is set, as Python.
+    """
+
+    fields: Mapping[str, str]
+    name: str = ""
+    module: str = ""
+    is_dict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlace:
+    """Where in an answer the output is (`[0]`, `.output`, "" for the answer itself) and how it lies.
+
+    weights: where they are, if they come back; asked: where the output is when weights are asked for by a flag.
+    """
+
+    path: str = ""
+    back: OutputLayout = OutputLayout("", "{0}")  # noqa: RUF009  (frozen)
+    weights: str = ""
+    weights_back: OutputLayout = OutputLayout("", "{0}")  # noqa: RUF009
+    asked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is known so far.
+
+    target: `package.module:name`.  lift: the framework whose tensors it takes.
+    arrangement, names: how its arrays lie, and its parameters for them; no names where they are given by position.
+    reading: how the answer is read; None while nobody knows.
+    given: other parameters of the call, with a Python expression each; by_position: their order where they have to be
+    given so.  passed: keywords that it understands.
+    construction, config: of a class: the arguments of its constructor.
+    state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
+    holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
+    without: submodules that are replaced by nn.Identity.  compiled: by jax.jit.
+    default_scale: in words, where it is not 1/sqrt(D).  dtype: in which it was found.  limits: as in the manifest.
+    left: parameters that keep their defaults.  remarks: what was noticed and cannot be said otherwise.
+    """
+
+    target: str
+    kind: Kind = Kind.ATTENTION
+    family: CallableKind = CallableKind.FUNCTION
+    lift: str = ""
+    arrangement: Arrangement = arrangements(Kind.ATTENTION, 3)[0]
+    names: tuple[str, ...] = ()
+    reading: OutputPlace | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
+    by_position: tuple[str, ...] = ()
+    passed: tuple[Passed, ...] = ()
+    construction: Mapping[str, str] = field(default_factory=dict)
+    config: Config | None = None
+    state: Mapping[Path, str] | None = None
+    holders: Mapping[Path, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    compiled: bool = False
+    default_scale: str = ""
+    dtype: DType = DType.FLOAT32
+    limits: Mapping[str, bool | int | str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """What the adapter imports from."""
+        return self.target.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """What it imports."""
+        return self.target.partition(":")[2]
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """Ours that it understands, in the order in which they were found."""
+        weights = ["return_weights"] if self.reading and self.reading.weights else []
+        causal = ["causal"] if self.limits.get("causal_only") else []
+        return tuple(dict.fromkeys((*(each.keyword for each in self.passed), *causal, *weights)))
+
+    @property
+    def attends_to_itself(self) -> bool:
+        """Whether it takes as many keys as queries only."""
+        return self.arrangement.is_one or bool(self.limits.get("self_attention_only"))
+
+    @property
+    def is_class(self) -> bool:
+        """Whether it is constructed before it is called."""
+        return self.family not in (CallableKind.FUNCTION, CallableKind.TREE)
+
+    def parameter(self, keyword: str) -> str:
+        """Theirs for one of ours; empty if there is none."""
+        return next((each.parameter for each in self.passed if each.keyword == keyword), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Templates of Python; `{0}` is the argument.
+
+    array: the type of an array.  added: a mask as numbers to be added.  numbers: a mask as ones and zeros.
+    hidden: the bias where the mask allows it.  mapped: a function over an axis more.  kv_heads: how many there are.
+    """
+
+    array: str
+    imports: Mapping[str, str]  # by name in the code, the statement
+    stack: str
+    concatenate: str
+    zeros: str
+    added: str
+    numbers: str
+    hidden: str
+    mapped: str
+    kv_heads: str = "heads"
+
+
+VOCABULARIES: Mapping[str, Vocabulary] = {
+    "": Vocabulary(
+        array="np.ndarray", imports={"np": "import numpy as np"}, stack="np.stack", concatenate="np.concatenate",
+        zeros="np.zeros_like({0})", added="np.where({0}, 0, -np.inf).astype(query.dtype)",
+        numbers="{0}.astype(query.dtype)", hidden="np.where(mask, bias, np.array(-np.inf, bias.dtype))",
+        mapped="_each({0})"),
+    "torch": Vocabulary(
+        array="Tensor", imports={"torch": "import torch", "Tensor": "from torch import Tensor"}, stack="torch.stack",
+        concatenate="torch.cat", zeros="torch.zeros_like({0})",
+        added='torch.where({0}, 0.0, float("-inf")).to(query.dtype)', numbers="{0}.to(query.dtype)",
+        hidden='bias.masked_fill(~mask, float("-inf"))', mapped="_each({0})"),
+    "jax": Vocabulary(
+        array="Array", stack="jnp.stack", concatenate="jnp.concatenate", zeros="jnp.zeros_like({0})",
+        imports={"jax": "import jax", "jnp": "import jax.numpy as jnp", "Array": "from jax import Array"},
+        added="jnp.where({0}, 0, -jnp.inf).astype(query.dtype)", numbers="{0}.astype(query.dtype)",
+        hidden="jnp.where(mask, bias, -jnp.inf)", mapped="jax.vmap({0})"),
+}
+"""By lift."""

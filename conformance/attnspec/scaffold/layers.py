@@ -1,0 +1,247 @@
+"""The forms that a function on arrays may have, and a layer: how it is constructed and called, and which of its
+parameters is which matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from attnspec.scaffold.arrangements import arrangements
+from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.lookup import TheirParameter, lifts_of, parameters_of, theirs
+from attnspec.scaffold.meaning import choices, combinations, roles
+import importlib
+import inspect
+import sys
+import numpy as np
+from attnspec.scaffold.form import At, CallableKind, Form
+from attnspec.scaffold.lookup import TheirParameter, lifts_of, made_by, parameters_of, theirs
+from attnspec.scaffold.parameters.configs import configs_of
+from attnspec.scaffold.parameters.trees import Leaf, leaves_in
+from attnspec.scaffold.parameters.states import State, states
+from attnspec.scaffold.parameters.trees import Tree, roots_of, tree_of
+from attnspec.scaffold.probe_problems import plain
+from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
+from attnspec.scaffold.form import VOCABULARIES
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Kind
+
+
+LISTED = ("inputs", "input")
+
+
+def function_forms(target: str, function: Callable[..., Any]) -> Iterator[Form]:
+    """Every form of a function worth a try, the likeliest first."""
+    for lift in lifts_of(function):
+        yield from array_forms(Form(target, lift=lift), parameters_of(function))
+
+
+def array_forms(form: Form, parameters: Sequence[TheirParameter]) -> Iterator[Form]:
+    """The form with its arrays in every arrangement, and its other parameters as their names say."""
+    names = array_names(parameters)
+    rest = tuple(each for each in parameters if each.name not in names)
+    in_list = len(names) == 1 and names[0] in LISTED
+    options = choices(rest, roles(rest, At.CALL), form.kind, At.CALL, form.lift)
+    for given in combinations(options):
+        known = with_given(form, rest, given)
+        for arrangement in arrangements(form.kind, len(names), in_list=in_list):
+            yield replace(known, arrangement=arrangement, names=named(names, parameters))
+
+
+def with_given(form: Form, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> Form:
+    """The form whose call is given this, and leaves the rest at its defaults."""
+    left = {each.name: each.text for each in rest if each.name not in given and not each.is_required}
+    only_by_position = any(each.kind is each.kind.POSITIONAL_ONLY for each in rest)
+    if not only_by_position:
+        return replace(form, given=given, left={**form.left, **left})
+    everything = {each.name: given.get(each.name) or each.text or "None" for each in rest}
+    return replace(form, given=everything, by_position=tuple(everything))
+
+
+def array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
+    """The parameters that are arrays: query, key and value; query and a pair; all in one; or the first three."""
+    query, key, value = (theirs(word, parameters) for word in ("query", "key", "value"))
+    packed, pair = theirs("packed", parameters), theirs("packed_pair", parameters)
+    if packed:
+        return (packed[0].name,)
+    if query and pair:
+        return query[0].name, pair[0].name
+    if query and key and value:
+        return query[0].name, key[0].name, value[0].name
+    if query and query[0].name in LISTED:
+        return (query[0].name,)
+    return tuple(each.name for each in parameters if each.by_position)[:3]
+
+
+def named(names: Sequence[str], parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
+    """The names by which the arrays are given; none where they come first, in our order, and may be given so."""
+    first = parameters[:len(names)]
+    is_usual = tuple(each.name for each in first) == tuple(names) and all(each.by_position for each in first)
+    return () if is_usual else tuple(names)
+
+
+_BASES: Mapping[str, CallableKind] = {
+    "torch.nn.modules.module.Module": CallableKind.TORCH, "equinox._module._module.Module": CallableKind.EQUINOX,
+    "flax.linen.module.Module": CallableKind.LINEN, "flax.nnx.module.Module": CallableKind.NNX,
+    "haiku._src.module.Module": CallableKind.HAIKU, "keras.src.layers.layer.Layer": CallableKind.KERAS}
+"""By base class, whose a class is."""
+_CALLED: Mapping[str, str] = {"keras": "call", "torch": "forward"}  # Keras has layers that are modules of PyTorch
+"""By package, the method that a layer's author writes."""
+_SHOWN = 4  # parameters in a message
+
+
+def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
+    """Every form of a class worth a try. Raises TargetError for a class of no known family."""
+    family = family_of(target, layer)
+    form = Form(target, Kind.LAYER, family, lift_of(family))
+    called = call_of(layer)
+    for called_so in (each for made in _constructed(form, layer) for each in _calls(made, called)):
+        known, born = _born(called_so, trier)
+        if leaves := _leaves(family, born):
+            found = [each for state in _states(known, leaves) for each in _with_state(known, state)]
+            if not found:
+                trier.keep(Attempt(known, Progress.NO_MATRICES, _not_told(leaves)))
+            yield from found
+        elif born is not None:
+            attention = replace(form, kind=Kind.ATTENTION)
+            yield from (each for made in _constructed(attention, layer) for each in array_forms(made, called))
+            return
+
+
+def _born(form: Form, trier: Trier) -> tuple[Form, object]:
+    """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
+    born = trier.returned(form, plain(form))
+    if not _is_lazy(born):
+        return form, born
+    lazy = replace(form, family=CallableKind.LAZY)
+    return lazy, trier.returned(lazy, plain(lazy))
+
+
+def family_of(target: str, layer: type[Any]) -> CallableKind:
+    """Whose class it is. Raises TargetError."""
+    for base in layer.__mro__:
+        name = f"{base.__module__}.{base.__qualname__}"
+        if name in _BASES:
+            return _BASES[name]
+    raise TargetError(f"{target} is a class of no family whose parameters can be told (PyTorch, Equinox, Flax, Haiku, "
+                      "Keras), so nobody can tell how it is constructed and where its matrices are. Write its adapter "
+                      "by hand: docs/writing-an-adapter.md.")
+
+
+def lift_of(family: CallableKind) -> str:
+    """Whose arrays its layers take; of Keras, those of its backend."""
+    if family is not CallableKind.KERAS:
+        return "torch" if family is CallableKind.TORCH else "jax"
+    backend = str(sys.modules["keras"].backend.backend())  # it is imported: the class is its
+    return backend if backend in ("torch", "jax") else ""
+
+
+def call_of(layer: type[Any]) -> tuple[TheirParameter, ...]:
+    """The parameters of its call."""
+    name = next((name for base, name in _CALLED.items() if base in _roots(layer)), "__call__")
+    return parameters_of(inspect.unwrap(getattr(layer, name)))[1:]
+
+
+def _roots(layer: type[Any]) -> frozenset[str]:
+    """The packages of its bases."""
+    return frozenset(base.__module__.partition(".")[0] for base in layer.__mro__)
+
+
+def _constructed(form: Form, layer: type[Any]) -> Iterator[Form]:
+    """How it is constructed: what each parameter means, and the config that it wants."""
+    made = made_by(layer)
+    means = roles(made, At.CONSTRUCTOR)
+    if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
+        form = replace(form, limits={**form.limits, "single_head": True})
+    config = next((each for each in made if means.get(each.name) == "config"), None)
+    options = choices([each for each in made if each is not config], means, form.kind, At.CONSTRUCTOR, form.lift)
+    for construction in combinations(options):
+        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required}
+        known = replace(form, construction=construction, left=left)
+        if config is None:
+            yield known
+        else:
+            given, others = {config.name: "config", **construction}, dict.fromkeys(construction, 0)
+            yield from (replace(known, construction=given, config=each)
+                        for each in configs_of(layer, config, form.kind, others))
+
+
+def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
+    """How its arrays lie, and what else its call is given."""
+    names = array_names(called)
+    names = names if len(names) == 3 and theirs("key", called) else names[:1]
+    rest = tuple(each for each in called if each.name not in names)
+    options = choices(rest, roles(rest, At.CALL), Kind.LAYER, At.CALL, form.lift)
+    for given in combinations(options):
+        in_list = names[:1] == ("inputs",) and form.family is CallableKind.KERAS
+        for arrangement in arrangements(Kind.LAYER, len(names), in_list=in_list):
+            yield replace(with_given(form, rest, given), arrangement=arrangement, names=named(names, called))
+
+
+def tree_forms(target: str, function: Callable[..., Any]) -> Iterator[Form]:
+    """Every form of a function over parameters worth a try; none for a function that is handed no parameters."""
+    parameters = parameters_of(function)
+    roots = roots_of(parameters)
+    for lift in lifts_of(function) if roots else ():
+        form = Form(target, Kind.LAYER, CallableKind.TREE, lift)
+        tree = tree_of(function, roots, _given_to_initialisers(form))
+        rest = tuple(each for each in parameters if each.name not in roots)
+        first = () if parameters[0].name in array_names(rest) else array_names(rest)[:1]
+        if tree is not None:
+            for known in _calls(form, rest):
+                yield from _over(replace(known, names=known.names or first), tree)
+
+
+def _over(form: Form, tree: Tree) -> Iterator[Form]:
+    """The form with its parameters in every state worth a try."""
+    for state in _states(form, tree.leaves):
+        whole = replace(state, made={**state.made, **tree.others})
+        yield from _with_state(replace(form, holders=tree.holders), whole)
+
+
+def _given_to_initialisers(form: Form) -> Mapping[str, object]:
+    sizes = plain(form).sizes
+    lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
+    key = importlib.import_module("jax").random.key(0) if form.lift == "jax" else np.random.default_rng(0)
+    return {**lengths, "random_key": key}
+
+
+def _is_lazy(born: object) -> bool:
+    """Whether PyTorch has yet to learn the shapes of these parameters."""
+    return isinstance(born, dict) and any(type(each).__name__ == "UninitializedParameter" for each in born.values())
+
+
+def _leaves(family: CallableKind, born: object) -> tuple[Leaf, ...]:
+    """Its parameters as its family names them."""
+    found = leaves_in(born)
+    if family in (CallableKind.TORCH, CallableKind.NNX):
+        return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
+    return found
+
+
+def _not_told(leaves: Sequence[Leaf]) -> str:
+    names = [f"{''.join(leaf.path).strip('.')} {leaf.shape}" for leaf in leaves]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"which of its parameters ({', '.join(names[:_SHOWN])}{more}) is which matrix could not be told"
+
+
+def _states(form: Form, leaves: Sequence[Leaf]) -> Iterator[State]:
+    sizes = plain(form).sizes
+    lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "d": sizes.D}
+    texts = (*form.construction.values(), *(form.config.fields.values() if form.config else ()))
+    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if "Hkv" in texts else "heads")
+
+
+def _with_state(form: Form, state: State) -> Iterator[Form]:
+    """With all that it has, and, if it normalises, without its norms."""
+    limits = {**form.limits, **({} if state.has_biases else {"has_biases": False}),
+              **({} if state.projects_output else {"projects_output": False})}
+    known = replace(form, state=state.made, limits=limits)
+    left = ["".join(path).strip('[]".') for path in state.left]
+    said = f"Parameters that keep the values they are born with: {', '.join(left)}."
+    yield replace(known, remarks=(*form.remarks, said)) if left else known
+    norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
+    if norms and form.family is CallableKind.TORCH:
+        said = f"Its {' and '.join(norms)} is left out, so that attention alone is on trial."
+        yield replace(known, without=norms, remarks=(*form.remarks, said))

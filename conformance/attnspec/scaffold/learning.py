@@ -1,0 +1,188 @@
+"""Which keywords a callee understands, one by one, each step proved by an answer. The ways to say one are data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from attnspec.scaffold.form import At, CallableKind, Form, Passed
+from attnspec.scaffold.lookup import TheirParameter, theirs
+from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
+from attnspec.scaffold.trial_adapter import Attempt, Trier
+from attnspec.scaffold.form import VOCABULARIES
+from attnspec.scaffold.lookup import SYNONYMS
+from attnspec.scaffold.lookup import plain as plain_name
+from attnspec.core.keyword import Keyword, Saying
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import Kind
+
+Parameters = Mapping[At, Sequence[TheirParameter]]
+
+
+_AXES: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "BHTS": (("{0}", ""), ("{0}.reshape(-1, *{0}.shape[2:])", "(B·H,T,S)")),
+    "BTS": (("{0}[:, 0]", "(B,T,S)"), ("{0}[:, :1]", "(B,1,T,S)")),
+    "BHS": (("{0}[:, :, 0]", "(B,H,S)"),),
+    "BS": (("{0}[:, 0, 0]", "(B,S)"), ("{0}[:, :1, :1]", "(B,1,1,S)"), ("{0}[:, 0, :1]", "(B,1,S)")),
+    "TS": (("{0}[0, 0]", "(T,S)"),),
+}
+"""By the axes along which a mask may differ, how (B,H,T,S) becomes what is taken, and its shape."""
+
+
+def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
+    nearest: dict[str, Attempt | None] = {}
+    for keyword, learn in _STEPS:
+        trier.nearest = nearest.get(keyword)
+        form = learn(form, parameters, trier)
+        nearest[keyword] = trier.nearest
+    said = (_not_understood(form, keyword, parameters, attempt) for keyword, attempt in nearest.items() if attempt)
+    return replace(form, remarks=(*form.remarks, *filter(None, said)))
+
+
+def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: Attempt) -> str:
+    """That a parameter was not understood which somebody may mean: the nearest, and what stood against it."""
+    used = {each.parameter for each in form.passed}
+    unknown = [each.name for each in theirs(keyword, parameters[At.CALL]) if each.name not in used
+               and plain_name(each.name) not in _ELSEWHERE.get(keyword, ())]
+    is_known = keyword in form.keywords or (keyword == "mask" and form.limits.get("bias_is_mask"))
+    if is_known or not unknown or not nearest.form.passed:
+        return ""
+    tried = nearest.form.passed[-1]
+    says = f" ({tried.says})" if tried.says else ""
+    return (f"Its {unknown[0]} was not understood as `{keyword}`, which is left out. Nearest is "
+            f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
+
+
+def _extended(form: Form, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[Form]:
+    """The form with one keyword more, in every way in which it may be handed over."""
+    for saying in sayings:
+        for at, listed in parameters.items():
+            for parameter in theirs(keyword, listed):
+                if parameter.text or parameter.name in (form.given if at is At.CALL else form.construction):
+                    passed = Passed(keyword, parameter.name, saying.expression, saying.says, at)
+                    yield replace(form, passed=(*form.passed, passed), limits={**form.limits, **saying.limits})
+
+
+def _first_right(forms: Iterable[Form], problem: AnyProblem, trier: Trier) -> Form | None:
+    return next((form for form in forms if trier.is_right(form, problem)), None)
+
+
+def _full_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Truth values for every score."""
+    return _masked(form, ("BHTS",), _truths(form), parameters, trier) or form
+
+
+def _biases(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """What is added for every score."""
+    problem = plain(form)
+    sayings = [Saying(expression.format("bias"), shape) for expression, shape in _AXES["BHTS"]]
+    sayings += [Saying("[bias]", "in a list")]
+    posed = problem.but(bias=bias_of(problem.sizes, form.dtype))
+    return _first_right(_extended(form, "bias", parameters, sayings), posed, trier) or form
+
+
+def _masks_of_few_axes(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Truth values or what is added, the same along some axes; for a parameter that takes nothing better."""
+    if form.parameter("mask"):
+        return form
+    taken, few = form.parameter("bias"), [axes for axes in _AXES if axes != "BHTS"]
+    rest = {at: [each for each in listed if each.name != taken] for at, listed in parameters.items()}
+    added = [(VOCABULARIES[form.lift].added, "added, 0 or -inf")]
+    return _masked(form, few, _truths(form), rest, trier) or _masked(form, ["BHTS", *few], added, rest, trier) or form
+
+
+def _biases_as_masks(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+    """A callee that takes no mask may take one as a bias, if -inf is no harm to it."""
+    problem, as_mask = plain(form), replace(form, limits={**form.limits, "bias_is_mask": True})
+    is_asked = bool(form.parameter("bias")) and not form.parameter("mask")
+    return as_mask if is_asked and trier.is_right(as_mask, problem.but(mask=mask_of(problem.sizes))) else form
+
+
+def _truths(form: Form) -> Sequence[tuple[str, str]]:
+    """What True or False, or one or zero, may mean: the expression, and the meaning in words."""
+    return (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"),
+            (VOCABULARIES[form.lift].numbers, "1 where a query may attend, else 0"))
+
+
+def _masked(form: Form, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
+            trier: Trier) -> Form | None:
+    """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
+    problem = plain(form)
+    for axes in all_axes:
+        posed, limits = problem.but(mask=mask_of(problem.sizes, axes)), {} if axes == "BHTS" else {"mask_axes": axes}
+        sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
+                   for expression, shape in _AXES[axes] for meaning, says in means]
+        if found := _first_right(_extended(form, "mask", parameters, sayings), posed, trier):
+            return found
+    return None
+
+
+def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
+    """For a keyword whose definition lists how it may be handed over."""
+    def learn(form: Form, parameters: Parameters, trier: Trier) -> Form:
+        if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
+            return form
+        for saying in word.sayings:
+            flag = {"causal": True} if word.needs_causal in saying.limits else {}
+            if flag and "causal" not in form.keywords:
+                continue
+            posed = plain(form).but(**{**flag, word.name: saying.posed})
+            if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
+                return found
+        return form
+
+    return learn
+
+
+def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
+    """Under jax.jit, as JAX is meant to run, if it runs so."""
+    if form.lift != "jax" or form.family is CallableKind.KERAS:
+        return form
+    compiled = replace(form, compiled=True)
+    return compiled if trier.is_right(compiled, plain(form)) else form
+
+
+def _weights(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Asked for by a flag, or always there. Whether they are right is for the suite to judge; that they are weights,
+    and not logits, is told by their rows, which sum to 1.
+    """
+    if form.arrangement.mapped or form.reading is None:
+        return form
+    averaging = {each.name for each in parameters[At.CALL]} & {"average_attn_weights"}
+    known = replace(form, given={**form.given, **dict.fromkeys(averaging, "False")})
+    flagged = _extended(known, "return_weights", parameters, [Saying("True")])
+    return next((found for option in (known, *flagged) for found in _with_weights(option, trier)), form)
+
+
+def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
+    """The form with weights, wherever they may be in what comes back."""
+    asked = plain(form).but(return_weights=True)
+    raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
+    assert form.reading is not None  # the output was found before
+    for found in trier.outputs(form, raw, asked, truth_of(form, asked).output.shape):
+        for path, back, limits in trier.weights(form, raw, asked):
+            reading = replace(form.reading, asked=found.reading.path, weights=path, weights_back=back)
+            candidate = replace(form, reading=reading, limits={**form.limits, **limits})
+            if trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):
+                yield candidate
+
+
+def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """A flag for fewer key/value heads is given where there are fewer."""
+    if form.kind is Kind.LAYER or "enable_gqa" not in {each.name for each in parameters[At.CALL]}:
+        return form
+    flagged = replace(form, given={**form.given, "enable_gqa": "Hkv != H"})
+    return flagged if trier.is_right(flagged, plain(form, H=6)) else form
+
+
+_SAID = sorted((word for word in KEYWORDS.values() if word.sayings), key=lambda word: bool(word.needs_causal))
+"""Those that may need the causal flag come after it."""
+_STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
+    ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
+    *((word.name, _said(word)) for word in _SAID), ("return_weights", _weights), ("heads", _grouped),
+    ("", _compiled))
+"""What is learned of which keyword, in this order."""
+_ELSEWHERE: Mapping[str, frozenset[str]] = {
+    "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}
+"""Parameters that may be meant, but more likely are another keyword's."""

@@ -1,0 +1,202 @@
+"""What others call what we call by one name, and what the parameters of a callable are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from attnspec.core.keywords import KEYWORDS
+import ast
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from attnspec.subjects.lifts import LIFTS
+
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    # arrays
+    "query": ("query", "q", "queries", "xq", "inputs_q", "q_x", "query_states", "query_layer", "qs", "hidden_states",
+              "x", "inputs", "input", "inputs_x", "input_q", "src", "tgt"),
+    "key": ("key", "k", "keys", "xk", "inputs_k", "k_x", "key_states", "key_layer", "ks", "input_k"),
+    "value": ("value", "v", "values", "xv", "inputs_v", "v_x", "value_states", "value_layer", "vs", "input_v"),
+    "packed": ("qkv", "qkv_packed", "packed_qkv", "mixed_qkv", "inputs_qkv"),
+    "packed_pair": ("kv", "kv_packed", "packed_kv"),
+    "context": ("context", "y", "memory", "xa", "encoder_hidden_states", "key_value_states", "kv_x", "kv"),
+    **{word.name: word.parameters for word in KEYWORDS.values() if word.parameters},
+    # sizes
+    "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",
+              "num_query_heads", "no_heads", "nb_heads", "num_q_heads", "h", "heads_num"),
+    "kv_heads": ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads", "n_local_heads", "num_query_groups",
+                 "kv_n_heads", "num_kv_groups", "num_kv"),
+    "width": ("embed_dim", "dim", "d_model", "hidden_size", "n_embd", "model_dim", "query_dim", "in_features",
+              "embed_size", "hidden_dim", "num_hiddens", "embedding_dim", "n_state", "n_feat", "channels", "emb_dim",
+              "query_size", "input_dim", "d_in", "embed_dim_to_check", "n_units", "width", "features"),
+    "inner_width": ("qkv_features", "attention_dim", "inner_dim", "total_key_depth", "values_dim", "qkv_dim"),
+    "out_width": ("out_features", "output_size", "d_out", "out_dim", "out_channels", "output_dim", "model_size"),
+    "head_width": ("dim_head", "head_dim", "d_head", "d_kv", "d_k", "qk_size", "key_dim", "key_size", "head_size",
+                   "kv_channels"),
+    "value_head_width": ("vo_size", "value_dim", "value_size", "d_v", "v_head_dim"),
+    "length": ("block_size", "max_seq_len", "context_length", "n_ctx", "n_positions", "max_position_embeddings",
+               "max_seq_length", "max_len", "seq_len", "sequence_length", "context_size", "max_position", "maxlen"),
+    "queries": ("max_seqlen_q", "tgt_len", "q_len", "query_length"),
+    "keys": ("max_seqlen_k", "src_len", "kv_len", "key_length"),
+    "query_ends": ("cu_seqlens_q",),
+    "key_ends": ("cu_seqlens_k",),
+    # what a layer is told of its parameters
+    "biases": ("bias", "use_bias", "qkv_bias", "with_bias", "attention_bias", "proj_bias", "out_bias", "bias_qkv",
+               "use_query_bias", "use_key_bias", "use_value_bias", "use_output_bias", "out_proj_bias"),
+    "config": ("config", "cfg", "args", "model_args", "hparams", "conf", "model_config", "params_config", "settings"),
+    "params": ("params", "parameters", "layer_params", "layer_weights", "weights", "p", "variables", "theta"),
+    # what is no part of attention
+    "dropout": ("dropout", "dropout_p", "dropout_rate", "attn_dropout", "attention_dropout", "p", "attn_pdrop",
+                "resid_pdrop", "drop", "attn_drop", "proj_drop", "resid_dropout", "hidden_dropout_prob", "drop_rate",
+                "attention_probs_dropout_prob", "rate", "dropout_prob", "p_dropout", "residual_dropout", "att_dropout"),
+    "training": ("training", "train", "is_training", "is_train"),
+    "deterministic": ("deterministic", "inference", "is_eval"),
+    "random_key": ("key", "rng", "rngs", "dropout_rng", "prng_key", "rng_key", "dropout_key"),
+    "batch_first": ("batch_first",),
+    "angles": ("position_embeddings", "cos_sin"),
+    "turns": ("freqs_cis", "freqs", "rotary"),
+    "place": ("layer_idx", "start_pos", "layer_id", "layer_number", "cur_pos", "layer_index"),
+    "owner": ("module", "layer"),
+    "activation": ("activation",),
+    "spread": ("w_init_scale",),
+    "decoding": ("decode",),
+}
+"""Theirs for ours, the usual one first."""
+
+SCALE_DIVIDES = frozenset({"temperature", "norm_factor", "softmax_temperature"})
+"""Names of what the dot products are divided by, not multiplied."""
+
+
+def plain(name: str) -> str:
+    """A name as the table has it: `key_` is `key`, `nHeads` is `n_heads`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
+
+
+_BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
+_NAMES: Mapping[str, str] = {
+    "qkv": rf"{_BEFORE}(?:qkv|kqv|qkvs)|combined", "kv": rf"{_BEFORE}kv",
+    "query": rf"{_BEFORE}(?:q|qs|query|queries)", "key": rf"{_BEFORE}(?:k|ks|key|keys)",
+    "value": rf"{_BEFORE}(?:v|vs|value|values)",
+    "out": rf"{_BEFORE}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}
+"""What a word in the name of a parameter says it is, the most telling first."""
+
+_FUSED: Mapping[frozenset[str], str] = {
+    frozenset({"query", "key", "value"}): "qkv", frozenset({"in", "proj"}): "qkv", frozenset({"c", "attn"}): "qkv",
+    frozenset({"in", "projection"}): "qkv", frozenset({"key", "value"}): "kv"}
+"""Words that say so together."""
+
+
+def role_of(path: Sequence[str]) -> str:
+    """Which matrix the name of a parameter says it is; empty if it does not say."""
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", " ".join(path))
+    words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", text) if word]
+    for together, role in _FUSED.items():
+        if together <= set(words) and not ({"q", "k", "v", "out"} & set(words)):
+            return role
+    return next((role for role, pattern in _NAMES.items() if any(re.fullmatch(pattern, word) for word in words)), "")
+
+
+_PLAIN = (type(None), bool, int, float, str)
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class TheirParameter:
+    """One of theirs. default: REQUIRED where there is none.  kind: of `inspect`."""
+
+    name: str
+    default: object = REQUIRED
+    kind: inspect._ParameterKind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    annotation: object = REQUIRED
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a call without it fails."""
+        return self.default is REQUIRED
+
+    @property
+    def by_position(self) -> bool:
+        """Whether it may be given by position."""
+        return self.kind is not inspect.Parameter.KEYWORD_ONLY
+
+    @property
+    def text(self) -> str:
+        """Its default in Python, where Python's `repr` can be read back; else empty."""
+        parts = self.default if type(self.default) is tuple else (self.default,)
+        return repr(self.default) if all(type(each) in _PLAIN for each in parts) else ""
+
+
+def parameters_of(function: Callable[..., Any]) -> tuple[TheirParameter, ...]:
+    """Its parameters, without self and without stars; empty if nobody can tell."""
+    owner = getattr(function, "__self__", None)
+    if function_of_autograd(function):  # `attention = _Attention.apply`
+        found = parameters_of(owner.forward)[1:]  # type: ignore[union-attr]  # it has one: that was asked
+        return tuple(TheirParameter(each.name, each.default, inspect.Parameter.POSITIONAL_ONLY) for each in found)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return _documented(function)
+    return tuple(TheirParameter(each.name, each.default, each.kind, each.annotation) for each in parameters
+                 if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
+
+
+def function_of_autograd(function: Callable[..., Any]) -> bool:
+    """Whether it is the `apply` of a torch.autograd.Function, which takes no keywords and has no signature."""
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, type) and hasattr(owner, "forward") and hasattr(owner, "backward")
+
+
+def made_by(layer: type[Any]) -> tuple[TheirParameter, ...]:
+    """The parameters of its constructor; those of `__init__` where a metaclass hides them."""
+    return parameters_of(layer) or parameters_of(layer.__init__)[1:]
+
+
+def _documented(function: Callable[..., Any]) -> tuple[TheirParameter, ...]:
+    """From a docstring that begins with the signature, as those of PyTorch's functions in C do."""
+    text = re.match(r"\s*\w+\((.*?)\)\s*(?:->|:|\n)", function.__doc__ or "", re.DOTALL)
+    if text is None:
+        return ()
+    try:
+        made = ast.parse(f"def f({text[1]}): pass").body[0]
+    except SyntaxError:
+        return ()
+    assert isinstance(made, ast.FunctionDef)  # that is what was parsed
+    given, only = made.args, made.args.kwonlyargs
+    defaults = [None] * (len(given.args) - len(given.defaults)) + given.defaults
+    return (*(TheirParameter(each.arg, _literal(default)) for each, default in zip(given.args, defaults, strict=True)),
+            *(TheirParameter(each.arg, _literal(default), inspect.Parameter.KEYWORD_ONLY)
+              for each, default in zip(only, given.kw_defaults, strict=True)))
+
+
+def _literal(node: ast.expr | None) -> object:
+    if node is None:
+        return REQUIRED
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return node
+
+
+def theirs(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
+    """Their parameters that may be our keyword, the usual name first."""
+    present: dict[str, TheirParameter] = {}
+    for each in parameters:
+        present.setdefault(plain(each.name), each)  # Equinox has key_, an array, before key, of random numbers
+    return tuple(present[name] for name in SYNONYMS[keyword] if name in present)
+
+
+def lifts_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is here."""
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    root = str(getattr(function, "__module__", "") or "").partition(".")[0]
+    meant = [lift for lift in LIFTS if root == lift or _mentions(scope, lift)]
+    here = [lift for lift in LIFTS if importlib.util.find_spec(lift)]
+    return tuple(dict.fromkeys((*meant, *([] if meant else ["", *here]), "")))
+
+
+def _mentions(scope: Mapping[str, Any], name: str) -> bool:
+    return any(str(getattr(value, "__name__", "")).partition(".")[0] == name for value in scope.values()
+               if inspect.ismodule(value))

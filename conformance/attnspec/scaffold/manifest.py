@@ -1,0 +1,132 @@
+"""The manifest of an adapter that `init` wrote: what its form says, and what a probe of it found."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.scaffold.form import CallableKind, Form
+from attnspec.scaffold.probe_problems import mask_of, plain
+from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.lines import wrapped
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Kind
+from attnspec.problems.problem import Problem, numpy_dtype
+from attnspec.subjects.probe import YES, probe_conventions
+
+_FLUSHED = "a subnormal value comes back as 0"
+Limited = Mapping[str, bool | int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What trying the adapter taught beside its form.
+
+    probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
+    """
+
+    dtypes: tuple[DType, ...]
+    probed: Mapping[str, str]
+    limits: Limited
+    flushing: tuple[DType, ...]
+
+
+def names_of(form: Form) -> tuple[str, str]:
+    """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", form.name.replace(".", "_")).lower()
+    return re.sub(r"\W", "_", form.module.partition(".")[0]), name
+
+
+def head(form: Form) -> str:
+    """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
+    module = form.module.partition(".")[0]
+    distribution = next(iter(importlib.metadata.packages_distributions().get(module, ())), "")
+    installed = [f"distribution: {distribution}", f"install: pip install {distribution}", f"requires: {module}"]
+    return "\n".join([f"library: {names_of(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
+
+
+def entry(form: Form, trier: Trier) -> str:
+    """The part that speaks of the subject. The adapter itself is asked."""
+    return "\n".join(_entry(form, learned_of(form, trier))) + "\n"
+
+
+def learned_of(form: Form, trier: Trier) -> Learned:
+    """What the adapter is asked once it is known how to call it."""
+    dtypes = tuple(dtype for dtype in DType if dtype is form.dtype
+                   or trier.answer(replace(form, dtype=dtype), plain(replace(form, dtype=dtype))) is not None)
+    limited = replace(form, limits=_limits(form, trier))
+    subject = trier.subject(limited)
+    probed = probe_conventions(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)), form.dtype)
+    grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
+    return Learned(dtypes, {**probed, **_together(form, trier, probed)}, {**limited.limits, **grouped},
+                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)))
+
+
+def _together(form: Form, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
+    """A mask and the causal flag on values of another width too: another kernel may refuse what one accepts."""
+    problem = plain(form, Dv=6)
+    if probed.get("mask_with_causal") != "both" or not trier.is_right(form, problem):
+        return {}
+    both = problem.but(mask=mask_of(problem.sizes), causal=True)
+    return {} if trier.answer(form, both) is not None else {"mask_with_causal": UNDEFINED}
+
+
+def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
+    """Whether a subnormal value, the only one that there is to attend to, comes back as 0."""
+    number = numpy_dtype(dtype)
+    ones = np.ones((1, 1, 1, 2), number)
+    value = np.full((1, 1, 1, 2), ml_dtypes.finfo(number).smallest_normal / 4, number)
+    problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
+    answer = trier.answer(form, problem)
+    return answer is not None and not answer.output.astype(np.float64).any()
+
+
+def _limits(form: Form, trier: Trier) -> Limited:
+    """Those of the form, and which of its widths and heads are tied to each other."""
+    limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
+    if not trier.is_right(form, plain(form, Dv=6)):
+        limits["ties_value_width"] = True
+    if form.kind is Kind.LAYER:
+        limits["grouped"] = not form.limits.get("single_head") and trier.is_right(form, plain(form, H=6, D=4, Dv=4))
+        if not trier.is_right(form, plain(form, M=24)):
+            limits["ties_model_width"] = True
+    return limits
+
+
+def _entry(form: Form, learned: Learned) -> Iterator[str]:
+    name = names_of(form)[1]
+    yield f"  - id: {name}"
+    yield f"    title: {form.module}.{form.name}"
+    yield f"    function: {name}:attend"
+    yield from ((f"    kind: {form.kind.value}",) if form.kind is Kind.LAYER else ())
+    yield from ((f"    lift: {form.lift}",) if form.lift else ())
+    if form.family is CallableKind.KERAS:
+        yield f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}"
+    yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
+    yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
+    yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
+    conventions = {name: answer for name, answer in learned.probed.items()
+                   if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
+    yield from ((f"    conventions: {{{_pairs(conventions)}}}",) if conventions else ())
+    yield from (("    precision:",) if learned.flushing else ())
+    yield from (f"      {dtype.value}: {{flushes_subnormals: true, reason: {_FLUSHED}}}" for dtype in learned.flushing)
+    yield from (("    note: >-", *wrapped(" ".join(form.remarks), indent=6)) if form.remarks else ())
+
+
+def _pairs(mapping: Limited) -> str:
+    texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in mapping.items()}
+    return ", ".join(f"{name}: {text}" for name, text in texts.items())
+
+
+def _claims(form: Form, learned: Learned) -> tuple[str, ...]:
+    """The profiles of all that it was seen to understand."""
+    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in form.keywords),
+              *(["masking"] if form.limits.get("bias_is_mask") else []),
+              *(["grouped"] if learned.limits.get("grouped") else [])]
+    return tuple(dict.fromkeys(claims))

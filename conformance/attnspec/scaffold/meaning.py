@@ -1,0 +1,174 @@
+"""What a parameter of a call or a constructor is given, by what it means: sizes, and what switches off the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from attnspec.scaffold.form import At
+from attnspec.scaffold.lookup import TheirParameter, theirs
+from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, plain, role_of
+from attnspec.core.nouns import Kind
+
+Choices = Mapping[str, tuple[str, ...]]
+"""By parameter, what it may be given, the likeliest first; "" stands for leaving it out."""
+
+NAMES: Mapping[Kind, Mapping[str, str]] = {
+    Kind.ATTENTION: {
+        "B": "query.shape[0]", "H": "query.shape[1]", "T": "query.shape[2]", "D": "query.shape[3]",
+        "Hkv": "key.shape[1]", "S": "key.shape[2]", "Dv": "value.shape[3]"},
+    Kind.LAYER: {
+        "B": "query.shape[0]", "T": "query.shape[1]", "M": "query.shape[2]", "S": "key.shape[1]",
+        "D": 'params["w_query"].shape[1] // heads', "Hkv": 'params["w_key"].shape[1] // D',
+        "Dv": 'params["w_value"].shape[1] // Hkv'},
+}
+"""The lengths of our axes, from what an adapter is handed: query (B,H,T,D); of a layer (B,T,M), `params`, `heads`."""
+
+SIZES: Mapping[Kind, Mapping[str, str]] = {
+    Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
+                     "inner_width": "H * D", "out_width": "H * Dv"},
+    Kind.LAYER: {"heads": "heads", "kv_heads": "Hkv", "width": "M", "head_width": "D", "value_head_width": "Dv",
+                 "inner_width": "heads * D", "out_width": 'params["w_out"].shape[1]'},
+}
+"""What a size is in these."""
+
+_LENGTHS: Mapping[Kind, Mapping[str, str]] = {
+    Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
+                     "query_ends": "torch.arange(B + 1, dtype=torch.int32) * T",
+                     "key_ends": "torch.arange(B + 1, dtype=torch.int32) * S"},
+    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T"},
+}
+_OFF: Mapping[str, str] = {
+    "dropout": "0.0", "training": "False", "deterministic": "True", "place": "0", "spread": "1.0", "decoding": "False"}
+"""What stands for nothing."""
+
+_IS_OFF: Mapping[str, tuple[object, ...]] = {
+    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,)}
+"""Defaults that need no switching off."""
+
+_SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
+"""What a constructor is told."""
+_MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
+_ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
+_TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
+_MANY = ("dropout", "biases", "training", "place")
+"""What several parameters of one callable may mean; of everything else there is one."""
+
+
+def roles(parameters: Iterable[TheirParameter], at: At) -> Mapping[str, str]:
+    """By parameter, what it means; without those whose name says nothing."""
+    listed = tuple(parameters)
+    found: dict[str, str] = {}
+    for role in _roles_of(at):
+        means = theirs(role, [each for each in listed if each.name not in found])
+        found |= dict.fromkeys([each.name for each in (means if role in _MANY else means[:1])], role)
+    return found
+
+
+def _roles_of(at: At) -> tuple[str, ...]:
+    """In a call `bias` is something to add, in a constructor a switch."""
+    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params")
+    first = ("config", "random_key") if at is At.CONSTRUCTOR else ()
+    return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
+
+
+def choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind, at: At, lift: str) -> Choices:
+    """What each parameter may be given; those are left out that keep their defaults."""
+    is_module = kind is Kind.LAYER and at is At.CONSTRUCTOR and lift == "torch"
+    found = {}
+    for each in parameters:
+        role = means.get(each.name, "")
+        made = _projection(each) if is_module and role in ("", "query", "key", "value") else ()
+        found[each.name] = made or _choice(each, role, kind, at, lift)
+    return {name: options for name, options in found.items() if options}
+
+
+def unknown_ones(parameters: Iterable[TheirParameter], at: At) -> list[TheirParameter]:
+    """Those that have to be given and whose names say nothing."""
+    listed = tuple(parameters)
+    means = roles(listed, at)
+    return [each for each in listed if each.is_required and not means.get(each.name) and not role_of((each.name,))]
+
+
+def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
+    """One parameter's. An unknown one that is required is given None, for want of better."""
+    required, constructed = parameter.is_required, at is At.CONSTRUCTOR
+    if role in SIZES[kind] and (required or constructed or isinstance(parameter.default, int)):
+        return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
+    if role in _OFF:
+        return (_OFF[role],) if required or _is_on(parameter, role) else ()
+    if role in _BY_NAME:
+        return _BY_NAME[role](parameter)
+    if constructed and role in _SWITCHES:
+        return (_SWITCHES[role],) if required else (_SWITCHES[role], "")
+    if role == "context" and kind is Kind.LAYER:
+        return ("query",) if required else ("", "query")
+    return _needed(parameter, role, kind, lift) if required else ()
+
+
+def _projection(parameter: TheirParameter) -> tuple[str, ...]:
+    """What a constructor is given that wants its projections ready-made, as modules of PyTorch; empty for all else."""
+    role = role_of((parameter.name,)) if parameter.is_required else ""
+    width = {"query": "heads * D", "key": "Hkv * D", "value": "Hkv * D"}.get(role, "")
+    if role == "out":
+        return ("nn.Linear(heads * D, M)",)
+    return (f"nn.Linear(M, {width})",) if width else ()
+
+
+def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
+    """Of a parameter without a default."""
+    if role in _LENGTHS[kind]:
+        return (_LENGTHS[kind][role],)
+    if role == "owner":
+        return (_MODULE,)
+    if role == "random_key":
+        return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
+    if role == "mask":
+        return ("None",) if kind is Kind.LAYER else _all_visible(parameter, lift)
+    if role == "bias":
+        return "None", "[]"
+    return ("False", "None") if parameter.annotation in (bool, "bool") else ("None", "False")
+
+
+def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
+    """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
+    made = {"": "np", "torch": "torch", "jax": "jnp"}[lift]
+    truth = "torch.bool" if lift == "torch" else "bool"
+    of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
+    added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
+    return ("None", of_keys, of_scores, added) if "key" in parameter.name else ("None", added, of_scores, of_keys)
+
+
+def _causal(parameter: TheirParameter) -> tuple[str, ...]:
+    """Of a flag that is on, or has to be given; or that leaves it to the callee where nobody says so."""
+    if parameter.default is None:
+        return "False", ""
+    return ("False",) if parameter.is_required or parameter.default is True else ()
+
+
+def _scale(parameter: TheirParameter) -> tuple[str, ...]:
+    """Of a scale that is required, or is a number where none is given."""
+    is_number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
+    root = "D**0.5" if plain(parameter.name) in SCALE_DIVIDES else "D**-0.5"
+    return (root,) if parameter.is_required or is_number else ()
+
+
+def _is_on(parameter: TheirParameter, role: str) -> bool:
+    return role in _IS_OFF and parameter.default not in _IS_OFF[role]
+
+
+_BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
+    "scale": _scale, "causal": _causal, "angles": lambda _: _ANGLES, "turns": lambda _: _TURNS}
+"""What is given whether or not it is required."""
+
+
+def combinations(options: Choices) -> Iterator[Mapping[str, str]]:
+    """The likeliest of each, and then with another choice for one of them at a time."""
+    base = {name: texts[0] for name, texts in options.items()}
+    yield _without_blank(base)
+    for name, texts in options.items():
+        for text in texts[1:]:
+            yield _without_blank({**base, name: text})
+
+
+def _without_blank(given: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: text for name, text in given.items() if text}

@@ -1,0 +1,162 @@
+"""Which parameter of a layer is which matrix, and how that matrix lies in it: by name and shape, and where these do not
+tell, by trying. The ways in which a matrix may lie are data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from attnspec.scaffold.form import Path
+from attnspec.scaffold.parameters.trees import Leaf
+from attnspec.scaffold.form import Vocabulary
+from attnspec.scaffold.lookup import role_of
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a matrix or bias lies in a parameter. axes: as einops writes them, p being the parts of a fused one.
+
+    text: Python; `{w}` is the matrix or bias, `{n}` its number of heads, `{parts}` those of a fused one.
+    """
+
+    axes: str
+    text: str
+
+    def shape(self, sizes: Mapping[str, int]) -> Shape:
+        """The shape at these lengths of m, h, d and p."""
+        groups = re.findall(r"\([^)]*\)|\S+", self.axes)
+        return tuple(math.prod(sizes.get(axis, 1) for axis in group.strip("()").split()) for group in groups)
+
+
+_JOINED = '{concatenate}([params[f"w_{{part}}"] for part in {parts}], 1)'
+_HEADS = 'params[f"w_{{part}}"].reshape(M, heads, -1)'
+_BY_HEAD = f"{{stack}}([{_HEADS} for part in {{parts}}], 2)"
+_BIASES = 'params[f"b_{{part}}"]'
+_BIAS_HEADS = f"{_BIASES}.reshape(heads, -1)"
+
+WAYS: Mapping[str, tuple[Way, ...]] = {
+    "inner": (Way("(h d) m", "{w}.T"), Way("m (h d)", "{w}"), Way("m h d", "{w}.reshape(M, {n}, -1)"),
+              Way("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"), Way("h d m", "{w}.T.reshape({n}, -1, M)"),
+              Way("(h d) m 1", "{w}.T[..., None]")),
+    "out": (Way("m (h d)", "{w}.T"), Way("(h d) m", "{w}"), Way("h d m", "{w}.reshape(heads, -1, {w}.shape[1])"),
+            Way("m h d", "{w}.T.reshape({w}.shape[1], heads, -1)"), Way("m (h d) 1", "{w}.T[..., None]")),
+    "fused": (Way("(p h d) m", f"{_JOINED}.T"), Way("m (p h d)", _JOINED),
+              Way("(h p d) m", f"{_BY_HEAD}.reshape(M, -1).T"), Way("m (h p d)", f"{_BY_HEAD}.reshape(M, -1)"),
+              Way("p m (h d)", '{stack}([params[f"w_{{part}}"] for part in {parts}])'),
+              Way("p (h d) m", '{stack}([params[f"w_{{part}}"].T for part in {parts}])'),
+              Way("m p h d", f"{{stack}}([{_HEADS} for part in {{parts}}], 1)"), Way("m h p d", _BY_HEAD),
+              Way("p m h d", f"{{stack}}([{_HEADS} for part in {{parts}}])"),
+              Way("p h m d", f"{{stack}}([{_HEADS}.swapaxes(0, 1) for part in {{parts}}])"),
+              Way("(p h d) m 1", f"{_JOINED}.T[..., None]"),
+              Way("(h p d) m 1", f"{_BY_HEAD}.reshape(M, -1).T[..., None]")),
+    "inner bias": (Way("(h d)", "{w}"), Way("h d", "{w}.reshape({n}, -1)")),
+    "out bias": (Way("m", "{w}"),),
+    "fused bias": (Way("(p h d)", f"{{concatenate}}([{_BIASES} for part in {{parts}}])"),
+                   Way("(h p d)", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1).reshape(-1)"),
+                   Way("p (h d)", f"{{stack}}([{_BIASES} for part in {{parts}}])"),
+                   Way("p h d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}])"),
+                   Way("h p d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1)")),
+}
+"""By what lies in it, the usual way first."""
+
+_PARTS: Mapping[str, tuple[str, ...]] = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
+_KINDS: Mapping[str, str] = {"qkv": "fused", "kv": "fused", "out": "out"}
+PROJECTIONS = ("query", "key", "value", "out")
+_UNNAMED: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3], 4: PROJECTIONS}
+"""What so many matrices without telling names may be, in the likeliest order."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What each parameter is made of; has_biases, projects_output: whether the layer has them; left: the parameters
+    that keep the values that they are born with.
+    """
+
+    made: Mapping[Path, str]
+    has_biases: bool
+    projects_output: bool
+    left: tuple[Path, ...] = field(default=())
+
+
+def is_bias(leaf: Leaf) -> bool:
+    """By its name; by its shape where the name does not say."""
+    last = re.split(r"[^A-Za-z0-9]+", " ".join((leaf.path[-1].strip('[]".'), *leaf.names[-1:])))
+    return any(word.lower() in ("b", "bias", "biases") or re.fullmatch(r"b[qkvo]", word) for word in last) or (
+        leaf.shape is not None and len(leaf.shape) == 1)
+
+
+def states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: Vocabulary, kv_heads: str) -> Iterator[State]:
+    """Every state worth a try. kv_heads: their number, as the adapter says it."""
+    for roles in _assignments(leaves):
+        if {"query", "key", "value"} <= {part for role in roles.values() for part in _PARTS.get(role, (role,))}:
+            yield from _filled(leaves, roles, sizes, replace(words, kv_heads=kv_heads))
+
+
+def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
+    """By parameter, which matrix it is: as the names say; or four or three unnamed ones in every order."""
+    kept = [leaf for leaf in leaves if not re.search(r"norm|\bln", " ".join(leaf.path))]
+    named = {leaf.path: role_of((*leaf.path, *leaf.names)) for leaf in kept}
+    matrices = [leaf.path for leaf in kept if not is_bias(leaf)]
+    found = [named[path] for path in matrices if named[path]]
+    if len(set(found)) == len(found) and len(found) == len(matrices) and len(found) > 1:
+        yield {path: role for path, role in named.items() if role}
+    elif len(matrices) in _UNNAMED:
+        biases = [leaf.path for leaf in kept if is_bias(leaf)]
+        for order in itertools.permutations(_UNNAMED[len(matrices)]):
+            paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
+            yield dict(zip(matrices, order, strict=True)) | paired
+
+
+def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],
+            words: Vocabulary) -> Iterator[State]:
+    """The matrices in every way in which they may lie; those of one kind lie alike."""
+    by_kind: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        if role := roles.get(leaf.path):
+            by_kind.setdefault(_kind(role) + " bias" * is_bias(leaf), []).append(leaf)
+    fitting = [[(kind, way) for way in WAYS[kind] if all(_fits(leaf, way, roles, sizes) for leaf in alike)]
+               for kind, alike in by_kind.items()]
+    for chosen in itertools.product(*fitting):
+        ways = dict(chosen)
+        yield _state(leaves, roles, ways, words)
+
+
+def _kind(role: str) -> str:
+    return _KINDS.get(role, "inner")
+
+
+def _fits(leaf: Leaf, way: Way, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
+    """By its shape; of a shape that nobody knows only the usual ways."""
+    lengths = {**sizes, "p": len(_PARTS.get(roles[leaf.path], ("",)))}
+    if leaf.shape is None:
+        return not way.axes.endswith(" 1") and (not is_bias(leaf) or " " not in way.axes or way.axes.startswith("("))
+    return way.shape(lengths) == leaf.shape
+
+
+def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, Way], words: Vocabulary) -> State:
+    """Biases count only if query, key, value and output all have one; else they are zero."""
+    biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
+              for part in _PARTS.get(roles[leaf.path], (roles[leaf.path],))}
+    projects = "out" in roles.values()
+    has_biases = biased == {*PROJECTIONS[:3], *(["out"] if projects else [])}
+    made = {leaf.path: _text(leaf, roles[leaf.path], ways, words, has_biases=has_biases)
+            for leaf in leaves if leaf.path in roles}
+    return State(made, has_biases, projects, tuple(leaf.path for leaf in leaves if leaf.path not in roles))
+
+
+def _text(leaf: Leaf, role: str, ways: Mapping[str, Way], words: Vocabulary, *, has_biases: bool) -> str:
+    """The expression. A bias that does not count is as many zeros."""
+    letter, kind = ("b", f"{_kind(role)} bias") if is_bias(leaf) else ("w", _kind(role))
+    count = words.kv_heads if role in ("key", "value") else "heads"
+    text = ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack,
+                                  parts="PARTS" if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)
+    if letter == "w" or has_biases:
+        return text
+    as_zeros = words.zeros.format(r'params[\1"w_\2"][0]')
+    return re.sub(r'params\[(f?)"b_([^"]*)"\]', as_zeros, text)

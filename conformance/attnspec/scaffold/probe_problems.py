@@ -1,0 +1,140 @@
+"""The small problems that tell forms apart, and what the definition says to them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnspec.scaffold.form import Form
+from attnspec.core.keywords import PLACED
+from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.expectation import concat, lowered
+from attnspec.numerics.reference import attend, operands_of
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
+
+AnyProblem = Problem | LayerProblem
+
+CROSS = Sizes(4, 2, 2, 3, 5, 8, 8)
+"""Each axis has a length of its own."""
+SQUARE = Sizes(4, 2, 2, 3, 3, 8, 8)
+
+SCALES: Mapping[str, Callable[[Sizes], float]] = {
+    "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}
+"""Scales, other than 1/sqrt(D), that a library may have where none is given."""
+
+_WAYS: tuple[Mapping[str, str], ...] = tuple(
+    {"causal_alignment": alignment, "grouped_heads": heads}
+    for alignment, heads in itertools.product(("top_left", "bottom_right"), ("repeat", "tile")))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees: the rows that see a key."""
+
+    output: Array
+    sees: Array
+    weights: Array
+
+    def gap(self, output: Array) -> tuple[float, str]:
+        """How far an output of the same shape is off at most, over rows that see a key, and where."""
+        apart = np.where(self.sees[..., None], np.abs(output - self.output), 0.0)
+        if not apart.size:
+            return 0.0, ""
+        place = np.unravel_index(np.argmax(np.where(np.isnan(apart), np.inf, apart)), apart.shape)
+        worst = float(apart[place])
+        told = f"{output[place]:.3g} where {self.output[place]:.3g} is due, at {tuple(int(each) for each in place)}"
+        return (math.inf if math.isnan(worst) else worst), told
+
+
+def unlike(truth: Expected, output: Array) -> float:
+    """0 for an output that points where the truth does, 1 for one that has nothing in common with it; 2 for NaN."""
+    seen = truth.sees[..., None]
+    first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return 2.0 if math.isnan(lengths) else 1 - float(first @ second) / lengths if lengths else 1.0
+
+
+def plain(form: Form, M: int = 0, **lengths: int) -> AnyProblem:
+    """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
+    sizes = replace(SQUARE if form.attends_to_itself else CROSS, **lengths)
+    sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
+    problem = problem_of(form.kind, sizes, form.dtype, M)
+    if isinstance(problem, LayerProblem):
+        left_out = [*(["b_"] if form.limits.get("has_biases") is False else []),
+                    *(["w_out", "b_out"] if form.limits.get("projects_output") is False else [])]
+        problem = problem.but(params={name: array for name, array in problem.params.items()
+                                      if not name.startswith(tuple(left_out))})
+    return problem.but(causal=bool(form.limits.get("causal_only")))
+
+
+def truth_of(form: Form, problem: AnyProblem) -> Expected:
+    """What the definition says, under the usual conventions."""
+    return next(truths(problem, form.default_scale))
+
+
+def truths(problem: AnyProblem, default_scale: str) -> Iterator[Expected]:
+    """What the definition says under one convention or another."""
+    inner = lowered(problem) if isinstance(problem, LayerProblem) else problem
+    if inner.scale is None and default_scale:
+        inner = inner.but(scale=SCALES[default_scale](problem.sizes))
+    for conventions in _WAYS if PLACED.keys() & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
+        operands = operands_of(inner, conventions, None, None)
+        found, sees = attend(operands, np.float64), np.asarray(operands.counts > 0)
+        output = np.asarray(found.output)
+        weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
+        if isinstance(problem, LayerProblem):
+            output, sees = _projected(problem, output), np.asarray(sees.all(axis=1))
+        yield Expected(output, sees, weights)
+
+
+def _projected(problem: LayerProblem, output: Array) -> Array:
+    heads = concat(output)
+    out = {name: array.astype(np.float64) for name, array in problem.params.items() if name.endswith("_out")}
+    return np.asarray((heads @ out["w_out"] if "w_out" in out else heads) + out.get("b_out", 0))
+
+
+def close(dtype: DType) -> float:
+    """What tells one form from another: far above the dtype's rounding here, far below what a wrong layout moves."""
+    return 2.0**-8 if dtype in (DType.FLOAT32, DType.FLOAT64) else 2.0**-4
+
+
+def problem_of(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 0) -> AnyProblem:
+    """Entries without structure. M: the width of a layer's model, H·D unless it is given."""
+    draw, number = np.random.RandomState(1), numpy_dtype(dtype)
+
+    def entries(*shape: int, size: float = 1.0) -> Array:
+        return (draw.standard_normal(shape) * size).astype(number)
+
+    if kind is Kind.ATTENTION:
+        query, key = entries(sizes.B, sizes.H, sizes.T, sizes.D), entries(sizes.B, sizes.Hkv, sizes.S, sizes.D)
+        return Problem(dtype, query, key, entries(sizes.B, sizes.Hkv, sizes.S, sizes.Dv))
+    return _layer_problem(sizes, entries, dtype, M or sizes.H * sizes.D)
+
+
+def _layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M: int) -> LayerProblem:
+    widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D, "value": sizes.Hkv * sizes.Dv}
+    query = entries(sizes.B, sizes.T, M)
+    params = {f"w_{name}": entries(M, width, size=M**-0.5) for name, width in widths.items()}
+    params |= {"w_out": entries(sizes.H * sizes.Dv, M, size=M**-0.5)}
+    params |= {f"b_{name[2:]}": entries(array.shape[1], size=0.5) for name, array in params.items()}
+    key, value = (query, query) if sizes.T == sizes.S else (entries(sizes.B, sizes.S, M), entries(sizes.B, sizes.S, M))
+    return LayerProblem(dtype, query, key, value, params, sizes.H, sizes.Hkv)
+
+
+def mask_of(sizes: Sizes, axes: str = "BHTS") -> Array:
+    """(B,H,T,S), differing along these axes; every query sees a key."""
+    shape = tuple(length if axis in axes else 1 for axis, length in
+                  zip("BHTS", (sizes.B, sizes.H, sizes.T, sizes.S), strict=True))
+    mask: Array = np.random.RandomState(2).random_sample(shape) < 0.5
+    mask[..., 0] |= ~mask.any(axis=-1)
+    return np.broadcast_to(mask, (sizes.B, sizes.H, sizes.T, sizes.S)).copy()
+
+
+def bias_of(sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
+    """(B,H,T,S), large enough to be seen."""
+    bias: Array = np.random.RandomState(3).standard_normal((sizes.B, sizes.H, sizes.T, sizes.S))
+    return (bias * 2).astype(numpy_dtype(dtype))

@@ -1,0 +1,121 @@
+"""Finds the form of a callable: first how its arrays lie, then keyword by keyword, each step proved by an answer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from attnspec.scaffold.form import At, Form
+from attnspec.scaffold.layers import function_forms
+from attnspec.scaffold.layers import call_of, class_forms, tree_forms
+from attnspec.scaffold.learning import Parameters, learned
+from attnspec.scaffold.lookup import made_by, parameters_of
+from attnspec.scaffold.meaning import unknown_ones
+from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths, unlike
+from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
+from attnspec.scaffold.writing.telling import described
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import DType
+
+
+def _as_it_is(form: Form, trier: Trier) -> Form:  # noqa: ARG001  (a pose's signature)
+    return form
+
+
+def _square(form: Form, trier: Trier) -> Form | None:  # noqa: ARG001
+    """As many keys as queries, where there were more."""
+    return None if form.attends_to_itself else replace(form, limits={**form.limits, "self_attention_only": True})
+
+
+def _half(form: Form, trier: Trier) -> Form | None:
+    """In float16, where nothing came back in float32."""
+    refused = trier.nearest is not None and trier.nearest.step is Progress.RAISED
+    return replace(form, dtype=DType.FLOAT16) if refused else None
+
+
+_POSES: tuple[Callable[[Form, Trier], Form | None], ...] = (_as_it_is, _square, _half)
+"""What a form may have to be put to."""
+
+
+def form_of(target: str, function: Callable[..., Any], trier: Trier) -> Form:
+    """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
+    for pose in _POSES:
+        for form in _forms(target, function, trier, pose):
+            if (found := _found(form, trier)) is not None:
+                return learned(found, parameters_of_all(function), trier)
+    raise TargetError(_failure(target, function, trier))
+
+
+def _forms(target: str, function: Callable[..., Any], trier: Trier,
+           pose: Callable[[Form, Trier], Form | None]) -> Iterator[Form]:
+    if isinstance(function, type):
+        forms = class_forms(target, function, trier)
+    else:
+        forms = itertools.chain(tree_forms(target, function), function_forms(target, function))
+    return (posed for form in forms if (posed := pose(form, trier)) is not None)
+
+
+def parameters_of_all(function: Callable[..., Any]) -> Parameters:
+    """Of its call, and of its constructor if it is a class."""
+    if isinstance(function, type):
+        return {At.CALL: call_of(function), At.CONSTRUCTOR: made_by(function)}
+    return {At.CALL: parameters_of(function)}
+
+
+def _found(form: Form, trier: Trier) -> Form | None:
+    """The form if it answers rightly, in whatever way the output is read; also with another scale, or always causal."""
+    problem = plain(form)
+    returned = trier.returned(form, problem)
+    if returned is None:
+        return None
+    outputs = trier.outputs(form, returned, problem, next(truths(problem, "")).output.shape)
+    for known in _variations(form):
+        for output in _right_ones(known, outputs):
+            candidate = replace(known, reading=output.reading)
+            if trier.is_right(candidate, plain(candidate)):
+                return candidate
+    _keep_nearest(form, problem, outputs, trier)
+    return None
+
+
+def _variations(form: Form) -> Iterator[Form]:
+    """The form as it is; with another default scale; always causal."""
+    yield form
+    for name in SCALES:
+        yield replace(form, default_scale=name,
+                      remarks=(*form.remarks, f"Its default scale is {name}, not 1/sqrt(D)."))
+    yield replace(form, limits={**form.limits, "causal_only": True}, remarks=(*form.remarks, "It is always causal."))
+
+
+def _right_ones(form: Form, outputs: list[Output]) -> Iterator[Output]:
+    """The outputs that are right by one convention or another."""
+    problem = plain(form)
+    known = list(truths(problem, form.default_scale))
+    for output in outputs:
+        if any(truth.gap(output.array)[0] <= close(problem.dtype) for truth in known):
+            yield output
+
+
+def _keep_nearest(form: Form, problem: AnyProblem, outputs: list[Output], trier: Trier) -> None:
+    """What is nearest to the definition as it is, with what would make it right."""
+    truth = next(truths(problem, ""))
+    for output in outputs:
+        without_input = output.array - problem.query if output.array.shape == problem.query.shape else output.array
+        adds_input = truth.gap(without_input)[0] <= close(problem.dtype)
+        said = "; it adds its input (a residual), without which it would be right" if adds_input else ""
+        distance = 0.0 if adds_input else unlike(truth, output.array)
+        trier.keep(Attempt(replace(form, reading=output.reading), Progress.OTHER_NUMBERS,
+                           f"its output is {truth.gap(output.array)[1]}{said}", distance))
+
+
+def _failure(target: str, function: Callable[..., Any], trier: Trier) -> str:
+    """What was tried, the nearest of it, and what stood against that."""
+    nearest = trier.nearest
+    told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
+    known = parameters_of_all(function)
+    unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
+    said = f" Nobody can tell what its {' and '.join(unknown)} means, which has to be given." if unknown else ""
+    return (f"{target} answers as attention in none of the {trier.tried} forms that were tried.{told}{said} Write its "
+            "adapter by hand: docs/writing-an-adapter.md.")

@@ -1,0 +1,117 @@
+"""How a class of each family becomes something that can be called: constructed, and its parameters filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from attnspec.scaffold.form import At, CallableKind, Form
+from attnspec.scaffold.writing.imports import alias
+from attnspec.scaffold.writing.lines import broken, keywords, literal
+from attnspec.scaffold.writing.lines import arguments, handed, helper, words_of
+
+LAYER = "_layer"
+_BORN = "jax.random.key(0)"
+_RETURN = "    return layer"
+
+
+def layer_lines(form: Form) -> list[str]:
+    """The helper that gives the layer, ready to be called; while its parameters are unknown, as it is born."""
+    doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
+    lines = [*_config(form), *_at_once(_MADE[form.family](form))]
+    return helper(form, LAYER, f"Callable[..., {words_of(form).array}]", doc, lines)
+
+
+def _config(form: Form) -> list[str]:
+    if form.config is None:
+        return []
+    fields = form.config.fields
+    if form.config.is_dict:
+        return broken("config = {", [f'"{name}": {text}' for name, text in fields.items()], "}")
+    return broken(f"config = {form.config.name or 'SimpleNamespace'}(", keywords(fields), ")")
+
+
+def _at_once(lines: list[str]) -> list[str]:
+    """Without a name for what is returned as it is made."""
+    is_made_only = lines[-1] == _RETURN and (len(lines) == 2 or lines[-2].startswith("    )"))
+    return [lines[0].replace("layer = ", "return ", 1), *lines[1:-1]] if is_made_only else lines
+
+
+def _constructed(form: Form, begin: str = "layer = ", end: str = ")", **more: str) -> list[str]:
+    given = {**arguments(form, At.CONSTRUCTOR), **more}
+    return broken(f"{begin}{alias(form)}(", keywords(given), end)
+
+
+def _first_call(form: Form, makes: str) -> list[str]:
+    return broken("layer(", [*handed(form), *keywords(form.given)], f")  # a first call makes its {makes}")
+
+
+def _entries(begin: str, entries: Iterable[str], end: str = "}", indent: int = 4) -> list[str]:
+    """A line for each entry."""
+    space = " " * indent
+    return [f"{space}{begin}", *(f"{space}    {entry}," for entry in entries), f"{space}{end}"]
+
+
+def _torch(form: Form) -> list[str]:
+    made = _constructed(form, end=").to(query.dtype).eval()")
+    made += [f"    layer.{name} = nn.Identity()" for name in form.without]
+    made += _first_call(form, "parameters") if form.family is CallableKind.LAZY else []
+    if form.state:
+        named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
+        made += [*_entries("state = {", (f'"{name}": {text}' for name, text in named.items())),
+                 "    with torch.no_grad():",
+                 "        for name, array in state.items():",
+                 "            layer.get_parameter(name).copy_(array)"]
+    return [*made, _RETURN]
+
+
+def _equinox(form: Form) -> list[str]:
+    lines = _constructed(form)
+    if not form.state:
+        return [*lines, _RETURN]
+    places = [f"layer{''.join(path)}" for path in form.state]
+    return [*lines, "    return equinox.tree_at(", *_entries("lambda layer: (", places, "),", 8), "        layer,",
+            *_entries("(", form.state.values(), "),", 8), "    )"]
+
+
+def _linen(form: Form) -> list[str]:
+    """Its parameters are kept apart from it."""
+    lines = _constructed(form)
+    if form.state is None:
+        return [*lines, f"    return partial(layer.init, {_BORN})"]
+    return [*lines, *literal(form.state, {}, "variables = "), "    return partial(layer.apply, variables)"]
+
+
+def _nnx(form: Form) -> list[str]:
+    filled = [f"    layer{''.join(path)} = nnx.Param({text})" for path, text in (form.state or {}).items()]
+    return [*_constructed(form), *filled, _RETURN]
+
+
+def _haiku(form: Form) -> list[str]:
+    """Its layers live inside a function that is transformed."""
+    array = words_of(form).array
+    inside = [f"    {line}" for line in _constructed(form, "return ", ")(*arrays, **more)")]
+    lines = [f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", *inside, ""]
+    if form.state is None:
+        return [*lines, f"    return partial(haiku.transform(call).init, {_BORN})"]
+    return [*lines, *literal(form.state, {}, "variables = "),
+            "    return partial(haiku.transform(call).apply, variables, None)"]
+
+
+def _keras(form: Form) -> list[str]:
+    lines = _constructed(form, dtype="keras.backend.standardize_dtype(query.dtype)")
+    if not form.state:
+        return [*lines, _RETURN]
+    filled = _entries("layer.set_weights([", form.state.values(), "])")
+    return [*lines, *_first_call(form, "variables"), *filled, _RETURN]
+
+
+_MADE: Mapping[CallableKind, Callable[[Form], list[str]]] = {
+    CallableKind.TORCH: _torch, CallableKind.LAZY: _torch, CallableKind.EQUINOX: _equinox, CallableKind.LINEN: _linen, CallableKind.NNX: _nnx,
+    CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras}
+
+BORN: Mapping[CallableKind, str] = {
+    CallableKind.TORCH: "dict(layer.named_parameters())", CallableKind.LAZY: "({0}, dict(layer.named_parameters()))[1]",
+    CallableKind.EQUINOX: "layer", CallableKind.LINEN: "{0}", CallableKind.HAIKU: "{0}",
+    CallableKind.NNX: "nnx.to_pure_dict(nnx.state(layer, nnx.Param))",
+    CallableKind.KERAS: "({0}, {{variable.path: variable for variable in layer.weights}})[1]"}
+"""What tells the parameters of a layer as it is born; `{0}` is a call of it."""

@@ -1,0 +1,70 @@
+"""The imports of an adapter, sorted as isort and ruff have them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from attnspec.scaffold.form import Form
+from attnspec.scaffold.form import VOCABULARIES
+from attnspec.core.keywords import KEYWORDS
+
+_STANDARD: Mapping[str, str] = {
+    "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
+    "partial": "from functools import partial", "SimpleNamespace": "from types import SimpleNamespace",
+    "Any": "from typing import Any"}
+_OTHERS: Mapping[str, str] = {
+    "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
+    "nn": "from torch import nn"}
+_OURS = frozenset({
+    "attend", "query", "key", "value", *KEYWORDS, "layer", "output", "answer", "config", "Tensor", "Array", "np",
+    "torch", "jax", "jnp", "PARTS"})
+
+
+def alias(form: Form) -> str:
+    """The name under which the callee is imported: its own, unless the adapter has that name for something else."""
+    top, dot, rest = form.name.partition(".")
+    return f"theirs{dot}{rest}" if top in _OURS else form.name
+
+
+def import_lines(form: Form, used: frozenset[str]) -> list[list[str]]:
+    """By section: the future, Python's own, installed ones, and those that lie where the user stands."""
+    known = {**_STANDARD, **_OTHERS, **VOCABULARIES[form.lift].imports}
+    top = form.name.partition(".")[0]
+    statements = [known[name] for name in known if name in used and name != top]
+    statements.append(f"from {form.module} import {top}{' as theirs' if top in _OURS else ''}")
+    classes = [*form.holders.values(), *([f"{form.config.module}:{form.config.name}"] if form.config else [])]
+    statements += [f"from {module} import {name}" for module, _, name in (each.partition(":") for each in classes)
+                   if name]
+    sections = [[line for line in statements if _section(line) == each] for each in ("standard", "installed", "here")]
+    return [["from __future__ import annotations"], *(_sorted(section) for section in sections if section)]
+
+
+def _section(statement: str) -> str:
+    """As ruff tells them apart: what lies in the working directory, or in its `src`, is the user's own."""
+    root = _module(statement).partition(".")[0]
+    if root in sys.stdlib_module_names:
+        return "standard"
+    places = [folder / name for folder in (Path.cwd(), Path.cwd() / "src") for name in (root, f"{root}.py")]
+    return "here" if any(place.exists() for place in places) else "installed"
+
+
+def _module(statement: str) -> str:
+    return statement.split()[1]
+
+
+def _sorted(statements: Iterable[str]) -> list[str]:
+    """`import` before `from`, modules in order, the names of one module together."""
+    whole = {line for line in statements if line.startswith("import ")}
+    names: dict[str, set[str]] = {}
+    for line in statements:
+        if line not in whole:
+            names.setdefault(_module(line), set()).add(line.partition(" import ")[2])
+    named = {module: ", ".join(sorted(names[module], key=_rank)) for module in sorted(names, key=str.lower)}
+    return [*sorted(whole, key=str.lower), *(f"from {module} import {listed}" for module, listed in named.items())]
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Constants, then classes, then functions."""
+    return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)

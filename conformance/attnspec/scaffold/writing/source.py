@@ -1,0 +1,175 @@
+"""An adapter's source, written from a form. What is tried is what is written: the search runs these very lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from attnspec.scaffold.form import Form
+from attnspec.scaffold.writing.families import BORN, layer_lines
+from attnspec.scaffold.writing.imports import alias, import_lines
+from attnspec.scaffold.writing.lines import blocks, broken, keywords, literal, names_in, wrapped
+from attnspec.scaffold.writing.lines import (
+    ARRAYS,
+    arguments,
+    called_helper,
+    handed,
+    joined_lines,
+    optional,
+    passed_to,
+    typed,
+    with_axes,
+    words_of,
+)
+from attnspec.scaffold.writing.telling import told
+from attnspec.core.keywords import AXES, OFF
+from attnspec.core.nouns import Kind
+
+ADAPTER = "attend"
+_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys()})
+_SHAPES: Mapping[Kind, str] = {
+    Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
+    Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
+}
+_EACH = '''def _each(function: Callable[..., {array}]) -> Callable[..., {array}]:
+    """The function for every entry of the first axis of its arguments, of which some may be None."""
+
+    def mapped(first: {array}, *others: {array} | None) -> {array}:
+        entries = range(len(first))
+        rest = [[None if each is None else each[at] for each in others] for at in entries]
+        return {stack}([function(first[at], *rest[at]) for at in entries])
+
+    return mapped'''
+
+
+def source(form: Form) -> str:
+    """The whole module. Its function is called `attend`."""
+    layer = layer_lines(form) if form.is_class else []
+    words = words_of(form)
+    mapped = _EACH.format(array=words.array, stack=words.stack).splitlines()
+    code = [_attend(form, layer), layer, *_shared(form),
+            mapped if form.arrangement.mapped and form.lift != "jax" else []]
+    used = names_in(*(line for block in code for line in block if '"""' not in line))
+    constants = ['PARTS = ("query", "key", "value")'] if "PARTS" in used else []
+    head = blocks([_docstring(form), *import_lines(form, used), constants], between=1)
+    return "\n".join(blocks([head, *code])) + "\n"
+
+
+def _docstring(form: Form) -> Iterator[str]:
+    yield f'"""`{form.module}.{form.name}` for attnspec.'
+    yield ""
+    yield "Written by `attnspec init`: read it, mend what is wrong. Found out by trying:"
+    for sentence in told(form):
+        yield from wrapped(f"- {sentence}", hanging=2)
+    yield '"""'
+
+
+def _shared(form: Form) -> Iterator[list[str]]:
+    """A helper for every parameter that serves several keywords."""
+    for parameter in dict.fromkeys(each.parameter for each in form.passed):
+        if len(passed_to(form, parameter)) > 1:
+            yield joined_lines(form, parameter)
+
+
+def _attend(form: Form, layer: list[str]) -> list[str]:
+    words = [*ARRAYS, *(["params", "heads"] if form.kind is Kind.LAYER else []), *form.keywords]
+    signature = [optional(form, name) for name in words]
+    signature[3:3] = ["*"] if len(words) > 3 else []
+    array = words_of(form).array
+    returns = f"{array} | tuple[{array}, {array}]" if "return_weights" in form.keywords else array
+    body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
+    return [*_decorated(form, words), *broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0),
+            f'    """{_SHAPES[form.kind]}"""', *_unused(form), *with_axes(form, body)]
+
+
+def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:
+    """What is no array is told to the compiler."""
+    static = [f'"{name}"' for name in words if name in _STATIC]
+    if form.compiled:
+        named = f"({', '.join(static)}{',' * (len(static) == 1)})"
+        yield f"@partial(jax.jit, static_argnames={named})" if static else "@jax.jit"
+
+
+def _unused(form: Form) -> Iterator[str]:
+    """What of its parameters says nothing to the callee."""
+    if form.kind is Kind.LAYER and form.arrangement.is_one:
+        yield "    del key, value  # one input serves for all three"
+    if form.limits.get("causal_only"):
+        yield from ("    if not causal:", '        raise ValueError("it is always causal")')
+
+
+def _trees(form: Form) -> Iterator[str]:
+    """The parameters that a function is given, each as a tree."""
+    for root in _roots(form):
+        inner = {path[1:]: text for path, text in (form.state or {}).items() if path[0] == root}
+        holders = {path[1:]: each.partition(":")[2] for path, each in form.holders.items() if path[0] == root}
+        if () not in inner:
+            yield from literal(inner, holders, f"their_{root} = ")
+
+
+def _roots(form: Form) -> tuple[str, ...]:
+    return () if form.is_class else tuple(dict.fromkeys(path[0] for path in form.state or ()))
+
+
+def _callee(form: Form) -> str:
+    return "layer" if form.is_class else alias(form)
+
+
+def _given(form: Form) -> Mapping[str, str]:
+    """What the call is given beside its arrays."""
+    trees = {root: (form.state or {}).get((root,), f"their_{root}") for root in _roots(form)}
+    return {**trees, **arguments(form)}
+
+
+def _beside(form: Form, given: Mapping[str, str]) -> Sequence[str]:
+    """By name, or in the order in which they have to come."""
+    return [given[name] for name in form.by_position] if form.by_position else keywords(given)
+
+
+def _answer(form: Form) -> Iterator[str]:
+    """From the call to what the adapter returns."""
+    reading = form.reading
+    if form.is_class and form.state is None and form.kind is Kind.LAYER:
+        whole = f"{_callee(form)}({', '.join([*handed(form), *_beside(form, _given(form))])})"
+        yield f"    return {BORN[form.family].format(whole)}"
+    elif reading is None:
+        yield from _called(form, "return ")
+    elif reading.weights:
+        yield from _called(form, "answer = ")
+        asked = f"answer{reading.asked}" if reading.asked == reading.path else (
+            f"answer{reading.asked} if return_weights else answer{reading.path}")
+        yield f"    output = {asked}"
+        yield from broken("return (", [reading.back.text.format("output"),
+                                       reading.weights_back.text.format(f"answer{reading.weights}")],
+                          f") if return_weights else {reading.back.text.format('output')}")
+    elif reading.back.text == "{0}":
+        yield from _called(form, "return ", reading.path)
+    else:
+        yield from _called(form, "output = ", reading.path)
+        yield f"    return {reading.back.text.format('output')}"
+
+
+def _called(form: Form, begin: str, end: str = "") -> Iterator[str]:
+    """The call; one for each entry of the batch where the callee knows none."""
+    if not form.arrangement.mapped:
+        yield from broken(f"{begin}{_callee(form)}(", [*handed(form), *_beside(form, _given(form))], f"){end}")
+    else:
+        yield from _mapped(form, begin, end)
+
+
+def _mapped(form: Form, begin: str, end: str) -> Iterator[str]:
+    """What differs from entry to entry goes through the map: the arrays, masks and biases."""
+    given, array = _given(form), words_of(form).array
+    inner = dict(zip(ARRAYS, handed(replace(form, names=())), strict=False))
+    outer = {name: text for name, text in given.items() if {"B", "mask", "bias"} & names_in(text)}
+    arrays = [f"{theirs}={ours}" for theirs, ours in zip(form.names, inner, strict=True)] if form.names else [*inner]
+    called = [*arrays, *_beside(form, {name: name if name in outer else text for name, text in given.items()})]
+    typed_names = [*(typed(form, name) for name in inner), *(f"{name}: {array} | None" for name in outer)]
+    yield ""
+    yield from broken("def one(", typed_names, f") -> {array}:")
+    yield from broken(f"return {_callee(form)}(", called, f"){end}", 8)
+    yield ""
+    callee = "one"
+    for _ in range(form.arrangement.mapped):
+        callee = words_of(form).mapped.format(callee)
+    yield from broken(f"{begin}{callee}(", [*inner.values(), *outer.values()], ")")

@@ -1,0 +1,70 @@
+"""What was found out about a form, in sentences: for whoever reads the adapter, and for a search that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from attnspec.scaffold.form import Form
+from attnspec.core.nouns import Kind
+
+_ARRAYS: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
+
+
+def lying(form: Form) -> str:
+    """`torch tensors (B,T,H,D)`: how the arrays lie that it takes."""
+    shape = form.arrangement.shape
+    ours = form.kind is Kind.LAYER and form.arrangement.is_one
+    told = shape.replace("{L}", "T") if "{L}" not in shape or ours else f"{shape.replace('{L}', 'T')}, " \
+        f"key and value {shape.replace('{L}', 'S')}"
+    one = ", one input for all three" if ours else ""
+    return f"{_ARRAYS[form.lift]} {told}{one}"
+
+
+def described(form: Form) -> str:
+    """A form in one sentence's part: what is called, with what, and where the output was."""
+    given = {**form.construction, **form.given}
+    told = f", given {', '.join(f'{name}={text}' for name, text in given.items())}" if given else ""
+    without = f", without its {' and '.join(form.without)}" if form.without else ""
+    path = form.reading.path if form.reading else ""
+    read = f", its output {path and f'answer{path}, '}{form.reading.back.shape}" if form.reading else ""
+    return f"a {form.family.value} that takes {lying(form)}{told}{without}{read}"
+
+
+def told(form: Form) -> Iterator[str]:
+    """One sentence a fact."""
+    yield f"It is a {form.family.value}. It takes {lying(form)}{_by_name(form)}."
+    yield from _output(form)
+    yield from _given(form)
+    yield from (_passed(form, keyword) for keyword in dict.fromkeys(each.keyword for each in form.passed))
+    if form.compiled:
+        yield "It runs under jax.jit."
+    yield from form.remarks
+    set_otherwise = {*form.given, *(each.parameter for each in form.passed)}
+    if left := {name: text for name, text in form.left.items() if name not in set_otherwise}:
+        yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
+
+
+def _by_name(form: Form) -> str:
+    return f", as {', '.join(form.names)}" if form.names else ""
+
+
+def _output(form: Form) -> Iterator[str]:
+    reading = form.reading
+    if reading is not None:
+        place = f" is answer{reading.path}," if reading.path else " is"
+        shape = reading.back.shape.replace(("", "B,", "B,H,")[form.arrangement.mapped], "")
+        yield f"The output{place} {shape}."
+        if reading.weights:
+            yield f"Weights are answer{reading.weights}, {reading.weights_back.shape}."
+
+
+def _given(form: Form) -> Iterator[str]:
+    given = {**form.construction, **form.given}
+    if given:
+        yield f"Always given: {', '.join(f'{name}={text}' for name, text in given.items())}."
+
+
+def _passed(form: Form, keyword: str) -> str:
+    each = next(each for each in form.passed if each.keyword == keyword)
+    says = f": {each.says}" if each.says else ""
+    return f"`{keyword}` is its {each.parameter}{says}."

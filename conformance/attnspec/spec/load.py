@@ -1,0 +1,173 @@
+"""The folder `spec/`, and the files that `--spec-add` names, to a Spec."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from attnspec.core import paths
+from attnspec.core.errors import Place, SpecError
+from attnspec.core.nouns import Level
+from attnspec.spec.read_clause import read_bibliography, read_sources
+from attnspec.spec.clause import Clause, Spec
+from attnspec.spec.fields import Fields
+from attnspec.spec.read_clause import Context, named_problems, read_clause, read_problems
+from attnspec.spec.yaml_lines import Located, parse_yaml, read_bytes, shown
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from attnspec.spec.clause import Clause
+from attnspec.spec.read_clause import Context, read_clause
+
+
+_COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
+
+
+def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()) -> Spec:
+    """The law in `folder` (default: the law that attnspec ships with), and the clauses of the `added` files beside it.
+
+    Raises SpecError (file, line, cause, nearest name) at the first thing that is wrong. Words and their arguments are
+    looked up later, when the spec is compiled.
+    """
+    folder = Path(folder) if folder else paths.folder("spec")
+    files, own = _files(folder), read_added(added)
+    documents = {name: parse_yaml(data, shown(folder / name)) for name, data in files.items()}
+    context = _context(documents, own)
+    themes = [name for name in files if name not in _COMMON]
+    shipped = (clause for name in themes for clause in _theme(name, documents[name], context))
+    clauses = _unique(chain(shipped, (clause for file in own for clause in added_clauses(file, context))))
+    return Spec(version=_version(documents["spec.yaml"]), digest=_digest(*files.values(), *(file.data for file in own)),
+                clauses=clauses, bibliography=context.bibliography, problems=context.problems,
+                added=tuple(file.name for file in own))
+
+
+def _context(documents: Mapping[str, Located], own: Iterable[Added]) -> Context:
+    """The problems and sources of all files together."""
+    problems = read_problems(documents["problems.yaml"])
+    bibliography = read_bibliography(documents["bibliography.yaml"])
+    for file in own:
+        fields = Fields(file.document, "an added file")
+        problems |= named_problems(fields, optional=True)
+        bibliography |= read_sources(fields, optional=True)
+    own_documents = [file.document for file in own]
+    _refuse_two("problems", "problem", [documents["problems.yaml"], *own_documents])
+    _refuse_two("sources", "source", [documents["bibliography.yaml"], *own_documents])
+    return Context(problems=problems, bibliography=bibliography)
+
+
+def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
+    """Raise SpecError for a name under `key` that an earlier document gives, too."""
+    places: dict[str, Place] = {}
+    for document in documents:
+        named: Located = document.get(key) or Located(document.place)
+        for name in named:
+            if name in places:
+                raise SpecError(f"there are two {noun}s {name!r}; the first is at {places[name]}. Rename this one.",
+                                where=named.place_of(name))
+            places[name] = named.place_of(name)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """Every YAML file of the folder, by name, in the order of names; the three common ones must be there."""
+    if not folder.is_dir():
+        reason = "is no folder" if folder.exists() else "there is no such folder"
+        way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
+        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=Place(shown(folder)))
+    names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
+    if not names.difference(_COMMON):
+        raise SpecError("holds no clauses: there is no file of a theme, as causal.yaml.", where=Place(shown(folder)))
+    if stray := sorted(path.name for path in folder.glob("*.yml")):
+        raise SpecError("the files of a spec end in .yaml; rename this one.", where=Place(shown(folder / stray[0])))
+    return {name: read_bytes(folder / name) for name in sorted(names.union(_COMMON))}
+
+
+def _theme(file: str, document: Located, context: Context) -> Iterator[Clause]:
+    fields = Fields(document, "a theme's file")
+    fields.only({"theme", "clauses"})
+    theme, expected = fields.text("theme"), file.removesuffix(".yaml")
+    if theme != expected:
+        raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {theme!r}.")
+    for clause in fields.each("clauses", "a clause"):
+        yield _refutable(read_clause(clause, theme, context))
+
+
+def _refutable(clause: Clause) -> Clause:
+    """The clause, if it is known that it can fail. Raises SpecError."""
+    if clause.level is Level.MUST and not clause.refuted_by:
+        raise SpecError(f"the clause {clause.id!r} needs 'refuted_by': a must clause names a fault that violates it.",
+                        where=clause.place_of("refuted_by"))
+    return clause
+
+
+def _unique(clauses: Iterator[Clause]) -> tuple[Clause, ...]:
+    """The clauses, in order; an id given twice is an error."""
+    seen: dict[str, Clause] = {}
+    for clause in clauses:
+        if clause.id in seen:
+            message = f"there are two clauses {clause.id!r}; the first is at {seen[clause.id].where}. Rename this one."
+            raise SpecError(message, where=clause.where)
+        seen[clause.id] = clause
+    return tuple(seen.values())
+
+
+def _version(document: Located) -> str:
+    fields = Fields(document, "the spec")
+    fields.only({"version"})
+    return fields.text("version")
+
+
+def _digest(*files: bytes) -> str:
+    return hashlib.sha256(b"".join(files)).hexdigest()
+
+
+KEYS = ("clauses", "sources", "problems")
+_SUFFIXES = (".yaml", ".yml")
+_WANTED = "a mapping with the key `clauses` is expected"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A file of own clauses as it was read. `name`: as the user knows it."""
+
+    name: str
+    data: bytes
+    document: Located
+
+
+def read_added(paths: Iterable[Path | str]) -> tuple[Added, ...]:
+    """The files, and those of the folders, in the order in which they are named, each once. Raises SpecError."""
+    return tuple(_read(path) for path in added_files(paths))
+
+
+def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
+    """The files, and the YAML files of the folders, each once. Raises SpecError for a folder without any."""
+    files: dict[Path, Path] = {}
+    for path in paths:
+        for file in _files_of(Path(path)):
+            files.setdefault(file.resolve(), file)
+    return tuple(files.values())
+
+
+def added_clauses(added: Added, context: Context) -> Iterator[Clause]:
+    """The clauses of a file. Raises SpecError with file and line."""
+    fields = Fields(added.document, "an added file")
+    clauses = tuple(read_clause(clause, "", context) for clause in fields.each("clauses", "a clause"))
+    if not clauses:
+        raise fields.complain("clauses", "is empty; write at least one clause.")
+    yield from clauses
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    if not files:
+        raise SpecError("there is no YAML file in this folder of own clauses.", where=Place(shown(path)))
+    return files
+
+
+def _read(path: Path) -> Added:
+    data = read_bytes(path)
+    document = parse_yaml(data, shown(path), wanted=_WANTED)
+    Fields(document, "an added file").only(KEYS)
+    return Added(shown(path), data, document)

@@ -1,0 +1,1 @@
+"""One clause against one subject at one dtype: clauses compiled to checks, cases drawn or dealt, asked and judged."""

@@ -1,0 +1,97 @@
+"""What a subject answered, call by call, so that others can be put the very same calls."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from attnspec.trials.evaluator import Evaluator
+from attnspec.problems.problem import Problem
+from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.vocabulary.scene import AnyProblem
+
+_SHAPE = re.compile(r"of shape (\([\d, ]*\))")
+
+
+class Ending(enum.Enum):
+    """How a call ended."""
+
+    ANSWERED = "answered"
+    RAISED = "raised"
+    UNUSABLE = "unusable"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoggedCall:
+    """One call and what came of it. variant: the hidden switch that was flipped, "" for none.
+
+    shape: of an unusable answer, in words; "" where it has none.  raised: the exception in a line, if there was one.
+    """
+
+    problem: AnyProblem
+    variant: str
+    ending: Ending
+    answer: Answer | None = None
+    shape: str = ""
+    raised: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what was returned still holds what it held then. Ask when all calls are made."""
+        returned = None if self.answer is None else self.answer.returned
+        return returned is None or returned[0].tobytes() == returned[1].tobytes()
+
+    @property
+    def given(self) -> Answer:
+        """The answer of a call that ended with one."""
+        assert self.answer is not None
+        return self.answer
+
+
+def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
+    """Put a problem to a subject, or to its variant, and note how it ends."""
+    asked = subject.variants.get(variant, subject)
+    try:
+        with np.errstate(all="ignore"):
+            answer = asked.answer(problem) if isinstance(problem, Problem) else asked.answer_layer(problem)
+    except (SubjectRaised, UnusableAnswer) as ended:
+        return _unanswered(problem, variant, ended)
+    return LoggedCall(problem, variant, Ending.ANSWERED, answer)
+
+
+def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | UnusableAnswer) -> LoggedCall:
+    if isinstance(ended, SubjectRaised):
+        return LoggedCall(problem, variant, Ending.RAISED, raised=ended.summary)
+    shape = _SHAPE.search(ended.sentence)
+    return LoggedCall(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
+
+
+def is_poisoned(problem: AnyProblem) -> bool:
+    """Whether NaN or infinity stands among the keys or values that are handed over."""
+    return not all(np.isfinite(array).all() for array in (problem.key, problem.value))
+
+
+class LoggingEvaluator(Evaluator):
+    """A bench that notes every call of the subject and of its variants; else it is like another bench."""
+
+    def __init__(self, subject: Subject, like: Evaluator, tape: list[LoggedCall], variant: str = "") -> None:
+        super().__init__(subject, like.dtype, like.conventions, archive=None if variant else like.archive)
+        self._tape, self._variant = tape, variant
+
+    def _ask(self, problem: AnyProblem) -> Answer:
+        try:
+            answer = super()._ask(problem)
+        except (SubjectRaised, UnusableAnswer) as ended:
+            self._tape.append(_unanswered(problem, self._variant, ended))
+            raise
+        self._tape.append(LoggedCall(problem, self._variant, Ending.ANSWERED, answer))
+        return answer
+
+    @cached_property
+    def _variants(self) -> dict[str, Evaluator]:
+        return {name: LoggingEvaluator(variant, self, self._tape, name)
+                for name, variant in self.subject.variants.items()}

@@ -1,0 +1,181 @@
+"""Spec to checks: every word, argument, run and fault is looked up before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnspec.trials.covering_cases import FIXED_KINDS
+from attnspec.core.errors import SpecError
+from attnspec.core.nouns import Kind
+from attnspec.spec.clause import Clause, Spec, Word
+from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
+from attnspec.problems.recipe import FIELDS
+from attnspec.subjects.subject import Subject
+from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.tables import instrument_of
+from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
+from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
+from attnspec.vocabulary.tables import (
+    ATTENTION_RELATIONS,
+    INSIDE,
+    LAYER_TRANSFORMS,
+    OF_CHANCE,
+    OF_ROUNDINGS,
+    PARTING,
+    RELATIONS,
+    TRANSFORMS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundWord:
+    """A word bound to its function."""
+
+    function: Callable[..., Any]
+    bound: Bound
+
+    def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
+        """The function carried out with the drawn values put in."""
+        return self.function(subject, **self.bound.arguments(drawn))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A clause ready to be tried."""
+
+    clause: Clause
+    domain: Domain
+    runs: Mapping[str, tuple[BoundWord, ...]]
+    then: tuple[BoundWord, ...]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What it cannot do without: the keywords it names, and those that its kind or what it observes implies."""
+        looks = {step.bound.values.get("observe") for step in self.then}
+        asked = frozenset({"return_weights"} if "returned_weights" in looks else ())
+        return self.clause.needs | self.domain.always | asked
+
+    def lacking(self, subject: Subject) -> str:
+        """Why the clause cannot be put to the subject at all; empty if it can."""
+        if self.domain.is_layer and subject.declaration.kind is not Kind.LAYER:
+            return "it is no layer: it has no projections"
+        return subject.lacks(self.needs)
+
+    @property
+    def instrument(self) -> str:
+        """What the verdict rests on, one phrase for each kind of relation, with its rate of error if it has one."""
+        return "; ".join(dict.fromkeys(instrument_of(step.bound) for step in self.then))
+
+    def drawn(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
+        """The drawn values: each recipe number picks from what the draw word offers for this problem."""
+        return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
+                for name, word in self.clause.draw.items()}
+
+    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
+             conventions: Mapping[str, str]) -> dict[str, Posed[Any]]:
+        """The runs of this case. Raises NoClaim where a transform says nothing."""
+        start: Posed[Any] = Posed((problem,), conventions=conventions)
+        return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
+                for name, steps in self.runs.items()}
+
+
+def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
+    """Every clause by id. Raises SpecError at the first word that means nothing; `faults`: the names that exist."""
+    return {clause.id: _compile(clause, faults) for clause in spec.clauses}
+
+
+def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
+    _check_faults(clause, faults)
+    _check_draws(clause)
+    made = _domain(clause)
+    table = LAYER_TRANSFORMS if made.is_layer else TRANSFORMS
+    runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
+            for name, words in clause.runs.items()}
+    for words in clause.runs.values():
+        _check_order(words)
+    then = tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then)
+    _check_chance(clause.then, made)
+    if made.is_layer:
+        _check_layer(clause.then)
+    return Check(clause, made, runs, then)
+
+
+def _domain(clause: Clause) -> Domain:
+    arguments = check_word(clause.given, domain, "problem").values
+    try:
+        return domain(**arguments)  # type: ignore[arg-type]  # checked by the signature
+    except SpecError as error:  # what goes wrong between arguments has no place of its own
+        raise SpecError(str(error), where=clause.place_of("given")) from None
+
+
+def _check_draws(clause: Clause) -> None:
+    for name, word in clause.draw.items():
+        look_up(word, DRAWS, "value to draw", clause.place_of("given"))
+        if name in FIELDS:
+            raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.",
+                            where=clause.place_of("given"))
+
+
+def _check_order(words: tuple[Word, ...]) -> None:
+    """What takes a problem apart comes last: the other transforms change one problem."""
+    for word in words[:-1]:
+        if word.name in PARTING:
+            raise SpecError(f"the transform {word.name!r} takes the problem apart and must be the last of its run.",
+                            where=word.where)
+
+
+def _check_layer(words: tuple[Word, ...]) -> None:
+    """What is claimed of attention alone cannot be claimed of a layer with its projections."""
+    for word in words:
+        if word.name in ATTENTION_RELATIONS:
+            raise SpecError(f"the relation {word.name!r} speaks of attention; the problem is a layer.",
+                            where=word.where)
+        if word.args.get("observe") in INSIDE:
+            raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
+                            "Observe output or returned_weights.", where=word.where)
+
+
+def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
+    """A law of chance holds for what was drawn once, and independent roundings need values without structure."""
+    for word in words:
+        if word.name in OF_CHANCE and made.kind not in FIXED_KINDS:
+            raise SpecError(f"the relation {word.name!r} has a rate of false alarms, which a search for the worst case "
+                            f"would void; the kind {made.kind!r} is searched.", where=word.where)
+        if word.name in OF_ROUNDINGS and made.kind not in GENERIC_KINDS:
+            raise SpecError(f"the relation {word.name!r} takes roundings to be independent; the kind {made.kind!r} has "
+                            f"structure. Kinds without: {', '.join(sorted(GENERIC_KINDS))}.", where=word.where)
+
+
+def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> BoundWord:
+    function = look_up(word.name, table, kind, word.where)
+    return BoundWord(function, check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
+
+
+def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:
+    for name in clause.refuted_by:
+        if faults is not None and name not in faults:
+            raise SpecError.unknown("fault", name, faults, where=clause.place_of("refuted_by"))
+
+
+def _pick(choices: Sequence[int], number: int, word: str) -> int:
+    if not choices:
+        raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
+    return Drawn(choices[number % len(choices)])
+
+
+def _carried_out(steps: tuple[BoundWord, ...], posed: Posed[Any], drawn: Mapping[str, int], key: str) -> Posed[Any]:
+    for step in steps:
+        posed = step(posed, drawn)
+    return posed.named(key)
+
+
+def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
+    """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
+    return ",".join(f"{word.name}({', '.join(f'{k}={_shown(v, drawn)}' for k, v in word.args.items())})"
+                    for word in words)
+
+
+def _shown(value: object, drawn: Mapping[str, int]) -> object:
+    return drawn.get(value, value) if isinstance(value, str) else value

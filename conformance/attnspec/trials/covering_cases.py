@@ -1,0 +1,192 @@
+"""The cases that are not searched for: those that a trial begins with, dealt so that all that matters comes up early,
+and those of clauses that need no search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, combinations, product
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Effort
+from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
+from attnspec.problems.make import model_width
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import shapes_for
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import product
+from typing import TypeVar
+import numpy as np
+from hypothesis.database import ExampleDatabase, choices_to_bytes
+from attnspec.core.keywords import UNCOMMON, VALUED
+from attnspec.problems.domain import Domain
+from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
+from attnspec.problems.shapes import logits
+from attnspec.problems.entries import words
+
+
+FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS
+CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
+    "generic": {Effort.GLANCE: 2, Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
+    "long": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
+    "panel": dict.fromkeys(Effort, 1)}
+"""How many problems of each shape a law of independent roundings is tried on, each with its own values and keywords."""
+
+
+def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
+                  offered: frozenset[str] = frozenset()) -> tuple[Recipe, ...]:
+    """The recipes of the kinds that are not searched, none for the others. offered: keywords that the subject takes.
+
+    A statistical clause must not be searched: looking for the worst of many draws would void its false-alarm rate.
+    """
+    if domain.kind not in FIXED_KINDS:
+        return ()
+    domain = replace(domain, masks=domain.masks_within(limits))
+    shapes = shapes_for(domain, limits, effort)
+    if domain.kind in GENERIC_KINDS:
+        features = _combinations(sorted(domain.sometimes & offered))
+        return tuple(_generic(domain, sizes, features, index, seed)
+                     for index, (sizes, _) in enumerate(product(shapes, range(CHANCES[domain.kind][effort]))))
+    mask = domain.masks[0] if "mask" in domain.always else "none"
+    inputs = "one" if limits.self_attention_only else "separate"
+    return tuple(
+        Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, inputs=inputs,
+               M=model_width(sizes, limits) if domain.is_layer else 0)
+        for sizes in shapes)
+
+
+def _combinations(optional: Sequence[str]) -> tuple[frozenset[str], ...]:
+    """No keyword, each alone, then all pairs."""
+    return tuple(map(frozenset, chain([()], combinations(optional, 1), combinations(optional, 2))))
+
+
+def _generic(domain: Domain, sizes: Sizes, features: Sequence[frozenset[str]], index: int, seed: int) -> Recipe:
+    """The index-th problem: keywords, masks, scales and the family of the first head all take turns."""
+    used = domain.always | features[index % len(features)]
+    first = index * sizes.Hkv % len(domain.families)
+    return Recipe(
+        sizes, (*domain.families[first:], *domain.families[:first]),
+        domain.masks[index % len(domain.masks)] if "mask" in used else "none", used, (seed + index) % 2**24,
+        bias=domain.biases[index % len(domain.biases)] if "bias" in used else "normal",
+        scale=domain.scales[index % len(domain.scales)] if "scale" in used else 1.0,
+        values={name: each[index % len(each)] for name, each in domain.values.items() if name in used})
+
+
+Choices = tuple[bytes, *tuple[int, ...]]
+"""What Hypothesis would have drawn: the menu's bytes, and a number for each drawn value."""
+
+TELLING = ("log_normal", "integers", "student_t", "huge_logits")
+"""The families that convict most: together they tell every fault of our catalogue that values alone can tell."""
+
+Card = TypeVar("Card")
+
+
+def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
+    """The first `count` cases of a trial; they follow from menu and seed alone."""
+    if not count:
+        return ()
+    columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count),
+               *(_bytes(seed, label, size, count) for label, size in _lists(menu)), *_families(menu, seed, count)]
+    seeds = words(seed, "opening seeds", (count,)).astype("<u4").view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
+    drawn = [words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
+    return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
+                 for i in range(count))
+
+
+def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
+    """The bytes that make the same case of a menu that offers these shapes and more."""
+    sizes = menu.recipe(*choices).sizes
+    shape = byte_for(wider.weighted.index(sizes), len(wider.weighted))
+    return bytes([shape, *choices[0][1:]]), *choices[1:]
+
+
+def seed_of(seed: int, domain: Domain) -> int:
+    """The seed of a clause's cases in a run with this seed: clauses that speak of the same problems get the same ones.
+
+    What a subject answered and what the definition says is remembered, and so serves all of them.
+    """
+    return zlib.crc32(f"{seed}:{_spelled(domain)}".encode())
+
+
+def _spelled(domain: Domain) -> str:
+    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
+    out, so that the seed is the same as before there were any.
+    """
+    plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
+    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
+
+
+def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
+    """The cards of a deck in random order, again and again."""
+    turn = 0
+    while True:
+        order = np.argsort(words(seed, f"opening {label} {turn}", (len(deck),)), kind="stable")
+        yield from (deck[place] for place in order)
+        turn += 1
+
+
+def _take(cards: Iterator[Card], count: int) -> list[Card]:
+    return [next(cards) for _ in range(count)]
+
+
+def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
+    """Each shape once; after that the small ones."""
+    weighted = menu.weighted
+    small = [sizes for sizes in menu.shapes if logits(sizes) <= SMALL] or menu.shapes
+    once = _take(_deal(menu.shapes, seed, "shapes"), min(count, len(menu.shapes)))
+    again = _take(_deal(small, seed, "small shapes"), count - len(once))
+    return [byte_for(weighted.index(sizes), len(weighted)) for sizes in (*once, *again)]
+
+
+def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:
+    """One column a keyword. All together first, then each alone, then the other combinations."""
+    n = len(menu.optional)
+    if not n:
+        return []
+    leading = [(True,) * n, *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
+    others = [used for used in product((True, False), repeat=n) if used not in leading]
+    cards = [*leading, *_take(_deal(others, seed, "keywords"), max(0, count - len(leading)))][:count]
+    return [[255 * used[place] for used in cards] for place in range(n)]
+
+
+def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
+    domain = menu.domain
+    yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
+    yield "inputs", max(len(menu.inputs(sizes)) for sizes in menu.shapes)
+    yield from ((VALUED[name].plural, len(menu.values(name))) for name in menu.valued)
+
+
+def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:
+    return [byte_for(index, size) for index in _take(_deal(range(size), seed, label), count)]
+
+
+def _families(menu: Menu, seed: int, count: int) -> list[list[int]]:
+    """How many, always the most; first one that convicts much, and beside it any."""
+    known = menu.domain.families
+    telling = [known.index(name) for name in TELLING if name in known] or list(range(len(known)))
+    first, rest = _deal(telling, seed, "telling"), _deal(range(len(known)), seed, "families")
+    dealt = [[next(first), *_take(rest, FAMILIES_A_CALL - 1)] for _ in range(count)]
+    return [[255] * count, *([byte_for(row[place], len(known)) for row in dealt] for place in range(FAMILIES_A_CALL))]
+
+
+class OneExample(ExampleDatabase):
+    """A database that knows one example, whatever test asks: what Hypothesis is to shrink."""
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__()
+        self._example = choices_to_bytes(choices)
+
+    def fetch(self, key: bytes) -> Iterator[bytes]:
+        """The example, among those that are still to be shrunk; under a bare key stand those that need it no more."""
+        if key.endswith(b".secondary"):
+            yield self._example
+
+    def save(self, key: bytes, value: bytes) -> None:
+        """Nothing is kept."""
+
+    def delete(self, key: bytes, value: bytes) -> None:
+        """Nothing is forgotten."""

@@ -1,0 +1,164 @@
+"""A subject at one dtype: it is asked, the definition is asked, and both are remembered for a while."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.nouns import DType
+from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.precision import Precision, precision_of
+from attnspec.numerics.precision import unit
+from attnspec.problems.make import make_layer
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array, Problem
+from attnspec.problems.recipe import Recipe
+from attnspec.subjects.probe import probe_conventions
+from attnspec.subjects.subject import Answer, Subject
+from attnspec.vocabulary.scene import AnyProblem
+
+REMEMBERED = 512
+"""How many answers and expectations a bench keeps: some clauses' worth of cases."""
+
+PROBLEMS = 64
+"""How many problems are kept for the next clause of the same domain."""
+
+HEAP = 2**25 - 2**14
+"""Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
+
+V = TypeVar("V")
+
+
+class Memory(OrderedDict[str, V]):
+    """The `most` most recently used values by key; the key "" is never remembered."""
+
+    def __init__(self, most: int = REMEMBERED) -> None:
+        super().__init__()
+        self.most = most
+
+    def recall(self, key: str, make: Callable[[], V]) -> V:
+        """The remembered value, or a new one."""
+        if key in self:
+            self.move_to_end(key)
+            return self[key]
+        value = make()
+        if key:
+            self[key] = value
+            if len(self) > self.most:
+                self.popitem(last=False)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Problems, and what the definition says of them: benches of one class and convention may share it."""
+
+    problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
+    expectations: Memory[Expectation] = field(default_factory=Memory)
+
+
+@cache
+def keep_heap() -> None:
+    """Free one large block: glibc, from then on, keeps so much of what is freed instead of handing it to the system.
+
+    Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half of a large call's.
+    """
+    np.empty(HEAP, np.uint8)
+
+
+class Evaluator:
+    """One subject at one dtype, held to its declared and probed conventions."""
+
+    def __init__(self, subject: Subject, dtype: DType, conventions: Mapping[str, str] | None = None, *,
+                 archive: Archive | None = None) -> None:
+        keep_heap()
+        self.subject = subject
+        self.dtype = dtype
+        self.precision: Precision = precision_of(subject.declaration.precision.get(dtype), dtype)
+        self._given = conventions
+        self._answers: Memory[Answer] = Memory()
+        self._archive = archive or Archive()
+
+    def under(self, precision: Precision) -> Evaluator:
+        """The same subject, its answers remembered, held to another class of arithmetic."""
+        other = Evaluator(self.subject, self.dtype, self.conventions)
+        other.precision, other._answers = precision, self._answers
+        return other
+
+    @property
+    def remembered(self) -> Iterable[Answer]:
+        """The subject's answers that are remembered."""
+        return self._answers.values()
+
+    @property
+    def archive(self) -> Archive:
+        """What this bench remembers of problems, for another of the same class and convention."""
+        return self._archive
+
+    @cached_property
+    def conventions(self) -> Mapping[str, str]:
+        """What the subject is held to: as declared, and where it says nothing, as a probe finds it."""
+        if self._given is not None:
+            return self._given
+        declared = self.subject.declaration.conventions
+        if all(name in declared for name in CONVENTIONS):
+            return declared
+        probed = probe_conventions(self.subject, self.dtype)
+        # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`
+        silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
+        return {**silent, **declared}
+
+    def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
+        """The subject's answer; remembered under the key unless it must be fresh."""
+        return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
+
+    def _ask(self, problem: AnyProblem) -> Answer:
+        with np.errstate(all="ignore"):
+            return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
+
+    def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
+        """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
+        name = f"{replace(recipe, drawn={}).text}@{is_layer}"
+        return self._archive.problems.recall(name, lambda: self._problem(recipe, is_layer=is_layer))
+
+    def _problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
+        if is_layer:
+            return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
+        return make_problem(recipe, self.dtype)
+
+    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
+        """What the definition says, with allowances, at the sampled rows."""
+        name = key and f"{key}@{part}{rows is None}"
+        return self._archive.expectations.recall(name, lambda: self._expect(problem, part, rows))
+
+    def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
+        if isinstance(problem, Problem):
+            return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({part}),
+                          scale_width=self.subject.scale_width(problem))
+        return expect_layer(problem, self.precision, conventions=self.conventions)
+
+    def unit(self) -> float:
+        """The unit roundoff of what the subject returns."""
+        return unit(self.precision.output).roundoff
+
+    def values_by_head(self, problem: Problem) -> Array:
+        """The values with one head for each query head, (B,H,S,Dv)."""
+        H, Hkv = problem.sizes.H, problem.sizes.Hkv
+        tiled = self.conventions.get("grouped_heads") == "tile"
+        heads = np.arange(H) % Hkv if tiled else np.arange(H) // (H // Hkv)
+        return np.take(problem.value, heads, axis=1)
+
+    @cached_property
+    def _variants(self) -> dict[str, Evaluator]:
+        names = self.subject.declaration.variants
+        return {name: Evaluator(self.subject.variant(name), self.dtype, self.conventions) for name in names}
+
+    def variants(self) -> Mapping[str, Evaluator]:
+        """The same bench for each variant of the subject (a hidden switch flipped)."""
+        return self._variants

@@ -1,0 +1,288 @@
+"""One clause against one subject at one dtype: cases are drawn, judged and, where one fails, shrunk."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings, target
+from hypothesis import seed as seeded
+from hypothesis.errors import Flaky
+
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
+from attnspec.trials.covering_cases import Choices, OneExample, openings, within
+from attnspec.trials.tally import Tally, Violated
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Effort
+from attnspec.problems.choices import Menu, menu_of
+from attnspec.problems.problem import Array, Problem
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits
+from attnspec.problems.strategy import from_menu
+from attnspec.record.outcome import Measured
+from attnspec.subjects.refusals import limits_without_refusals
+from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
+from attnspec.vocabulary.observables import verdict
+from attnspec.vocabulary.scene import AnyProblem, NoClaim
+from attnspec.vocabulary.scene import OutsideLimits, Scene
+
+CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
+"""How many cases a clause is tried on."""
+
+COMPILED = 5
+"""Variants that compile are put the first cases of a trial: so many, or one in so many where that is more. In these all
+keywords stand together once and each alone once, and shapes are dealt; what comes later is put to other variants."""
+
+SPARE = 2
+"""How many openings more a glance may try for each case, where nothing was claimed."""
+
+ATTEMPTS = 24
+"""By how many cases a failing one is shrunk at a glance."""
+
+ALL_ROWS = 2**17
+"""Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
+
+SAMPLED_ROWS = 8
+
+LEAST_MARGIN = 2.0**-40
+"""What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
+
+
+class _Enough(BaseException):
+    """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A clause, a subject on its bench, and how hard to look: as many cases as the effort says, or `cases`.
+
+    `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
+    most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
+    shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
+    under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    """
+
+    check: Check
+    bench: Evaluator
+    effort: Effort
+    seed: int
+    breadcrumb: Callable[[str], None]
+    cases: int = 0
+    shrinks: bool = True
+    most: int = 0
+    before: Recipe | None = None
+    raised: frozenset[str] = frozenset()
+    compiles: bool = True
+
+    def hold(self) -> Tally:
+        """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
+        tally = Tally()
+        with contextlib.suppress(Violated, SubjectRaised, _Enough):
+            self._hold(tally)
+        return tally
+
+    def _hold(self, tally: Tally) -> None:
+        fixed = self._fixed
+        if fixed:
+            for recipe in fixed:
+                self._try(recipe, tally)
+        else:
+            self._search(tally)
+
+    def _search(self, tally: Tally) -> None:
+        """Openings are half of the cases, at a glance all. One that fails is shrunk; else Hypothesis draws the rest.
+
+        A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
+        """
+        menu = self._menu(self.effort)
+        if menu is None:
+            tally.outside[self._no_shape()] = 1
+            return
+        cases = self.cases or CASES[self.effort]
+        if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
+            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
+            self._sparing._run(menu, tally, max_examples=cases // 2, phases=phases)
+
+    def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
+        """Whether all openings hold."""
+        dealt = openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2)
+        for number, choices in enumerate(dealt):
+            if self.is_glance and tally.cases >= cases:
+                return True
+            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
+            try:
+                trial._try(menu.recipe(*choices), tally)
+            except (Violated, SubjectRaised) as failed:
+                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
+                    trial._shrink(menu, choices, tally)
+                return False
+        return True
+
+    @property
+    def _sparing(self) -> Trial:
+        """The same trial for a case that is not put to variants that compile."""
+        return replace(self, compiles=False)
+
+    def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
+        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
+        trial = self
+        if self.is_glance:
+            if self.before and self._fails(self.before, tally):
+                return
+            small = self._menu(Effort.QUICK)
+            wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
+            menu, choices = wider, within(menu, choices, wider)
+            trial = replace(self, most=tally.tried + ATTEMPTS)
+        trial._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+
+    def _fails(self, recipe: Recipe, tally: Tally) -> bool:
+        try:
+            self._try(recipe, tally)
+        except (Violated, SubjectRaised):
+            return True
+        return False
+
+    @property
+    def is_glance(self) -> bool:
+        """Whether few cases are tried, and failing ones shrunk by few attempts."""
+        return self.effort is Effort.GLANCE
+
+    def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
+        keywords = self.bench.subject.declaration.keywords
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
+
+    def _no_shape(self) -> str:
+        """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
+        subject = self.bench.subject
+        if self._menu(self.effort, limits_without_refusals(subject)) is None:
+            return "no shape of the clause's problems lies within the subject's declared limits"
+        told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
+        return f"the function refuses what the clause's problems need ({told})"
+
+    def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
+        """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
+        decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
+                          report_multiple_bugs=False, print_blob=False)
+
+        def holds(recipe: Recipe) -> None:
+            if (margin := self._try(recipe, tally)) is not None:
+                target(np.log2(max(margin, LEAST_MARGIN)))
+
+        test = decide(seeded(self.seed)(given(recipe=from_menu(menu))(holds)))  # seeded first, or no database is read
+        with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
+            test()
+
+    def _try(self, recipe: Recipe, tally: Tally) -> float | None:
+        """Judge one more case, unless nothing more is to be tried."""
+        if self.most and tally.tried >= self.most:
+            raise _Enough
+        tally.tried += 1
+        try:
+            return self.judge(recipe, tally)
+        except (Violated, SubjectRaised):
+            if self.shrinks:
+                raise
+            raise _Enough from None
+
+    def put(self, recipe: Recipe) -> Tally:
+        """The clause on this one case; what failed is the tally's failure."""
+        tally = Tally()
+        with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
+            self.judge(recipe, tally)
+        return tally
+
+    def judge(self, recipe: Recipe, tally: Tally) -> float | None:
+        """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies.
+
+        The margin of the closest call, at most 1; None if nothing was claimed.
+        """
+        self.breadcrumb(recipe.text)
+        try:
+            recipe = self._lawful(recipe)
+            found = list(self._measure(self.scene(recipe)))
+        except NoClaim:
+            tally.no_claims += 1
+            return None
+        except OutsideLimits as outside:
+            tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
+            return None
+        except UnusableAnswer as unusable:
+            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
+        except SubjectRaised as raised:
+            tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
+            raise
+        return self._conclude(found, recipe, tally)
+
+    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
+        claimed = any(measured.claimed for measured in found)
+        tally.cases += claimed
+        tally.no_claims += not claimed
+        for measured in found:
+            tally.add(measured)
+        worst = max(found, key=lambda measured: measured.margin)
+        if worst.margin > 1:
+            tally.failure = Violated(worst, recipe)
+            raise tally.failure
+        return worst.margin if claimed else None
+
+    def _measure(self, scene: Scene) -> Iterator[Measured]:
+        drawn = scene.drawn
+        for relation in self.check.then:
+            with np.errstate(all="ignore"):
+                yield relation(scene, drawn)
+
+    def scene(self, recipe: Recipe) -> Scene:
+        """The case that a recipe makes, put to the subject in the clause's runs."""
+        problem = self._problem(recipe)
+        drawn = self.check.drawn(problem, recipe.drawn)
+        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.bench.conventions)
+        return Scene(self.bench.subject, self.bench.dtype, self.bench.conventions, runs, self.bench, drawn,
+                     self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
+
+    @property
+    def _fixed(self) -> tuple[Recipe, ...]:
+        """The cases of a clause that is not searched."""
+        return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
+                             self.bench.subject.declaration.keywords)
+
+    @property
+    def _limits(self) -> Limits:
+        return self.bench.subject.declaration.limits
+
+    def _problem(self, recipe: Recipe) -> AnyProblem:
+        return self.bench.problem(recipe, is_layer=self.check.domain.is_layer)
+
+    def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
+        """A seeded sample of query rows where a problem is large and the clause looks at one run of it."""
+        sizes = problem.sizes
+        scores = sizes.B * sizes.H * sizes.T * sizes.S
+        is_plain = len(self.check.runs) == 1 and not any(self.check.runs.values()) and isinstance(problem, Problem)
+        is_whole = self.effort is Effort.THOROUGH or self.check.domain.kind in FIXED_KINDS
+        if is_whole or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
+            return None
+        return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
+
+    def _lawful(self, recipe: Recipe) -> Recipe:
+        """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
+        promises nothing.
+        """
+        recipe = self._of_causal_lengths(recipe)
+        together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
+        if not together or self.bench.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+            return recipe
+        for spare in ({"causal"}, {"mask", "bias"}):
+            if not spare & self.check.domain.always:
+                return replace(recipe, features=recipe.features - spare)
+        raise OutsideLimits("it makes no promise of mask or bias together with the causal flag")
+
+    def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
+        """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
+        is_spare = "causal" in recipe.features - self.check.domain.always
+        if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
+            return replace(recipe, features=recipe.features - {"causal"})
+        return recipe

@@ -1,0 +1,180 @@
+"""Transforms along an axis: they reorder a problem, take it apart, or give it more or fewer keys, queries and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+import numpy as np
+from attnspec.core.keywords import AXES
+from attnspec.core.nouns import DType
+from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.vocabulary.scene import NoClaim, Posed
+from typing import Annotated, Literal
+from attnspec.problems.problem import Array
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.signature import Between, Drawn
+from dataclasses import replace
+from attnspec.vocabulary.scene import Axis, NoClaim
+from attnspec.vocabulary.signature import Drawn
+
+
+Attention = Posed[Problem]
+ArrayName = Literal["query", "key", "value"]
+_AXES: Mapping[str, tuple[str, ...]] = {
+    "query": ("B", "H", "T", "D"), "key": ("B", "H", "S", "D"), "value": ("B", "H", "S", "Dv"),
+    **{name: tuple(axes) for name, axes in AXES.items()}}
+ARRAYS = tuple(_AXES)
+"""Every field of a problem that may be an array."""
+
+
+def permutation(seed: int, length: int) -> Array:
+    """A permutation of 0 … length - 1; NumPy has frozen the stream of RandomState."""
+    return np.random.RandomState(seed).permutation(length)
+
+
+def taken(array: Array | None, index: Array, axis: int) -> Array | None:
+    """The entries at these places along an axis; None stays None."""
+    return None if array is None else np.ascontiguousarray(np.take(array, index, axis=axis))
+
+
+def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]:
+    """Every array of the problem that has an axis of (B,H,T,S), with the entries at these places; H where Hkv is H."""
+    return {name: np.ascontiguousarray(np.take(array, index, axis=axes.index(axis)))
+            for name, axes in _AXES.items() if axis in axes and (array := getattr(problem, name)) is not None}
+
+
+def product(array: Array, by: float, dtype: DType) -> Array:
+    """The array times a power of two. Raises NoClaim where that is not exact in the dtype."""
+    wide = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        result = wide * by
+        is_exact = abs(np.frexp(by)[0]) == 0.5 and np.array_equal(result / by, wide)
+    return _stored(result, dtype, is_exact=is_exact)
+
+
+def shifted(array: Array, by: float, dtype: DType) -> Array:
+    """The array plus a number. Raises NoClaim where that is not exact in the dtype.
+
+    A sum is exact where both summands come back by subtraction (Knuth's TwoSum).
+    """
+    wide = array.astype(np.float64)
+    with np.errstate(all="ignore"):
+        result = wide + by
+        is_exact = np.array_equal(result - by, wide) and bool((result - wide == by).all())
+    return _stored(result, dtype, is_exact=is_exact)
+
+
+def _stored(wide: Array, dtype: DType, *, is_exact: bool) -> Array:
+    with np.errstate(over="ignore"):
+        array = wide.astype(numpy_dtype(dtype))
+    if not is_exact or not np.array_equal(array.astype(np.float64), wide):
+        raise NoClaim("the change is not exact in the dtype")
+    return array
+
+
+def score_shape(problem: Problem) -> tuple[int, int, int, int]:
+    """(B,H,T,S), the full shape of a mask or bias."""
+    size = problem.sizes
+    return size.B, size.H, size.T, size.S
+
+
+def widen(posed: Attention, *, by: Annotated[int, Between(2, 16)]) -> Attention:
+    """Append zero features until all arrays are `by` times as wide; the old columns of the values are reported."""
+    problem = posed.one
+
+    def wider(array: Array) -> Array:
+        return np.pad(array, [(0, 0)] * 3 + [(0, array.shape[-1] * (by - 1))])
+
+    wide = posed.but(query=wider(problem.query), key=wider(problem.key), value=wider(problem.value))
+    return wide.reading("Dv", np.arange(problem.sizes.Dv))
+
+
+def repeat_keys(posed: Attention) -> Attention:
+    """Give every key and value a twin at the end, visible to whom the first is."""
+    problem = posed.one
+    twice = np.concatenate([np.arange(problem.sizes.S)] * 2)
+    return posed.but(**entries_along(problem, "S", twice))
+
+
+def drop_keys(posed: Attention, *, kept: Drawn) -> Attention:
+    """Cut keys and values off from `kept` on."""
+    return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
+
+
+def keep_queries(posed: Attention, *, cut: Drawn) -> Attention:
+    """Cut the queries off after position `cut`; keys and values stay."""
+    return posed.but(**entries_along(posed.one, "T", np.arange(cut + 1)))
+
+
+def keep_prefix(posed: Attention, *, cut: Drawn) -> Attention:
+    """Cut the whole sequence off after position `cut`; only where T = S."""
+    problem = posed.one
+    if problem.sizes.T != problem.sizes.S:
+        raise NoClaim("queries and keys are no one sequence")
+    index = np.arange(cut + 1)
+    shorter = problem.but(**entries_along(problem, "T", index))
+    return posed.but(**{**entries_along(problem, "T", index), **entries_along(shorter, "S", index)})
+
+
+def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "tile"]) -> Attention:
+    """Give every query head a key/value head of its own: what grouped heads mean, spelled out."""
+    problem = posed.one
+    H, Hkv = problem.sizes.H, problem.sizes.Hkv
+    answer = posed.conventions.get("grouped_heads", "") if order == "declared" else order
+    if answer not in {"repeat", "tile"}:
+        raise NoClaim("the order of grouped heads is undefined")
+    heads = np.arange(H) // (H // Hkv) if answer == "repeat" else np.arange(H) % Hkv
+    return posed.but(key=taken(problem.key, heads, 1), value=taken(problem.value, heads, 1))
+
+
+def keep_kv_heads(posed: Attention, *, kept: Drawn) -> Attention:
+    """Cut the key/value heads off from `kept` on; query heads share those that are left."""
+    problem = posed.one
+    if problem.sizes.H % kept:
+        raise NoClaim("so many key/value heads cannot share the query heads evenly")
+    index = np.arange(kept)
+    return posed.but(key=taken(problem.key, index, 1), value=taken(problem.value, index, 1))
+
+
+_PERMUTED_AXES: Mapping[str, Axis] = {"batch": "B", "heads": "H", "queries": "T"}
+
+
+def permute_keys(posed: Attention, *, by: Drawn) -> Attention:
+    """Reorder the keys with their values, and the columns of mask and bias with them."""
+    problem = posed.one
+    order = permutation(by, problem.sizes.S)
+    return posed.but(**entries_along(problem, "S", order)).reading("S", np.argsort(order))
+
+
+def permute_queries(posed: Attention, *, by: Drawn) -> Attention:
+    """Reorder the queries, and the rows of mask and bias with them; answers are read back in the old order."""
+    problem = posed.one
+    order = permutation(by, problem.sizes.T)
+    return posed.but(**entries_along(problem, "T", order)).reading("T", np.argsort(order))
+
+
+def permute_batch(posed: Attention, *, by: Drawn) -> Attention:
+    """Reorder the batch; answers are read back in the old order."""
+    return _permuted(posed, "B", permutation(by, posed.one.sizes.B))
+
+
+def permute_heads(posed: Attention, *, by: Drawn) -> Attention:
+    """Reorder the heads of all arrays alike (no grouped heads); answers are read back in the old order."""
+    if posed.one.sizes.Hkv < posed.one.sizes.H:
+        raise NoClaim("heads are grouped")
+    return _permuted(posed, "H", permutation(by, posed.one.sizes.H))
+
+
+def _permuted(posed: Attention, axis: Axis, order: Array) -> Attention:
+    return posed.but(**entries_along(posed.one, axis, order)).reading(axis, np.argsort(order))
+
+
+def split(posed: Attention, *, along: Literal["batch", "heads", "queries"]) -> Attention:
+    """Take the problem apart along an axis: one call a piece, the answers joined again."""
+    axis = _PERMUTED_AXES[along]
+    problem = posed.one
+    if along == "heads" and problem.sizes.Hkv < problem.sizes.H:
+        raise NoClaim("heads are grouped")
+    parts = tuple(problem.but(**entries_along(problem, axis, np.array([i])))
+                  for i in range(getattr(problem.sizes, axis)))
+    return replace(posed, parts=parts, join=axis)
