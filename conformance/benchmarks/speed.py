@@ -34,17 +34,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import compile_spec
-from attnspec.trials.tally import Tally, Violated
-from attnspec.trials.trial import Trial
 from attnspec.core.nouns import DType, Effort
-from attnspec.spec.load import load_spec
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import recipes
+from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 LARGE = Sizes(B=4, H=8, Hkv=8, T=128, S=128, D=64, Dv=64)

@@ -9,10 +9,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from attnspec.diagnosis.arithmetic import classes_for
-from attnspec.engine.engine import Engine
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.arithmetic import classes_for
+from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Evidence, Explanation, Outcome

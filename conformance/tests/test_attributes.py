@@ -15,8 +15,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Kind
-from attnspec.subjects.declared import ATTRIBUTES, declaration_of
-from attnspec.subjects.declared import DECLARED
+from attnspec.subjects.declared import ATTRIBUTES, DECLARED, declaration_of
 from attnspec.subjects.registry import load, registered
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "writing-an-adapter.md").read_text(encoding="utf-8")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.outcome import ClauseText
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
 

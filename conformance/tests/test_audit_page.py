@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from attnspec.cli.group import attnspec
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.codec import to_line
+from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import (
+    ClauseText,
     Evidence,
     Explanation,
     KnownFinding,
@@ -25,9 +26,7 @@ from attnspec.record.outcome import (
     Reading,
     SubjectCard,
 )
-from attnspec.record.read import packed
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.read import RunRecord, read_records
+from attnspec.record.read import RunRecord, packed, read_records
 from attnspec.report.audit.conventions import COLUMNS
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.engine.engine import Engine
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
 
 SUBJECTS = '''

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import summon
 from attnspec.runner.smoking import smoke_apart
 
 HEAD = """

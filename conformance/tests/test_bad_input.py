@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.trials.compile import compile_spec
 from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, hint
 from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import read_manifest
+from attnspec.trials.compile import compile_spec
 
 HERE = Path(__file__).parent
 FAULTS = ("causal_ignored", "causal_off_by_one", "unscaled")

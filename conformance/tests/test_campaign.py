@@ -12,34 +12,30 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, CampaignJobs, BlockJob, code_of, with_blocks
-from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block
-from attnspec.evaluation.false_alarms.rows import KNOWN, known
-from attnspec.evaluation.false_alarms.rows import CampaignRow, needed, rows_of
-from attnspec.evaluation.false_alarms.worker import BlockWorker, heeded
-from attnspec.evaluation.false_alarms.rows import CHOSEN
 from attnspec.cli import main
 from attnspec.cli.campaign import alarms, table, verdict
-from attnspec.trials.compile import Check, compile_spec
+from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.plan import SOUND, JobFailure, Plan
+from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block
+from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, BlockJob, CampaignJobs, code_of, with_blocks
+from attnspec.evaluation.false_alarms.rows import CHOSEN, KNOWN, CampaignRow, known, needed, rows_of
+from attnspec.evaluation.false_alarms.worker import BlockWorker, heeded
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
-from attnspec.core.plan import JobFailure
-from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.core.plan import SOUND, Plan
-from attnspec.spec.load import load_spec
 from attnspec.problems.choices import SMALL
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
-from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
-from attnspec.record.events import Event, ItemFinished
 from attnspec.record.codec import to_line
+from attnspec.record.events import Event, ItemFinished
+from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import reopen
-from attnspec.record.write import RecordWriter
+from attnspec.record.write import RecordWriter, reopen
 from attnspec.runner.session import Session
+from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
 from attnspec.subjects.registry import registered
+from attnspec.trials.compile import Check, compile_spec
 
 LAW = Path(__file__).parent / "small_spec"
 CLAUSE = "causal.no_lookahead"
@@ -276,8 +272,8 @@ def test_a_row_in_which_nothing_can_be_judged_is_not_tried_for_ever() -> None:
 
 def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
     rows = rows_of(Plan(("jax/dot_product_attention_jit", "sound/naive"), dtypes=(DType.FLOAT16, DType.FLOAT32)))
-    assert rows == (CampaignRow("jax/dot_product_attention_jit", DType.FLOAT32), CampaignRow("sound/naive", DType.FLOAT32),
-                    CampaignRow("sound/naive", DType.FLOAT16))
+    assert rows == (CampaignRow("jax/dot_product_attention_jit", DType.FLOAT32),
+                    CampaignRow("sound/naive", DType.FLOAT32), CampaignRow("sound/naive", DType.FLOAT16))
 
 
 def test_a_campaign_judges_at_least_twelve_implementations_four_of_them_of_others_at_four_dtypes() -> None:
@@ -340,7 +336,8 @@ def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
 
 def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
     docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    never = [docket.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted")) for number in range(3)]
+    never = [docket.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
+             for number in range(3)]
     died = docket.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
     assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]

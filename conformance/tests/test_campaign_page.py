@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
+from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.false_alarms import BIN, HEIGHT, LIMIT, columns, margins
 from attnspec.report.drawing import write_campaign_picture
+from attnspec.report.false_alarms import BIN, HEIGHT, LIMIT, columns, margins
 from attnspec.report.page import render
 
 F32, F16 = DType.FLOAT32, DType.FLOAT16

@@ -6,16 +6,16 @@ import functools
 from collections.abc import Iterator
 
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.engine.subject_run import summon
-from attnspec.trials.trial import Trial
-from attnspec.faults.catalogue import CATALOGUE
-from attnspec.faults.sound import SOUND
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.plan import Plan
+from attnspec.engine.subject_run import summon
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
 
 CLAUSES = load_spec().clauses
 FEW = 4

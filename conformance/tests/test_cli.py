@@ -16,11 +16,10 @@ from types import SimpleNamespace
 
 import jsonschema
 import pytest
-from attnspec.cli import main
-from attnspec.cli import check, lint, outputs, progress, options
-from attnspec.cli.options import available_cpus
+from attnspec.cli import check as check_command
+from attnspec.cli import lint, main, options, outputs, progress
+from attnspec.cli.options import available_cpus, judgeable
 from attnspec.cli.progress import Live, Plain
-from attnspec.cli.options import judgeable
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.events import ItemFinished, ItemStarted, RunFinished, RunStarted
@@ -50,7 +49,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFi
 def check(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """`attnspec check stub:it` before the stub court, at the clauses named."""
     monkeypatch.syspath_prepend(str(STUBS))
-    monkeypatch.setattr(judging, "Session", functools.partial(Session, court="stub_court:Court"))
+    monkeypatch.setattr(check_command, "Session", functools.partial(Session, court="stub_court:Court"))
 
     def run(clauses: str, *words: str) -> tuple[int, str, str]:
         selected = [word for name in clauses.split() for word in ("--clause", f"stub.{name}")]
@@ -121,7 +120,7 @@ def test_what_was_not_judged_is_otherwise_a_line_each(check: Cli) -> None:
 
 @pytest.mark.usefixtures("check")
 def test_an_audit_judges_whatever_can_be_judged(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging, "judgeable", lambda *_: ("stub:a", "stub:b"))
+    monkeypatch.setattr(check_command, "judgeable", lambda *_: ("stub:a", "stub:b"))
     code, out, _ = cli("audit", "--clause", "stub.held", "--clause", "stub.violated", "--json", "--no-record")
     assert code == 1
     assert json.loads(out.splitlines()[0])["planned"] == {"stub:a": 2, "stub:b": 2}
@@ -149,7 +148,7 @@ def test_what_is_not_installed_is_named_and_audits_go_without_it(cli: Cli) -> No
 
 
 def test_an_audit_of_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(targets, "registered", lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
+    monkeypatch.setattr(options, "registered", lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
     with pytest.raises(TargetError, match=r"nothing registered can be judged here\. a is not installed"):
         judgeable(())
 
@@ -219,7 +218,7 @@ def test_json_is_the_record_on_standard_output(check: Cli) -> None:
 
 def test_a_replay_judges_one_case(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(STUBS))
-    monkeypatch.setattr(judging, "Session", functools.partial(Session, court="stub_court:Court"))
+    monkeypatch.setattr(check_command, "Session", functools.partial(Session, court="stub_court:Court"))
     code, out, _ = cli("replay", "stub:it stub.violated float32 B1;seed=9")
     assert code == 1
     assert "note: replayed B1;seed=9" in out
@@ -284,7 +283,7 @@ def test_a_bug_of_ours_crashes_loudly_and_is_not_a_verdict(cli: Cli, monkeypatch
     def fail(_targets: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(judging, "known_targets", fail)
+    monkeypatch.setattr(check_command, "known_targets", fail)
     code, _, err = cli("check", "a:b")
     assert code == 2
     assert "ZeroDivisionError: ours" in err
@@ -452,12 +451,12 @@ def test_an_interruption_outside_a_run_is_no_traceback(cli: Cli, monkeypatch: py
     def interrupt(_targets: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(judging, "known_targets", interrupt)
+    monkeypatch.setattr(check_command, "known_targets", interrupt)
     assert cli("check", "a:b") == (2, "", "\nattnspec: interrupted\n")
 
 
 def test_generated_files_are_written_and_stale_ones_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "folder", Path)
+    monkeypatch.setattr(lint, "folder", Path)
     Path("spec").mkdir()
     Path("reports/page").mkdir(parents=True)
     code, _, err = cli("schema", "--check")

@@ -11,12 +11,11 @@ from attnspec.cli import main
 from attnspec.cli.combine import with_findings
 from attnspec.core.errors import RecordError, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.write import MismatchedSpecError, combine
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import DuplicateItemError, read_record, read_records
-from attnspec.record.write import RecordWriter
+from attnspec.record.write import MismatchedSpecError, RecordWriter, combine
 
 
 def header(**environment: str) -> RunStarted:

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import DType
-from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.vocabulary.tables import INSTRUMENTS
+from attnspec.spec.load import load_spec
+from attnspec.trials.compile import Check, compile_spec
 from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.tables import RELATIONS, TRANSFORMS, WORDS
+from attnspec.vocabulary.tables import INSTRUMENTS, RELATIONS, TRANSFORMS, WORDS
 
 HERE = Path(__file__).parent
 CLAUSE = '''theme: own

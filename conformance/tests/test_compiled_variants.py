@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.diagnosis.tolerance import Aspect, Bar
-from attnspec.engine.engine import Engine
-from attnspec.diagnosis.inputs import DiagnosticInputs
-from attnspec.trials.trial import COMPILED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
+from attnspec.diagnosis.inputs import DiagnosticInputs
+from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
+from attnspec.trials.trial import COMPILED
 
 MANIFEST = """
 library: Mine

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import pytest
 from attnspec.cli import progress
-from attnspec.cli.progress import Plain
 from attnspec.cli.conclusion import Detail, Verdicts
+from attnspec.cli.progress import Plain
+from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.diagnosis.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.outcome import ClauseText
 from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome, SubjectCard
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import ClauseText, Evidence, Explanation, Likeness, Outcome, SubjectCard
 from attnspec.report.findings import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")

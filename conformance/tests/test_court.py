@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import REMEMBERED, Memory, Evaluator
-from attnspec.trials.compile import compile_spec
-from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
-from attnspec.trials.trial import ALL_ROWS, SAMPLED_ROWS, Trial
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.spec.load import load_spec
+from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import summon
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
+from attnspec.spec.load import load_spec
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
+from attnspec.trials.trial import ALL_ROWS, SAMPLED_ROWS, Trial
 
 HERE = Path(__file__).parent
 CLAUSE = '''  - id: own.{name}

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.engine.engine import Engine
-from attnspec.engine.known_failures import check_deviations, has_reached, with_deviations
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import ManifestError, Place
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.engine.known_failures import check_deviations, has_reached, with_deviations
 from attnspec.record.outcome import Change, Evidence, Measured, Outcome
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",

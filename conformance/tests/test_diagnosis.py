@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Plan
+from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, named
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.diagnosis.diagnose import named
-from attnspec.trials.trial import Trial
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -23,15 +21,16 @@ from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import HandedOver, attention, staged
 from attnspec.faults.subject import own_subject
-from attnspec.core.nouns import DType, Effort, Verdict
-from attnspec.core.plan import Plan
-from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.runner.texts import violation
+from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)

@@ -7,27 +7,26 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.trials.covering_cases import fixed_recipes
-from attnspec.trials.tally import Tally
-from attnspec.trials.trial import Trial
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.errors import Place
+from attnspec.core.nouns import DType, Effort
 from attnspec.faults import drift, staged
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import SOUND
 from attnspec.faults.staged import Attend
 from attnspec.faults.subject import own_subject
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
-from attnspec.core.nouns import DType, Effort
-from attnspec.spec.load import load_spec
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
+from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.covering_cases import fixed_recipes
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.chance import has_no_drift
-from attnspec.vocabulary.scene import Posed
-from attnspec.vocabulary.scene import Scene
+from attnspec.vocabulary.scene import Posed, Scene
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
                "grouped_heads": "repeat"}

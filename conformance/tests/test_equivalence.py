@@ -6,14 +6,14 @@ import functools
 from dataclasses import replace
 
 import pytest
-from attnspec.trials.compile import Check, compile_spec
+from attnspec.core.nouns import DType
+from attnspec.evaluation.power.equivalence import declared, excess
 from attnspec.faults import catalogue
 from attnspec.faults.catalogue import fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import staged
-from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
-from attnspec.evaluation.power.equivalence import declared, excess
+from attnspec.trials.compile import Check, compile_spec
 
 SAMPLE = 2
 """Cases a clause: what the issue's whole run does with thirty, on every clause."""

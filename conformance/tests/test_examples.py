@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from attnspec.engine.engine import Engine
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
+from attnspec.engine.engine import Engine
 from attnspec.runner.gate import gate
 
 ROOT = Path(__file__).parents[2]

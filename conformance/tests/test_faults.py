@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults import drift
-from attnspec.faults.catalogue import ALL, CATALOGUE, RECOMMENDED, declaration_of, fault_named
-from attnspec.faults.fault import Fault
-from attnspec.faults.layer import staged_layer
-from attnspec.faults.catalogue import fault_table
-from attnspec.faults.sound import SOUND, sound_named
-from attnspec.faults.staged import Answer, staged
-from attnspec.faults.subject import own_subject
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Kind
+from attnspec.faults import drift
+from attnspec.faults.catalogue import ALL, CATALOGUE, RECOMMENDED, declaration_of, fault_named, fault_table
+from attnspec.faults.fault import Fault
+from attnspec.faults.layer import staged_layer
+from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.staged import Answer, staged
+from attnspec.faults.subject import own_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of
-from attnspec.problems.make import make_layer
-from attnspec.problems.make import make_problem
+from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
 

@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import compile_spec
-from attnspec.engine.subject_run import SubjectRun
-from attnspec.trials.trial import Trial
-from attnspec.faults.subject import own_subject
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.spec.load import load_spec
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.faults.subject import own_subject
 from attnspec.numerics.fingerprint import Fit, ladder, tightest
 from attnspec.numerics.precision import GRADES, graded, looser_words, precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome, Reading
+from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
 
 GRADE = compile_spec(load_spec())["numerics.precision_grade"]
 HALF = (DType.FLOAT16, DType.BFLOAT16)

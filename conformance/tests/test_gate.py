@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from attnspec.core.errors import UsageError
-from attnspec.runner.gate import gate
 from attnspec.runner.environment import one_thread
+from attnspec.runner.gate import gate
 
 STUBS = Path(__file__).parent / "stubs"
 FILE = """

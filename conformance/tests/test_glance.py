@@ -7,27 +7,26 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.engine.engine import REMEMBERED, Engine
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
-from attnspec.engine.subject_run import SubjectRun
-from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.tally import Tally, Violated
-from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
-from attnspec.faults.catalogue import CATALOGUE
-from attnspec.faults.subject import own_subject
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.spec.load import load_spec
+from attnspec.engine.engine import REMEMBERED, Engine
+from attnspec.engine.subject_run import SubjectRun
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import probe
 from attnspec.probing.switches import FLIPS
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
+from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
 
 MASKED = "masking.is_not_ignored"
 LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limits(self_attention_only=True),

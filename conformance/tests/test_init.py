@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli.init import init
+from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.scaffold.form import Form
 from attnspec.scaffold.manifest import entry, head
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import source
-from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.subjects.target import foreign
 from click.testing import CliRunner
 

@@ -17,9 +17,12 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli.init import write
-from attnspec.trials.compile import Check, compile_spec
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Effort, Verdict
+from attnspec.core.plan import Plan
 from attnspec.engine.schedule import first_of
 from attnspec.engine.subject_run import SubjectRun
+from attnspec.runner.scaffolding import Written
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import call_of
 from attnspec.scaffold.lookup import TheirParameter, made_by, parameters_of
@@ -29,15 +32,12 @@ from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import arguments, handed
 from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import lying
-from attnspec.core.errors import TargetError
-from attnspec.core.nouns import Effort, Verdict
-from attnspec.core.plan import Plan
 from attnspec.spec.load import load_spec
-from attnspec.runner.scaffolding import Written
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import foreign
+from attnspec.trials.compile import Check, compile_spec
 
 FOLDER, CHECKOUT = Path(__file__).parent / "signatures", Path(__file__).parents[2]
 STAND_INS = ("torch_functions", "torch_layers", "numpy_functions", "jax_functions")

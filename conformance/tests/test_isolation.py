@@ -14,8 +14,8 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
-from attnspec.runner.session import Session
 from attnspec.runner.environment import ONE_THREAD, prepared
+from attnspec.runner.session import Session
 
 STUBS = Path(__file__).parent / "stubs"
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"

@@ -11,10 +11,9 @@ from attnspec.cli.group import attnspec
 from attnspec.cli.junit import JUnit
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.codec import to_line
-from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.outcome import Change, ClauseText, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.junit import junit, write_junit
 from click.testing import CliRunner

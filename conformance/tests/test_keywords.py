@@ -10,8 +10,8 @@ from pathlib import Path
 
 import attnspec
 import pytest
-from attnspec.faults.fault import Stage
 from attnspec.core.keywords import KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments, KeywordLimits
+from attnspec.faults.fault import Stage
 from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
@@ -87,7 +87,7 @@ def test_few_files_name_a_keyword(keyword: str) -> None:
 
 @pytest.mark.parametrize("line", [
     "cap = problem.softcap", "softcap = 2.0", "put(softcap=2.0)", "def put(softcap): ...", "DROPPED = ('softcap',)",
-    "from attnspec.numerics.roundings import room", "import attnspec.numerics.roundings as shared", "OFF = {'SoftCap': 1}"])
+    "from attnspec.faults.softcap import FAULTS", "import attnspec.faults.softcap as shared", "OFF = {'SoftCap': 1}"])
 def test_a_further_file_that_names_a_keyword_is_told(tmp_path: Path, line: str) -> None:
     (tmp_path / "further.py").write_text(f"{line}\n", encoding="utf-8")
     assert naming("softcap", tmp_path) == {"further.py"}

@@ -12,10 +12,10 @@ from attnspec.core import paths
 from attnspec.core.errors import ManifestError, Place, SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.spec import yaml_lines
-from attnspec.spec.read_clause import read_bibliography
 from attnspec.spec.clause import Clause
 from attnspec.spec.fields import Fields
 from attnspec.spec.load import load_spec
+from attnspec.spec.read_clause import read_bibliography
 from attnspec.spec.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown
 
 SMALL = Path(__file__).parent / "small_spec"

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.engine.subject_run import summon
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
+from attnspec.engine.subject_run import summon
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.subjects.lifts.lift import lift_named
-from attnspec.subjects.lifts.lift import flushed_by
+from attnspec.subjects.lifts.lift import flushed_by, lift_named
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.0**-14, 2.0**-24, 2.0**-126]
 

@@ -10,8 +10,8 @@ from attnspec.core.errors import AttnspecError, ManifestError, TargetError, Usag
 from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.target import check_precision
 from attnspec.subjects.registry import load, registered
+from attnspec.subjects.target import check_precision
 
 MANIFEST = """\
 library: Mine

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.faults.catalogue import mechanisms
+from attnspec.faults.catalogue import ALL, CATALOGUE, mechanisms
 from attnspec.faults.mechanisms import BUGS, Outside, faults_of, outside
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"

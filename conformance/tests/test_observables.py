@@ -6,18 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.faults import staged
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
+from attnspec.faults import staged
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
+from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.observables import LOOKS, MOST_BLOCKS, observe, relative_logits, see
-from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.scene import OutsideLimits, Scene
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import compile_spec
-from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.tally import Violated
-from attnspec.trials.trial import Trial
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.spec.load import load_spec
 from attnspec.problems.problem import Array
+from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Violated
+from attnspec.trials.trial import Trial
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left"}
 

@@ -9,20 +9,19 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
-from attnspec.trials import trial as trials
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.trials.covering_cases import FIXED_KINDS
-from attnspec.trials.covering_cases import TELLING, Choices, OneExample, openings, seed_of
-from attnspec.trials.tally import Tally, Violated
-from attnspec.trials.trial import CASES, Trial
-from attnspec.faults.subject import own_subject
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.spec.load import load_spec
-from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
+from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, byte_for, menu_of
+from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
 from attnspec.problems.recipe import Recipe
+from attnspec.spec.load import load_spec
+from attnspec.trials import trial as trials
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, OneExample, openings, seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import CASES, Trial
 
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
 EVERYTHING = domain(sometimes=sorted(KEYWORDS), grouped="maybe")

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.faults.catalogue import CATALOGUE
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Item, Plan
-from attnspec.spec.load import load_spec
-from attnspec.spec.yaml_lines import load_yaml
+from attnspec.faults.catalogue import CATALOGUE
 from attnspec.record.read import RunRecord, read_record
 from attnspec.report.page import render
 from attnspec.runner.gate import gate
 from attnspec.runner.judge import replay_command
+from attnspec.spec.load import load_spec
+from attnspec.spec.yaml_lines import load_yaml
 from attnspec.vocabulary.schema import schema
 from attnspec.vocabulary.tables import WORDS
 from jsonschema import Draft202012Validator

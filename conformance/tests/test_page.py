@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import pytest
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.outcome import ClauseText, QuotedSource
 from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.outcome import (
     Change,
+    ClauseText,
     Evidence,
     Explanation,
     KnownFinding,
@@ -22,13 +22,13 @@ from attnspec.record.outcome import (
     Measured,
     Outcome,
     Picture,
+    QuotedSource,
     Reading,
     SubjectCard,
 )
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, duration, figure, gauge, moment
-from attnspec.report.page import mathml
-from attnspec.report.page import render, write_page
+from attnspec.report.page import mathml, render, write_page
 from attnspec.report.pictures import grid, grids
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.measurements import BINS, BlockJudged
-from attnspec.record.outcome import ClauseText, QuotedSource
 from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.measurements import BINS, SUITE, BlockJudged, Conviction, SubjectPut
+from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, Picture, QuotedSource, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
 

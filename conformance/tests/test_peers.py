@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.faults.subject import own_subject
 from attnspec.core.nouns import DType, Kind
 from attnspec.evaluation.baselines import rules
 from attnspec.evaluation.baselines.false_alarms import false_alarm_share
 from attnspec.evaluation.baselines.inputs import FIXED, Suite
 from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
-from attnspec.evaluation.baselines.references import ReferencedProblem, Reference
+from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.evaluation.baselines.rules import HALVES, RULES, THREE, Rule
+from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.subject import Subject
 

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from attnspec.core import paths
 from attnspec.cli.options import typed
+from attnspec.core import paths
 from attnspec.core.paths import portable, portable_argument
 from attnspec.subjects.call import SubjectRaised, _returned
 
@@ -16,7 +16,7 @@ from attnspec.subjects.call import SubjectRaised, _returned
 @pytest.mark.parametrize(("full", "shown"), [
     (f"{sysconfig.get_path('purelib')}/torch/nn.py", "torch/nn.py"),
     (f"{sysconfig.get_path('stdlib')}/inspect.py", "inspect.py"),
-    (f"{home.folder('implementations')}/numpy/naive.py", "implementations/numpy/naive.py"),
+    (f"{paths.folder('implementations')}/numpy/naive.py", "implementations/numpy/naive.py"),
     (f"{Path.cwd()}/kernel.py", "kernel.py"),
     (f"{Path.home()}/work/kernel.py", "~/work/kernel.py"),
     (f"{tempfile.gettempdir()}/torchinductor/x.py", "torchinductor/x.py"),

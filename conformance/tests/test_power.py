@@ -12,12 +12,12 @@ import pytest
 from attnspec.cli import main
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.plan import Plan
 from attnspec.core.paths import folder as home
+from attnspec.core.plan import Plan
 from attnspec.evaluation.power.against import Fall, compared
 from attnspec.evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
-from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.codec import to_line
+from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter
@@ -240,7 +240,8 @@ def test_a_mistake_is_told_before_anything_is_put(cli: Cli, words: list[str], te
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("diagnosis", "spared"), [(DiagnosisShare.ALL, 0), (DiagnosisShare.IN_TURN, 2), (DiagnosisShare.NONE, 3)])
+@pytest.mark.parametrize(("diagnosis", "spared"), [
+    (DiagnosisShare.ALL, 0), (DiagnosisShare.IN_TURN, 2), (DiagnosisShare.NONE, 3)])
 def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: DiagnosisShare, spared: int) -> None:
     plan = Plan(("fault/scale_none",), dtypes=(DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), effort=Effort.QUICK)
     docket = PowerJobs(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))

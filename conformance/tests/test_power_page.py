@@ -13,16 +13,16 @@ import pytest
 from attnspec.cli import main
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.events import RunFinished, RunStarted
 from attnspec.record.codec import to_line
-from attnspec.record.outcome import Outcome
+from attnspec.record.events import RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.report.curves import NARROW, WIDE, chart, shortened, spread
 from attnspec.report.drawing import write_picture, write_power_picture
 from attnspec.report.figures import grouped, percent
-from attnspec.report.power_view import markdown_table
 from attnspec.report.page import render
+from attnspec.report.power_view import markdown_table
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import GRADES, assumed, graded, looser_words, precision_of
+from attnspec.numerics.precision import GRADES, assumed, graded, looser_words, precision_of, unit
 from attnspec.numerics.roundings import exp_error, roundings
-from attnspec.numerics.precision import unit
 
 
 @pytest.mark.parametrize(("dtype", "roundoff", "subnormal", "normal", "largest"), [

@@ -10,16 +10,15 @@ from pathlib import Path
 import click
 import pytest
 from attnspec.cli import main
-from attnspec.cli.digest import Digest
 from attnspec.cli.conclusion import summary
-from attnspec.core.plan import JobFailure
+from attnspec.cli.digest import Digest
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.core.plan import Item, Plan
+from attnspec.core.plan import Item, JobFailure, Plan
 from attnspec.probing.jobs import Probes
 from attnspec.probing.subjects import Probing
 from attnspec.record.events import Done, ItemFinished, RunFinished
-from attnspec.record.outcome import Outcome
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import Outcome
 from attnspec.runner.audit import AUDIT, AuditJobs
 from attnspec.runner.jobs import open_jobs
 from attnspec.runner.trial_jobs import with_court

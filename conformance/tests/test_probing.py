@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import Answer, HandedOver, as_attend, attention
-from attnspec.faults.subject import own_subject
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType
+from attnspec.faults.staged import Answer, HandedOver, as_attend, attention
+from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import probe
 from attnspec.problems.problem import Array
 from attnspec.record.measurements import Found

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.masks import BIASES
 from attnspec.problems.domain import ANY_MASK, MASK_AXES, BiasName, MaskName, domain
-from attnspec.problems.entries import gaussian, normal, uniform
-from attnspec.problems.make import make_layer
-from attnspec.problems.make import make_problem
-from attnspec.problems.masks import MASKS
+from attnspec.problems.entries import _start, gaussian, normal, uniform, words
+from attnspec.problems.make import make_layer, make_problem
+from attnspec.problems.masks import BIASES, MASKS
 from attnspec.problems.problem import Array, LayerProblem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
-from attnspec.problems.entries import _start, words
 
 SIZES = Sizes(2, 4, 2, 5, 7, 8, 6)
 MIXED = ("log_normal", "integers", "one_hot_values")

@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import SOUND, Answer, HandedOver, Work, as_attend, attention, exponentials, normalise, within
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
-from attnspec.probing import visibility, masks
+from attnspec.faults.staged import (
+    SOUND,
+    Answer,
+    HandedOver,
+    Work,
+    as_attend,
+    attention,
+    exponentials,
+    normalise,
+    within,
+)
+from attnspec.probing import masks, visibility
 from attnspec.probing.asker import FAILURES
 from attnspec.probing.probe import PendingQuestion, probe
 from attnspec.problems.problem import Array
@@ -222,7 +232,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     **{f"hidden_{place}.{content}.{form}": DAMAGES for place in ("key", "value") for content in ("nan", "inf")
        for form in ("mask", "bias", "causal")},
 }
-ASKED = (*masks.MASK_QUESTIONS, *masks.IN_PLACE, *visibility.CAUSAL_QUESTIONS, *visibility.WINDOW_QUESTIONS, *masks.HIDDEN_QUESTIONS)
+ASKED = (*masks.MASK_QUESTIONS, *masks.IN_PLACE, *visibility.CAUSAL_QUESTIONS, *visibility.WINDOW_QUESTIONS,
+         *masks.HIDDEN_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import SOUND, Answer, HandedOver, as_attend, attention
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
-from attnspec.probing import shapes, numbers, outputs
+from attnspec.faults.staged import SOUND, Answer, HandedOver, as_attend, attention
+from attnspec.probing import numbers, outputs, shapes
 from attnspec.probing.asker import FAILURES
 from attnspec.probing.probe import PendingQuestion, probe
 from attnspec.problems.problem import Array
@@ -145,7 +145,7 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "grouped": {"yes": sound, "no": no_groups},
     "grouped_heads": {"repeat": sound, "tile": with_stages(group_key=tiled, group_value=tiled)},
     "value_width": {"yes": sound, "no": when(lambda call: call.value.shape[-1] != call.key.shape[-1], everywhere(9.0))},
-    "weights.heads": {"per_head": sound, "averaged": reporting(lambda weights: outputs.mean(axis=1))},
+    "weights.heads": {"per_head": sound, "averaged": reporting(lambda weights: weights.mean(axis=1))},
     "weights.sum": {"yes": sound, "no": reporting(lambda weights: 2 * weights)},
     "weights.effect": {"in_effect": sound, "before_dropout": dropping_values},
     "huge_logits.exponential": HUGE, "huge_logits.largest": HUGE,
@@ -156,8 +156,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "zero.queries": {"empty": sound}, "zero.batch": {"empty": sound},
     "zero.keys": {"zeros": sound, "nan": when(lambda call: call.key.shape[2] == 0, everywhere(np.nan))},
 }
-ASKED = (*numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS, outputs.TWICE, *outputs.PURITY_QUESTIONS,
-         *shapes.SIZE_QUESTIONS)
+ASKED = (*numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS,
+         outputs.TWICE, *outputs.PURITY_QUESTIONS, *shapes.SIZE_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

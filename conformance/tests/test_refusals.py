@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.engine.engine import Engine
-from attnspec.engine.subject_run import summon
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import summon
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome
 

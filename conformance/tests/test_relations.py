@@ -7,22 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.faults import staged
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
+from attnspec.faults import staged
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.record.outcome import Measured
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
+from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
 from attnspec.vocabulary.observables import equal, measure, nothing, verdict
-from attnspec.vocabulary.scene import Posed
-from attnspec.vocabulary.scene import OutsideLimits, Scene
+from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
-from attnspec.vocabulary.transforms import contents, history, axes
+from attnspec.vocabulary.transforms import axes, contents, history
 
 ORIGINAL, OTHER = RunName("original"), RunName("other")
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",

@@ -9,15 +9,13 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.record.outcome import QuotedSource
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import Outcome, QuotedSource
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
+from attnspec.runner.jobs import exit_code, plan_of
 from attnspec.runner.judge import read_replay, replay_command
-from attnspec.runner.jobs import plan_of
 from attnspec.runner.session import Result, Session
-from attnspec.runner.jobs import exit_code
 
 Run = Callable[..., tuple[Result, list[Event]]]
 

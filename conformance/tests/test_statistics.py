@@ -7,24 +7,23 @@ import functools
 import mpmath
 import numpy as np
 import pytest
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.faults import staged
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.spec.load import load_spec
+from attnspec.faults import staged
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Measured
+from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.chance import chernoff, has_variance
-from attnspec.vocabulary.scene import Posed
-from attnspec.vocabulary.scene import Scene
+from attnspec.vocabulary.scene import Posed, Scene
 
 RATES = (0.1, 1e-3, 1e-9)
 FREEDOMS = (1, 7, 63, 1008, 4032)

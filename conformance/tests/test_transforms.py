@@ -9,10 +9,9 @@ from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.vocabulary.observables import _joined
-from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.scene import OutsideLimits
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import contents, history, keywords, layers, axes
+from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
 
 RECOMMENDED = {"causal_alignment": "top_left", "mask_with_causal": "both", "grouped_heads": "repeat"}
 B, H, T, S, D, DV = 2, 4, 3, 5, 4, 2

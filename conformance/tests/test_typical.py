@@ -9,13 +9,12 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
-from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.faults.sound import SOUND
-from attnspec.faults.subject import own_subject
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import DType, Effort
+from attnspec.faults.catalogue import RECOMMENDED
+from attnspec.faults.sound import SOUND
+from attnspec.faults.subject import own_subject
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import Precision, graded, precision_of
 from attnspec.numerics.typical import _partial_sums, multiple
@@ -25,6 +24,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 
 RATE = 1e-6
 HALF = (DType.FLOAT16, DType.BFLOAT16)

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.trials.covering_cases import openings, seed_of
-from attnspec.faults.sound import SOUND, sound_named
-from attnspec.faults.subject import sound_subject
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import VALUED, Window
 from attnspec.core.nouns import DType, Effort
+from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import visible_keys
+from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.probe import probe_conventions
+from attnspec.trials.covering_cases import openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import contents, keywords

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from attnspec.core import paths
-from attnspec.engine.engine import Engine
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-clause.md"

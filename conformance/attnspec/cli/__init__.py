@@ -9,10 +9,8 @@ from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.group import DEFECT
-from attnspec.cli.group import attnspec
-from attnspec.core.errors import AttnspecError
-from attnspec.core.errors import CANNOT_RUN
+from attnspec.cli.group import DEFECT, attnspec
+from attnspec.core.errors import CANNOT_RUN, AttnspecError
 
 COMPLETING = "_ATTNSPEC_COMPLETE"
 """The variable by which a shell asks what can follow."""

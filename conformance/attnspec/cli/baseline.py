@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import groupby
-import click
-from attnspec.cli.digest import Digest, is_gone
-from attnspec.cli.wording import plural
-from attnspec.core.nouns import Novelty, Verdict
-from attnspec.record.outcome import Outcome
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from attnspec.cli.options import Given
-from attnspec.core.errors import UsageError
-from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
-from attnspec.subjects.baseline import write_baseline
 
+import click
+
+from attnspec.cli.digest import Digest, is_gone
+from attnspec.cli.options import Given
+from attnspec.cli.wording import plural
+from attnspec.core.errors import UsageError
+from attnspec.core.nouns import Novelty, Verdict
+from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
+from attnspec.record.outcome import Outcome
+from attnspec.subjects.baseline import write_baseline
 
 _ORDER = tuple(Novelty)
 _COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yellow"}

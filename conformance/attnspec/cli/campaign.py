@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TextIO
+
 import click
-from attnspec.evaluation.false_alarms.rows import KNOWN
+
+from attnspec.cli.group import own_up
+from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, known_targets, plan_from, typed
 from attnspec.cli.outputs import RunningLine
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CONFORMS, VIOLATED
-from attnspec.record.measurements import BlockJudged
-from attnspec.record.events import Event
-from attnspec.report.false_alarms import Margins, margins
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, RECIPES_OF, code_of, recipes_of, with_blocks
-from attnspec.evaluation.false_alarms.jobs import begun
-from attnspec.evaluation.false_alarms.rows import RECIPES, needed, rows_of
-from attnspec.evaluation.false_alarms.rows import CHOSEN, in_order
-from attnspec.cli.group import own_up
-from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, plan_from, typed
-from attnspec.cli.options import known_targets
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
+from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, RECIPES_OF, begun, code_of, recipes_of, with_blocks
+from attnspec.evaluation.false_alarms.rows import CHOSEN, KNOWN, RECIPES, in_order, needed, rows_of
+from attnspec.record.events import Event
+from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import reopen
-from attnspec.record.write import RecordWriter
-from attnspec.runner.session import Result, Session
+from attnspec.record.write import RecordWriter, reopen
+from attnspec.report.false_alarms import Margins, margins
 from attnspec.runner.environment import environment
+from attnspec.runner.session import Result, Session
 
 
 class CaseCounter:

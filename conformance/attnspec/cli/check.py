@@ -10,6 +10,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
+from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.junit import JUNIT, JUnit
 from attnspec.cli.options import (
@@ -21,14 +22,15 @@ from attnspec.cli.options import (
     TARGETS,
     VERBOSE,
     Given,
+    judgeable,
+    known_targets,
     plan_from,
+    remaining,
     running,
     selection,
     typed,
 )
 from attnspec.cli.outputs import Outputs
-from attnspec.cli.options import judgeable, known_targets, remaining
-from attnspec.cli.conclusion import Detail
 from attnspec.core.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES

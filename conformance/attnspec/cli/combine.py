@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from attnspec.core import paths
-from attnspec.record.write import combine
 from attnspec.record.events import Event, SubjectKnown
 from attnspec.record.read import RunRecord, read_records
+from attnspec.record.write import combine
 from attnspec.subjects.findings import known_findings
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
+
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
+
+from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import FAULT, SOUND
-from attnspec.core.conventions import PROFILES
 from attnspec.spec.clause import Spec, themes_of
 from attnspec.spec.load import load_spec
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered
-
 
 _SOURCE = """\
 %(complete_func)s() {

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-import click
-from attnspec.cli.digest import Digest
-from attnspec.cli.baseline import but_for, gone
-from attnspec.cli.unjudged import lacks
-from attnspec.cli.wording import counted, few, plural
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
-from attnspec.core.keywords import keyword_for
-from attnspec.core.nouns import Effort, Verdict
-from attnspec.report.findings import likely, likely_words, unexplained
-from attnspec.runner.jobs import idle
 import enum
 import math
 import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TextIO
-from attnspec.cli import findings, unjudged
-from attnspec.cli.baseline import held_against
-from attnspec.cli.wording import counted, named, plural
-from attnspec.core.keywords import listed
-from attnspec.record.events import Event
 
+import click
+
+from attnspec.cli import findings, unjudged
+from attnspec.cli.baseline import but_for, gone, held_against
+from attnspec.cli.digest import Digest
+from attnspec.cli.unjudged import lacks
+from attnspec.cli.wording import counted, few, named, plural
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.keywords import keyword_for, listed
+from attnspec.core.nouns import Effort, Verdict
+from attnspec.record.events import Event
+from attnspec.report.findings import likely, likely_words, unexplained
+from attnspec.runner.jobs import idle
 
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 CAUSES = 2   # of several subjects that are told in the first line and the last

@@ -10,8 +10,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.options import IMPLEMENTATIONS
-from attnspec.core.errors import UsageError
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.runner.confirming import Confirmation, Shown, confirmations
 from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.findings import Finding, read_findings

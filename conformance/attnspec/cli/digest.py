@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
-from attnspec.record.outcome import ClauseText
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Outcome
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import ClauseText, Outcome
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
 UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})

@@ -15,12 +15,11 @@ from attnspec.cli import completion
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
-from attnspec.spec.load import added_files
-from attnspec.spec.clause import Citation, Clause, Spec, themes_of
-from attnspec.spec.load import load_spec
-from attnspec.spec.yaml_lines import shown
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
+from attnspec.spec.clause import Citation, Clause, Spec, themes_of
+from attnspec.spec.load import added_files, load_spec
+from attnspec.spec.yaml_lines import shown
 
 if TYPE_CHECKING:
     from attnspec.faults.fault import Fault

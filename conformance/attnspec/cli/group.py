@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-import click
-from attnspec.cli.wording import plural
-from attnspec.core.errors import CANNOT_RUN
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
 import attnspec as package
-from attnspec.core.errors import hint
+from attnspec.cli.wording import plural
+from attnspec.core.errors import CANNOT_RUN, hint
 
 if TYPE_CHECKING:
     from attnspec.runner.session import Result

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from attnspec.core import paths
 from attnspec.cli import completion
-from attnspec.core.errors import TargetError, UsageError
-from attnspec.core.errors import CONFORMS
+from attnspec.core import paths
+from attnspec.core.errors import CONFORMS, TargetError, UsageError
 from attnspec.runner.scaffolding import Written, acquaint
 from attnspec.subjects.manifest import FILE
 

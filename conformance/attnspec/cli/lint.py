@@ -10,15 +10,23 @@ from typing import TypeVar
 import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.core.errors import AttnspecError, ManifestError, Place, RecordError, UsageError, hint
-from attnspec.core.errors import CANNOT_RUN, CONFORMS
-from attnspec.core.nouns import DType
 from attnspec.core.conventions import PROFILES
+from attnspec.core.errors import (
+    CANNOT_RUN,
+    CONFORMS,
+    AttnspecError,
+    ManifestError,
+    Place,
+    RecordError,
+    UsageError,
+    hint,
+)
+from attnspec.core.nouns import DType
 from attnspec.core.paths import folder
+from attnspec.record import schema as record
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import shown
-from attnspec.record import schema as record
 from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, read_entries
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
@@ -66,8 +74,8 @@ def _tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
 
 
 def _compile(law: Spec) -> None:
-    from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
 
     compile_spec(law, faults=CATALOGUE.keys())
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
-from attnspec.core.errors import Place, SpecError
 from attnspec.core.conventions import PROFILES
+from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import enum
+import fnmatch
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+
 import click
 from click.shell_completion import CompletionItem
+
 from attnspec.cli import completion
-from attnspec.core.errors import hint
+from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
-from attnspec.core.plan import Plan
-from attnspec.subjects.lifts import LIFTS
-import fnmatch
-from collections.abc import Iterable, Iterator, Sequence
-from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.outline import no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
-
 
 Given: TypeAlias = Any  # an option's value, converted by its type
 F = TypeVar("F", bound=Callable[..., Any])

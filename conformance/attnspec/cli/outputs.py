@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
-from attnspec.cli.progress import progress
+
+import click
+
 from attnspec.cli.conclusion import Detail, Verdicts
+from attnspec.cli.progress import progress
 from attnspec.core.errors import UsageError
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
-import time
-from dataclasses import dataclass, field
-import click
-
 
 RUNS = Path("reports") / "run"  # below the working directory
 

@@ -9,10 +9,9 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.group import exit_code_of
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, plan_from, running, typed
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, known_targets, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
 from attnspec.cli.power_console import SubjectCounter, Table
-from attnspec.cli.options import known_targets
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT, SOUND, Plan

@@ -8,8 +8,7 @@ from typing import TextIO
 
 import click
 
-from attnspec.cli.outputs import is_coloured
-from attnspec.cli.outputs import RunningLine
+from attnspec.cli.outputs import RunningLine, is_coloured
 from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType

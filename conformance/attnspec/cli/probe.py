@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
+
 import click
-from attnspec.cli.outputs import is_coloured
-from attnspec.cli.wording import named, plural
-from attnspec.record.events import Event, RunFinished
-from attnspec.record.measurements import Found, SubjectProbed
+
 from attnspec.cli.group import own_up
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, OneOf, plan_from, running, typed
-from attnspec.cli.outputs import Outputs
-from attnspec.cli.options import known_targets
+from attnspec.cli.options import (
+    DEADLINE,
+    IMPLEMENTATIONS,
+    LIFT,
+    TARGETS,
+    Given,
+    OneOf,
+    known_targets,
+    plan_from,
+    running,
+    typed,
+)
+from attnspec.cli.outputs import Outputs, is_coloured
+from attnspec.cli.wording import named, plural
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
+from attnspec.record.events import Event, RunFinished
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.runner.session import Session
-
 
 _GAP = "  "
 

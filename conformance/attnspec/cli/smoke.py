@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, plan_from
-from attnspec.cli.options import known_targets
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from
 from attnspec.core.errors import CANNOT_RUN, CONFORMS
 from attnspec.runner.smoking import smoke_apart
 

@@ -1,1 +1,1 @@
-"""The shared nouns. Standard library only; imports nothing of attnspec but `ground`."""
+"""The shared nouns. Standard library only; imports nothing else of attnspec."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from attnspec.core.keywords import KEYWORDS, UNCOMMON
 
+from attnspec.core.keywords import KEYWORDS, UNCOMMON
 
 UNDEFINED = "undefined"
 

@@ -1,16 +1,14 @@
-"""Where the data folders lie, and paths without the folders of this machine: what is recorded is read on other machines."""
+"""Where the data folders lie, and paths without the folders of this machine: a record is read on other machines."""
 
 from __future__ import annotations
 
-from pathlib import Path
 import sysconfig
 import tempfile
 from collections.abc import Iterator
 from functools import cache
-from attnspec.core import paths
+from pathlib import Path
 
-
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 
 
 def folder(name: str) -> Path:
@@ -26,8 +24,8 @@ def portable(text: str) -> str:
     """
     if "/" not in text:
         return text
-    for folder in (*_installed(), f"{Path.cwd()}/"):
-        text = text.replace(folder, "")
+    for known in (*_installed(), f"{Path.cwd()}/"):
+        text = text.replace(known, "")
     return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
 
 
@@ -43,9 +41,9 @@ def portable_argument(typed: str) -> str:
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of packages, of Python's library and of attnspec, inner ones first."""
-    return tuple(sorted({f"{folder}/" for folder in _folders()}, key=len, reverse=True))
+    return tuple(sorted({f"{known}/" for known in _folders()}, key=len, reverse=True))
 
 
 def _folders() -> Iterator[Path]:
     yield from (Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib"))
-    yield paths.folder("spec").parent
+    yield folder("spec").parent

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from attnspec.core.nouns import DType, Effort
 from typing import Protocol
-from attnspec.core.nouns import Verdict
 
+from attnspec.core.nouns import DType, Effort, Verdict
 
 FAULT = "fault/"
 SOUND = "sound/"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from attnspec.record.outcome import Explanation
-from attnspec.subjects.lifts import LIFTS
-from attnspec.subjects.subject import Subject
 from collections.abc import Sequence
+from types import ModuleType
+
 from attnspec.record.outcome import Explanation, Likeness
+from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.signature import default_of
+from attnspec.subjects.subject import Subject
 
 
 def missing_lift(subject: Subject) -> Explanation | None:

@@ -15,21 +15,20 @@ from types import MappingProxyType
 
 import numpy as np
 
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check
-from attnspec.diagnosis.failing_case import judged
-from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.tally import Violated
-from attnspec.diagnosis.advice import frameworks_of
-from attnspec.trials.trial import Trial
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
-from attnspec.numerics.precision import Precision, looser_words, precision_of
-from attnspec.numerics.precision import is_half
+from attnspec.diagnosis.advice import frameworks_of
+from attnspec.diagnosis.failing_case import judged
+from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
 from attnspec.subjects.subject import Answer, Subject
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Violated
+from attnspec.trials.trial import Trial
 
 Words = Mapping[str, object]
 """A precision class as one declares it: see `numerics.precision`."""

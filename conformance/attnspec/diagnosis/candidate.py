@@ -8,19 +8,19 @@ from functools import partial
 
 import numpy as np
 
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Bar
-from attnspec.trials.call_log import LoggedCall, put
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
 from attnspec.faults.staged import Answer as Returned
 from attnspec.faults.staged import Attend
 from attnspec.faults.staged import HandedOver as StagedCall
-from attnspec.core.declaration import Limits
-from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 from attnspec.subjects.lifts.lift import NoLift
 from attnspec.subjects.subject import Subject
+from attnspec.trials.call_log import LoggedCall, put
 from attnspec.vocabulary.scene import AnyProblem
 
 NOISES = (1, 2)

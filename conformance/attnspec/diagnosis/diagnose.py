@@ -5,29 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
+
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
-from attnspec.diagnosis.locate import locate
 from attnspec.diagnosis.inputs import DiagnosticInputs, diagnostic_inputs
-from attnspec.trials.tally import Violated
-from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
-from attnspec.trials.trial import Trial
+from attnspec.diagnosis.locate import locate
+from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
 from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
+from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
-from attnspec.core.nouns import DType, Kind
+from attnspec.faults.subject import own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
-from dataclasses import replace
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
 from attnspec.trials.compile import Check
-from attnspec.diagnosis.failing_case import judged
 from attnspec.trials.covering_cases import seed_of
-from attnspec.faults.doubles import SoundArithmetic, double
-from attnspec.faults.subject import own_subject
-from attnspec.core.nouns import DType, Effort
-
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Violated
+from attnspec.trials.trial import Trial
 
 ROUNDS = 8
 """How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
@@ -226,7 +223,8 @@ class Faring:
 
 
 def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
-          arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK, seed: int = 0) -> Diagnosis:
+          arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
+          seed: int = 0) -> Diagnosis:
     """What the diagnosis says of the double of a fault, on the case that convicted the fault.
 
     Rounded otherwise, a fault at the edge of rounding may pass that case: the clause then finds one of its own, without

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
-from attnspec.trials.evaluator import Evaluator
 from attnspec.diagnosis.candidate import Candidate, as_candidate
-from attnspec.trials.tally import Tally
-from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
-from attnspec.trials.trial import Trial
+from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
 from attnspec.faults.fault import Fault
 from attnspec.problems.recipe import Recipe
+from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import Trial
 
 LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
@@ -33,7 +33,7 @@ class FailingCase:
     tape: tuple[LoggedCall, ...]
     fails: bool
     _rulers: dict[int, Ruler] = field(default_factory=dict)
-    _suspects: dict[str, Candidate] = field(default_factory=dict)
+    _candidates: dict[str, Candidate] = field(default_factory=dict)
     _explained: dict[str, bool] = field(default_factory=dict)
 
     @property
@@ -59,7 +59,7 @@ class FailingCase:
         return self._explained[fault.name]
 
     def _explains(self, fault: Fault) -> bool:
-        suspect = self._suspect(fault)
+        suspect = self._candidate(fault)
         return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
             self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
 
@@ -68,17 +68,18 @@ class FailingCase:
 
         No call is put after one where they are further apart than that.
         """
-        suspect, furthest = self._suspect(fault), 0.0
+        suspect, furthest = self._candidate(fault), 0.0
         for index, step in enumerate(self.tape):
             furthest = max(furthest, self._ruler(index).nearness(step, suspect.step(index)))
             if furthest >= 1:
                 break
         return furthest
 
-    def _suspect(self, fault: Fault) -> Candidate:
-        if fault.name not in self._suspects:
-            self._suspects[fault.name] = Candidate(fault, self.bar, [(step.problem, step.variant) for step in self.tape])
-        return self._suspects[fault.name]
+    def _candidate(self, fault: Fault) -> Candidate:
+        if fault.name not in self._candidates:
+            calls = [(step.problem, step.variant) for step in self.tape]
+            self._candidates[fault.name] = Candidate(fault, self.bar, calls)
+        return self._candidates[fault.name]
 
     def _is_alike(self, suspect: Candidate, index: int) -> bool:
         return self._ruler(index).are_alike(self.tape[index], suspect.step(index),

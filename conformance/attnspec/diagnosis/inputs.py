@@ -6,22 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from attnspec.diagnosis.tolerance import Aspect, Bar
-from attnspec.diagnosis.candidate import Candidate
-from attnspec.trials.call_log import LoggedCall, is_poisoned, put
-from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.faults.fault import Fault
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import DType, Kind
+from attnspec.diagnosis.candidate import Candidate
+from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.faults.catalogue import RECOMMENDED
+from attnspec.faults.fault import Fault
 from attnspec.numerics.precision import Precision
-from attnspec.problems.make import make_layer, model_width
-from attnspec.problems.make import make_problem
+from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.lower import misfit
 from attnspec.subjects.probe import YES
 from attnspec.subjects.subject import Subject
+from attnspec.trials.call_log import LoggedCall, is_poisoned, put
 from attnspec.vocabulary.scene import AnyProblem, Posed
 from attnspec.vocabulary.transforms.contents import replace_hidden
 from attnspec.vocabulary.transforms.history import lay_out

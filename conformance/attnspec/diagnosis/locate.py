@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attnspec.diagnosis.tolerance import Bar
-from attnspec.trials.call_log import Ending, put
 from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS, VALUED, acting_on
 from attnspec.core.nouns import DType
+from attnspec.diagnosis.tolerance import Bar
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.trials.call_log import Ending, put
 from attnspec.vocabulary.observables import relative_logits
-from attnspec.vocabulary.scene import AnyProblem
-from attnspec.vocabulary.scene import working
+from attnspec.vocabulary.scene import AnyProblem, working
 
 LEFT_OUT: Mapping[str, object] = acting_on(Acts.VISIBILITY, Acts.LOGITS)
 _HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in acting_on(Acts.VISIBILITY)))

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.trials.call_log import Ending, LoggedCall
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.numerics.precision import Precision, precision_of
+from attnspec.numerics.precision import Precision, is_half, precision_of
 from attnspec.numerics.roundings import roundings
-from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.subjects.subject import Subject
-from attnspec.vocabulary.scene import AnyProblem
-from attnspec.vocabulary.scene import working
+from attnspec.trials.call_log import Ending, LoggedCall
+from attnspec.vocabulary.scene import AnyProblem, working
 
 
 class Aspect(enum.Enum):

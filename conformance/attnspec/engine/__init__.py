@@ -1,1 +1,1 @@
-"""The court: clauses compiled against the words, put to subjects on cases that Hypothesis draws, ending in verdicts."""
+"""What runs subjects: a plan's items, the verdict on each, and what a record keeps of them."""

@@ -9,23 +9,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
-from attnspec.engine.schedule import is_due
+from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
-from attnspec.core.conventions import PROFILES
+from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
+from attnspec.engine.schedule import is_due
+from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, themes_of
 from attnspec.spec.load import load_spec
-from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
-    from attnspec.trials.compile import Check
     from attnspec.engine.subject_run import SubjectRun
+    from attnspec.trials.compile import Check
 
 
 REMEMBERED = 4
@@ -106,8 +106,8 @@ class Engine:
     @cached_property
     def checks(self) -> Mapping[str, Check]:
         """Every clause compiled. Raises SpecError at the first word that means nothing."""
-        from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: numpy)
+        from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
 
         return compile_spec(self.spec, faults=CATALOGUE.keys())
 

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-import numpy as np
-from attnspec.problems.problem import Array, LayerProblem
-from attnspec.record.outcome import Measured, Picture
-from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.observables import defined, see
-from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.scene import OutsideLimits, Scene
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from attnspec.diagnosis.arithmetic import ArithmeticExplainer
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check
-from attnspec.diagnosis.advice import causal_by_default
-from attnspec.engine.known_failures import listed
-from attnspec.diagnosis.diagnose import Examiner
-from attnspec.engine.schedule import first_of, is_due
-from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.tally import Tally, Violated
-from attnspec.diagnosis.advice import missing_lift
-from attnspec.trials.trial import Trial
-from attnspec.faults.subject import is_own, own_subject
+
+import numpy as np
+
 from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.advice import causal_by_default, missing_lift
+from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.diagnose import Examiner
+from attnspec.engine.known_failures import listed
+from attnspec.engine.schedule import first_of, is_due
+from attnspec.faults.subject import is_own, own_subject
+from attnspec.problems.problem import Array, LayerProblem
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.subjects.smoke import check_axes
+from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load
-from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.smoke import check_axes
+from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import importable
-
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import Trial
+from attnspec.vocabulary.observables import defined, see
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 LARGEST = 24
 """Rows and columns of a picture: a part around the worst entry."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import HandedOver, Work, staged
-from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 
 

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from attnspec.faults import bias, blocks, causal, constants, drift, exponential, heads, layers, masks, paths, precision, purity, edges, reports, scale, softmax, state
-from attnspec.faults.fault import Fault
+
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
-from collections.abc import Iterable, Mapping
+from attnspec.faults import (
+    bias,
+    blocks,
+    causal,
+    constants,
+    drift,
+    edges,
+    exponential,
+    heads,
+    layers,
+    masks,
+    paths,
+    precision,
+    purity,
+    reports,
+    scale,
+    softmax,
+    state,
+)
+from attnspec.faults.fault import Fault
 from attnspec.faults.mechanisms import BUGS, faults_of, outside
-
 
 ALL: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,

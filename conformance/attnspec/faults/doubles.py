@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.precision import through
 from attnspec.faults.staged import SOUND, HandedOver, Stages, Work, computing
-from attnspec.core.nouns import DType
-from attnspec.numerics.precision import Precision
+from attnspec.numerics.precision import Precision, is_half
 from attnspec.numerics.roundings import roundings
-from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import Subject
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import FLOAT16
 from attnspec.faults.staged import Work, staged
-from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 
 _BITS_OF_A_TENSOR_CORE = 14

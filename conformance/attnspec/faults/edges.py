@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+
 from attnspec.faults import staged as sound
 from attnspec.faults.drift import smoothed
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import HandedOver, Work, staged
-from attnspec.problems.problem import Array
 from attnspec.faults.masks import with_mask
 from attnspec.faults.staged import Answer, HandedOver, Stages, Work, around, attention, staged
+from attnspec.problems.problem import Array
 
 
 def _without_key(position: int, count: int = 1) -> dict[str, object]:
@@ -91,7 +91,8 @@ def _residual(call: HandedOver) -> Work:
 def _noise(output: Array, work: Work) -> Array:
     """Noise of relative size 1e-3 whose seed is the content."""
     seed = int(np.ascontiguousarray(work.query).view(np.uint8).sum())
-    return output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
+    noisy: Array = output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
+    return noisy
 
 
 TAILS = (
@@ -232,7 +233,8 @@ def _with_sink(hidden: Array, work: Work) -> Array:
         return sound.softmax(hidden, work)
     top = np.maximum(hidden.max(axis=-1, keepdims=True), 0)
     grown = np.exp(hidden - top)
-    return grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
+    weights: Array = grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
+    return weights
 
 
 READS = (

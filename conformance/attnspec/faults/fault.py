@@ -6,10 +6,10 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from attnspec.faults.layer import Layer
-from attnspec.faults.staged import Attend
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Kind
+from attnspec.faults.layer import Layer
+from attnspec.faults.staged import Attend
 
 
 class Stage(enum.Enum):

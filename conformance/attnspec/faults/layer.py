@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.faults.staged import Answer, HandedOver, Stages, attention, wide_dtype
 from attnspec.core.keywords import KeywordArguments
+from attnspec.faults.staged import Answer, HandedOver, Stages, attention, wide_dtype
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]

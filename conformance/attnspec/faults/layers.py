@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Kind
 from attnspec.faults import causal, masks
 from attnspec.faults import heads as head_faults
 from attnspec.faults import layer as sound
@@ -16,8 +18,6 @@ from attnspec.faults import staged as core
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
 from attnspec.faults.staged import HandedOver, Work
-from attnspec.core.declaration import Limits
-from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")

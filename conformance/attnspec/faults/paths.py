@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, HandedOver, around, attention
-from attnspec.core.nouns import DType
-from attnspec.faults.staged import staged
 
+from attnspec.core.nouns import DType
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Answer, HandedOver, around, attention, staged
 
 _IS_WIDE = "the mask is made in float32, which is no narrower"
 _IS_FLOAT32 = "everything is computed in float32 already"

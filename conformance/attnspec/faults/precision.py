@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
 import ml_dtypes
 import numpy as np
-from attnspec.problems.problem import Array
-from collections.abc import Callable
+
+from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import HandedOver, Work, staged
-from attnspec.core.nouns import DType
-
+from attnspec.problems.problem import Array
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOAT16 = np.dtype(np.float16)
@@ -60,7 +61,8 @@ def _logits_through(dtype: np.dtype[Any]) -> Callable[[Work, float], Array]:
 
 def _raw_logits_in_half(work: Work, factor: float) -> Array:
     dots = through(sound.logits(work, 1.0), FLOAT16)
-    return dots * dots.dtype.type(factor)
+    scaled: Array = dots * dots.dtype.type(factor)
+    return scaled
 
 
 def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.core.nouns import Kind
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import Work, staged
-from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 
 BLOCK = 16

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
+from attnspec.faults import staged as stage
+from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
 from attnspec.problems.problem import Array
 
 BLOCK = 16

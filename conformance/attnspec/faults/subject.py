@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from attnspec.core.errors import Place
+from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
-from attnspec.core.errors import Place
-from attnspec.core.plan import FAULT, SOUND
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 

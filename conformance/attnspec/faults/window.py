@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.core.keywords import Window
+from attnspec.core.nouns import Kind
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.staged import Work, staged
-from attnspec.core.keywords import Window
-from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array
 
 Near = Callable[[Work], Array]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.numerics.reference import Operands, Truth
-from attnspec.numerics.roundings import Roundings
-from attnspec.numerics.roundings import capped_error, room, scaled
+from attnspec.numerics.roundings import Roundings, capped_error, room, scaled
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
-from attnspec.numerics.bound import WeightError
-from attnspec.numerics.reference import Operands, Truth
-from attnspec.numerics.roundings import Roundings
-from attnspec.problems.problem import Array
-from attnspec.core.keyword import Acts
-from attnspec.core.keywords import acting_on
-from attnspec.problems.problem import Array, LayerProblem, Problem
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+
+import numpy as np
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.bound import in_domain, output_allowance, weight_error
+from attnspec.numerics.bound import WeightError, in_domain, output_allowance, weight_error
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
-from attnspec.numerics.roundings import roundings
+from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.typical import Typical, multiple, typical
+from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
 def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:

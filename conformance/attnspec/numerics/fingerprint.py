@@ -9,8 +9,7 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import BESIDE_POINTS, GRADES, Precision, graded
-from attnspec.numerics.precision import is_half
+from attnspec.numerics.precision import BESIDE_POINTS, GRADES, Precision, graded, is_half
 from attnspec.problems.problem import Array, Problem
 
 TYPICAL = frozenset({"typical"})

@@ -5,14 +5,15 @@ that a subject declares.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-import numpy as np
-from attnspec.core.nouns import DType
-from attnspec.problems.problem import numpy_dtype
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
 from attnspec.core.errors import ManifestError
+from attnspec.core.nouns import DType
+from attnspec.problems.problem import numpy_dtype
 
 
 @dataclass(frozen=True, slots=True)

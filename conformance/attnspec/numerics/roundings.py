@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+
 import numpy as np
+
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import Precision
-from attnspec.numerics.precision import is_half, unit
+from attnspec.numerics.precision import Precision, is_half, unit
 from attnspec.numerics.reference import Operands, Truth
 from attnspec.problems.problem import Array
-
 
 ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights, product_error
 from attnspec.numerics.reference import Operands, Truth
-from attnspec.numerics.roundings import Roundings
-from attnspec.numerics.roundings import own_spread, scaled, slope
+from attnspec.numerics.roundings import Roundings, own_spread, scaled, slope
 from attnspec.problems.problem import Array
 
 AT_ONCE = 2**20  # entries of weight·value that are formed at once

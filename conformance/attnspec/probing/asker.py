@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from attnspec.problems.problem import Array, Problem
-from attnspec.subjects.subject import Subject
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
+
 import numpy as np
+
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
-
 
 Gradients = tuple[Array, ...]
 

@@ -8,18 +8,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from attnspec.core.plan import Conclusion, JobFailure
-from attnspec.core.errors import AttnspecError
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.plan import Plan
-from attnspec.spec.clause import Spec
-from attnspec.spec.load import load_spec
+from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.probing.subjects import Probing, probings
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import Done, RunStarted
-from attnspec.record.outcome import SubjectCard
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import SubjectCard
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:

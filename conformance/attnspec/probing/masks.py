@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-from attnspec.core.conventions import CONVENTIONS
-from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.probing.question import even, softmax, which
-from attnspec.probing.question import Question, convention, promised
-from attnspec.problems.problem import Array, Problem
 import contextlib
 from functools import partial
-import ml_dtypes
-from attnspec.probing.visibility import alignment
-from attnspec.probing.question import is_close, shown, which
-from attnspec.probing.question import Question, convention, no_claim
-from attnspec.problems.problem import Array, Problem, numpy_dtype
 
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
+from attnspec.probing.question import Question, convention, even, is_close, no_claim, promised, shown, softmax, which
+from attnspec.probing.visibility import alignment
+from attnspec.problems.problem import Array, Problem, numpy_dtype
 
 _MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
 _WITH_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)

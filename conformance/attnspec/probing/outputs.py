@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
-from attnspec.core.declaration import Declaration
-from attnspec.probing.asker import FAILURES, OTHER, Asker, Failed, Reply
-from attnspec.probing.question import is_close, shown
-from attnspec.probing.question import Question, promised
-from attnspec.problems.problem import Array, Problem
-from attnspec.subjects.subject import Answer
+import contextlib
 from functools import partial
-from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
+
+import numpy as np
+
+from attnspec.core.declaration import Declaration
+from attnspec.probing.asker import FAILURES, OTHER, Asker, Failed, NotAsked, Reply
 from attnspec.probing.masks import ROW, without_last_key, without_row
 from attnspec.probing.numbers import normal
-from attnspec.probing.question import Question
-import contextlib
-from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.problems.problem import Problem
-
+from attnspec.probing.question import Question, is_close, promised, shown
+from attnspec.problems.problem import Array, Problem
+from attnspec.subjects.subject import Answer
 
 PER_HEAD, AVERAGED = "per_head", "averaged"
 

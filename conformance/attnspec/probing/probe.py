@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from attnspec.core.nouns import DType
-from attnspec.probing import visibility, outputs, shapes, masks, numbers
+from attnspec.probing import masks, numbers, outputs, shapes, visibility
 from attnspec.probing.asker import Asker, Failed, NotAsked, Reply
 from attnspec.probing.question import Question, When
 from attnspec.probing.switches import FLIPS, Pair
@@ -15,8 +15,8 @@ from attnspec.record.measurements import Found
 from attnspec.subjects.subject import Subject
 
 PLAIN: tuple[Question, ...] = (
-    outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *visibility.WINDOW_QUESTIONS, *masks.MASK_QUESTIONS[:1])
+    outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
+    *numbers.NUMBER_QUESTIONS, *visibility.CAUSAL_QUESTIONS, *visibility.WINDOW_QUESTIONS, *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *outputs.GRADIENT_QUESTIONS)
 RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
-from attnspec.probing.asker import Asker, Reply
-from collections.abc import Mapping
-import numpy as np
-from attnspec.probing.asker import OTHER, Reply
+from attnspec.probing.asker import OTHER, Asker, Reply
 from attnspec.problems.problem import Array
-
 
 Ask = Callable[[Asker], Reply]
 Claim = Callable[[Declaration], str]

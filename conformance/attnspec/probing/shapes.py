@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import Kind
 from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.probing.question import is_close, shown, which
-from attnspec.probing.question import Question, convention
+from attnspec.probing.question import Question, convention, is_close, shown, which
 from attnspec.problems.problem import Problem, numpy_dtype
-from functools import partial
-from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
-from attnspec.probing.question import which
-from attnspec.probing.question import Question
-from attnspec.problems.problem import Problem
-
 
 YES, NO = "yes", "no"
 _ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}

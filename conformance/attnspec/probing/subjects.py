@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attnspec.faults.declared import declaration_of
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
+from attnspec.faults.declared import declaration_of
 from attnspec.record.measurements import part_of_probe
 from attnspec.subjects.registry import registered
 

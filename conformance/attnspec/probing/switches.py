@@ -8,20 +8,18 @@ from functools import cached_property
 
 import numpy as np
 
-from attnspec.trials.evaluator import Evaluator
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.nouns import Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.asker import AnyProblem, Asker, Failed, NotAsked, Reply
+from attnspec.probing.masks import drops, without_last_key, without_row
+from attnspec.probing.numbers import LONG, normal
 from attnspec.probing.question import shown
 from attnspec.probing.shapes import grouped
-from attnspec.probing.masks import without_last_key, without_row
-from attnspec.probing.masks import drops
-from attnspec.probing.numbers import LONG, normal
-from attnspec.problems.make import make_layer, model_width
-from attnspec.problems.make import make_problem
+from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.trials.evaluator import Evaluator
 
 AGREE, DIFFER = "agree", "differ"
 

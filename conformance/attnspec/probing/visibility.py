@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-import numpy as np
-from attnspec.probing.asker import FAILURES, OTHER, Asker, Reply
-from attnspec.probing.question import even, is_close, shown, which
-from attnspec.probing.question import Question, convention, promised
-from attnspec.problems.problem import Array
-from attnspec.core.keywords import KEYWORDS, Window
-from attnspec.probing.asker import FAILURES, Asker, NotAsked, Reply
-from attnspec.probing.question import shown, softmax, which
-from attnspec.probing.question import Ask, Claim, Question, convention, promised
-from attnspec.problems.problem import Array, Problem
 
+import numpy as np
+
+from attnspec.core.keywords import KEYWORDS, Window
+from attnspec.probing.asker import FAILURES, OTHER, Asker, NotAsked, Reply
+from attnspec.probing.question import Ask, Claim, Question, convention, even, is_close, promised, shown, softmax, which
+from attnspec.problems.problem import Array, Problem
 
 _SQUARE = {"past": np.tri(4, dtype=bool), "strict_past": np.tri(4, k=-1, dtype=bool),
            "future": np.tri(4, dtype=bool).T, "everything": np.ones((4, 4), bool)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from attnspec.engine.subject_run import summon
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.probing.subjects import first
+from attnspec.engine.subject_run import summon
 from attnspec.probing.probe import probe
+from attnspec.probing.subjects import first
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 

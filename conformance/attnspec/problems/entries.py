@@ -4,19 +4,19 @@ rounds in one way only. A value family makes the entries of one key/value head a
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
-from typing import TypedDict
-import numpy as np
-from numpy.typing import NDArray
-import functools
-from statistics import NormalDist
-from typing import Any
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
 from attnspec.core.nouns import DType
 from attnspec.problems.domain import FamilyName
-
 
 Words = NDArray[np.uint32]
 

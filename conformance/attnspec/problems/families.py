@@ -12,7 +12,10 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.problems.entries import (
+    Entries,
+    Family,
     Floats,
+    HeadWords,
     gaussian,
     integers,
     log_normal,
@@ -22,7 +25,6 @@ from attnspec.problems.entries import (
     student_t,
     uniform,
 )
-from attnspec.problems.entries import Entries, Family, HeadWords
 
 _SMALLEST_NORMAL = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14,
                     DType.BFLOAT16: 2.0**-126}

@@ -5,24 +5,19 @@ The projections of layer problems are exact in every dtype, whatever the order o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-import numpy as np
-from attnspec.core.declaration import Limits
-from attnspec.core.nouns import DType
-from attnspec.problems.entries import Floats, integers, signs
-from attnspec.problems.problem import LayerProblem, Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.entries import words
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from attnspec.core.keywords import OFF, VALUED
-from attnspec.problems.masks import BIASES
-from attnspec.problems.entries import Floats
-from attnspec.problems.families import FAMILIES
-from attnspec.problems.entries import Entries, HeadWords
-from attnspec.problems.masks import MASKS, Bools
-from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 
+import numpy as np
+
+from attnspec.core.declaration import Limits
+from attnspec.core.keywords import OFF, VALUED
+from attnspec.core.nouns import DType
+from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
+from attnspec.problems.families import FAMILIES
+from attnspec.problems.masks import BIASES, MASKS, Bools
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
+from attnspec.problems.recipe import Recipe
 
 _PLAIN = Limits()
 

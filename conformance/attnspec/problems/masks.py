@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
-from attnspec.problems.domain import MaskName
-from attnspec.problems.entries import integers, uniform
+
+from attnspec.problems.domain import BiasName, MaskName
+from attnspec.problems.entries import Floats, integers, normal, uniform, words
 from attnspec.problems.families import attacked
 from attnspec.problems.problem import Sizes
-from attnspec.problems.entries import words
-from attnspec.problems.domain import BiasName
-from attnspec.problems.entries import Floats, integers, normal
-
 
 Bools = NDArray[np.bool_]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Effort
-from attnspec.problems.domain import Domain
 from attnspec.problems.choices import Menu, menu_of
+from attnspec.problems.domain import Domain
 from attnspec.problems.recipe import FIELDS, Recipe
 
 MOST_DRAWN = 2**16 - 1

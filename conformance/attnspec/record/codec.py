@@ -9,20 +9,16 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 import math
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
-from attnspec.core.errors import RecordError
-import json
-from collections.abc import Mapping
-from attnspec.core.errors import RecordError, hint
-from attnspec.record.measurements import BlockJudged
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.measurements import SubjectPut
-from attnspec.record.measurements import SubjectProbed
 
+from attnspec.core.errors import RecordError, hint
+from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 
 T = TypeVar("T")
 Json: TypeAlias = Any  # what the json module takes and gives

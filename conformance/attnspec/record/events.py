@@ -11,11 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from attnspec.record.measurements import BlockJudged
-from attnspec.record.outcome import ClauseText
-from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.record.measurements import SubjectPut
-from attnspec.record.measurements import SubjectProbed
+from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
+from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 
 
 @dataclass(frozen=True, slots=True)

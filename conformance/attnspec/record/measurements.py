@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from attnspec.core.nouns import DType
-from typing import ClassVar
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from attnspec.core.nouns import DType
 from attnspec.record.outcome import Measured
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from attnspec.core.nouns import Level
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
-from attnspec.core.errors import Place, RecordError
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
-from attnspec.record.measurements import BlockJudged
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.codec import from_line
-from attnspec.record.outcome import Outcome
-from attnspec.record.measurements import SubjectPut
-from attnspec.record.measurements import SubjectProbed
 
+from attnspec.core.errors import Place, RecordError
+from attnspec.record.codec import from_line
+from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
+from attnspec.record.outcome import Outcome
 
 _PACKED = ".gz"
 

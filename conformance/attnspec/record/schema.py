@@ -9,8 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from attnspec.record.codec import NON_FINITE, Hint, hints, is_brief, is_union, required
-from attnspec.record.codec import EVENTS
+from attnspec.record.codec import EVENTS, NON_FINITE, Hint, hints, is_brief, is_union, required
 
 _NUMBER = {"anyOf": [{"type": "number"}, {"enum": sorted(NON_FINITE)}]}
 _PLAIN: Mapping[Any, Mapping[str, object]] = {

@@ -5,21 +5,16 @@ A campaign goes on in its own record, and records of several environments are co
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TextIO
-from attnspec.core.errors import UsageError
-from attnspec.record.events import Event, RunStarted
-from attnspec.record.codec import to_line
 import os
-from collections.abc import Iterator
-from attnspec.record.events import Event, SubjectKnown
-from attnspec.record.read import RunRecord, read_record
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
 from attnspec.core.errors import Place, RecordError, UsageError
-from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted
-from attnspec.record.read import packed
-from attnspec.record.read import DuplicateItemError, read_events, read_records
+from attnspec.record.codec import to_line
+from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted, SubjectKnown
+from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
 
 
 class RecordWriter:

@@ -8,8 +8,8 @@ from attnspec.core.errors import UsageError
 from attnspec.record.read import RunRecord
 from attnspec.report.false_alarms import campaign
 from attnspec.report.figures import counted
-from attnspec.report.power_view import Power, power
 from attnspec.report.page import templates
+from attnspec.report.power_view import Power, power
 
 
 def write_picture(record: RunRecord, path: Path) -> None:

@@ -6,14 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import ACCUSING, BINS, BlockJudged
 from attnspec.record.outcome import Measured
-from collections.abc import Iterable, Sequence
-from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, grouped
-
 
 BIN, HEIGHT = 4, 36
 """Width of a bin and height of the highest column of a drawn histogram."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from attnspec.core.nouns import FAILURES, DType, Level, Verdict
-import re
-from attnspec.record.outcome import ClauseText
+from datetime import datetime
 
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.outcome import ClauseText
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import keyword
+import math
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from attnspec.core.nouns import FAILURES, Verdict
-from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
-import math
-from collections.abc import Sequence
-from attnspec.core.nouns import Verdict, gates
-from attnspec.record.outcome import ClauseText
-from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.audit.explained import causes
-from attnspec.report.joined import Joined, Judged
-from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.pictures import Grid, drawn_cells, grids
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 
+from attnspec.core.nouns import FAILURES, Verdict, gates
+from attnspec.record.outcome import ClauseText, Evidence, Explanation, KnownFinding, Likeness, Outcome
+from attnspec.report.audit.explained import causes
+from attnspec.report.clause_table import finding_anchor, shade
+from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.joined import Joined, Judged
+from attnspec.report.pictures import Grid, drawn_cells, grids
 
 UNLOCATED = ("no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
@@ -127,7 +123,8 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield LikelyCause(evidence.located)
     elif failure.verdict in ENDED:
-        yield LikelyCause(_raised(evidence.sentence) if failure.verdict is Verdict.ERRORED else evidence.sentence.rstrip("."))
+        is_error = failure.verdict is Verdict.ERRORED
+        yield LikelyCause(_raised(evidence.sentence) if is_error else evidence.sentence.rstrip("."))
 
 
 def _raised(sentence: str) -> str:

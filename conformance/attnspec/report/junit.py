@@ -14,9 +14,8 @@ from xml.etree import ElementTree
 from attnspec.core.nouns import Verdict, gates
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted, figure
-from attnspec.report.joined import Joined, Judged, JoinedRun, join
-from attnspec.report.figures import SIGNS
+from attnspec.report.figures import SIGNS, counted, figure
+from attnspec.report.joined import Joined, JoinedRun, Judged, join
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 _COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from attnspec.core.nouns import Novelty, Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.record.outcome import Outcome
-from attnspec.report.joined import Joined, JoinedRun
+from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.report.figures import SHORT
+from attnspec.report.joined import Joined, JoinedRun
 
 UNEXPLAINED = "No finding explains these."
 
@@ -103,7 +102,8 @@ def _group(name: str, says: str, outcomes: Sequence[Outcome], clauses: Mapping[s
 
 def _entry(outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> KnownEntry:
     first = outcomes[0]
-    return KnownEntry(first.subject, clauses[first.clause], _dtypes(outcomes), first.change.says if first.change else "")
+    says = first.change.says if first.change else ""
+    return KnownEntry(first.subject, clauses[first.clause], _dtypes(outcomes), says)
 
 
 def _dtypes(outcomes: Iterable[Outcome]) -> str:

@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from xml.etree import ElementTree
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from latex2mathml.converter import convert
 from markupsafe import Markup
-import re
-from collections.abc import Mapping
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import listed
 from attnspec.core.paths import folder
-from attnspec.report.figures import counted, duration, figure, gauge, grouped, moment, percent, plainly, said
-from attnspec.report.figures import SHORT
-from attnspec.report.summary import exit_words
-from attnspec.report.figures import clause_anchor, language, thread, web_address
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from attnspec.core.conventions import CONVENTIONS
 from attnspec.record.read import RunRecord
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
+from attnspec.report.clause_table import themes
 from attnspec.report.false_alarms import Campaign, campaign
+from attnspec.report.figures import (
+    SHORT,
+    SIGNS,
+    clause_anchor,
+    counted,
+    duration,
+    figure,
+    gauge,
+    grouped,
+    language,
+    moment,
+    percent,
+    plainly,
+    said,
+    thread,
+    web_address,
+)
 from attnspec.report.findings import findings
 from attnspec.report.joined import Joined, join
 from attnspec.report.known import held
-from attnspec.report.clause_table import themes
 from attnspec.report.pictures import LEVELS
 from attnspec.report.power_view import Power, power
 from attnspec.report.readings import readings
-from attnspec.report.figures import SIGNS
-from attnspec.report.summary import LEGEND, Summary, summarise
+from attnspec.report.summary import LEGEND, Summary, exit_words, never_decided, silences, summarise
 from attnspec.report.trust import trust
-from attnspec.report.summary import never_decided, silences
-
 
 _SPACE = "{http://www.w3.org/1998/Math/MathML}"
 _ELEMENTS = frozenset({

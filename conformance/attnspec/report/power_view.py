@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.curves import NARROW, WIDE, Chart, chart
-from attnspec.report.figures import counted, percent
+from attnspec.report.figures import counted, percent, web_address
 from attnspec.report.power_details import (
     Accusation,
     Equivalent,
@@ -37,11 +38,6 @@ from attnspec.report.power_figures import (
     total,
     total_runs,
 )
-from collections.abc import Sequence
-from attnspec.report.figures import percent
-from attnspec.report.power_figures import FaultGroup, RuleShare
-from attnspec.report.figures import web_address
-
 
 Texts = Mapping[str, Mapping[str, str]]
 

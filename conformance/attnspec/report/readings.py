@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
 from attnspec.record.outcome import Outcome, Reading
-from attnspec.report.figures import figure
-from attnspec.report.joined import Joined, Judged
 from attnspec.report.clause_table import finding_anchor
-from attnspec.report.figures import FINDINGS
-from attnspec.report.figures import clause_anchor
+from attnspec.report.figures import FINDINGS, clause_anchor, figure
+from attnspec.report.joined import Joined, Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,12 @@ class SubjectReadings:
 
 def readings(joined: Joined) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
-    panels = (SubjectReadings(subject, tuple(sorted(_quantities(joined, subject), key=lambda quantity: not quantity.is_worded)))
-              for subject in joined.subjects)
-    return tuple(panel for panel in panels if panel.quantities)
+    every = (SubjectReadings(subject, _sorted(_quantities(joined, subject))) for subject in joined.subjects)
+    return tuple(each for each in every if each.quantities)
+
+
+def _sorted(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
+    return tuple(sorted(quantities, key=lambda quantity: not quantity.is_worded))
 
 
 def written(reading: Reading) -> str:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from attnspec.core.nouns import FAILURES, Level, Verdict, gates
-from attnspec.record.outcome import Outcome
-from attnspec.report.findings import likely_words
-from attnspec.report.figures import counted
-from attnspec.report.joined import Joined, Judged, JoinedRun
-from attnspec.report.clause_table import shade
-from attnspec.report.figures import DECIDED, SIGNS, Sign, overall
-from collections.abc import Mapping
-from attnspec.core.nouns import Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.report.joined import Joined
-from attnspec.report.figures import DECIDED, SIGNS, Sign
 
+from attnspec.core.nouns import FAILURES, Level, Verdict, gates
+from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.report.clause_table import shade
+from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
+from attnspec.report.findings import likely_words
+from attnspec.report.joined import Joined, JoinedRun, Judged
 
 EXITS = {
     0: "conforms",

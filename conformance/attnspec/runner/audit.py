@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.core.plan import Conclusion, JobFailure
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
-from attnspec.core.plan import Item, Plan
-from attnspec.spec.clause import Spec
+from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.probing.jobs import Probes
 from attnspec.probing.subjects import Probing
 from attnspec.record.events import Done, RunStarted
-from attnspec.record.outcome import SubjectCard
 from attnspec.record.measurements import SubjectProbed
+from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import Breadcrumb
 from attnspec.runner.trial_jobs import TrialJobs
+from attnspec.spec.clause import Spec
 from attnspec.subjects.registry import process_of, registered
 
 AUDIT = "attnspec.runner.audit:AuditJobs"

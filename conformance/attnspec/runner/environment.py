@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import MappingProxyType
-import attnspec
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
+
 from threadpoolctl import ThreadpoolController
 
+import attnspec
 
 # One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
 ONE_THREAD: Mapping[str, str] = dict.fromkeys(

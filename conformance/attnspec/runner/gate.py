@@ -20,10 +20,10 @@ from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Item, Plan
 from attnspec.record.codec import encode
-from attnspec.runner.texts import announce
+from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT
 from attnspec.runner.judge import COURT, HANDED, clause_of, distinct_items, pronounce, summon
-from attnspec.runner.environment import one_thread
+from attnspec.runner.texts import announce
 
 E = TypeVar("E", DType, Effort)
 

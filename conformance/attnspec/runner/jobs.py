@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
-from attnspec.core.plan import Conclusion, Job, JobFailure
-from attnspec.core.plan import Plan
-from attnspec.spec.clause import Spec
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.outcome import SubjectCard
 import json
-from typing import TYPE_CHECKING, Any
-from attnspec.core.plan import Job
-from attnspec.core.errors import UsageError
-from attnspec.record.codec import decode, encode
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.nouns import FAILURES, Verdict, gates
-from attnspec.record.outcome import Outcome
+from attnspec.core.plan import Conclusion, Job, JobFailure, Plan
+from attnspec.record.codec import decode, encode
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.spec.clause import Spec
 
 if TYPE_CHECKING:
     import pytest

@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnspec.core.plan import Job, JobFailure
 from attnspec.core.nouns import Verdict
-from attnspec.core.plan import Plan
-from attnspec.record.codec import decode
+from attnspec.core.plan import Job, JobFailure, Plan
+from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, SubjectKnown
-from attnspec.record.codec import from_line
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import JobSource
 from attnspec.runner.traces import end_workers, last_words

@@ -20,19 +20,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from attnspec.core.plan import Job
 from attnspec.core.paths import portable_argument
-from attnspec.core.plan import Plan
-from attnspec.spec.clause import Spec
-from attnspec.spec.yaml_lines import shown
+from attnspec.core.plan import Job, Plan
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.listener import Listener
-from attnspec.runner.jobs import JobSource, open_jobs
-from attnspec.runner.judge import COURT
-from attnspec.runner.jobs import plan_text
 from attnspec.runner.environment import environment, prepared
+from attnspec.runner.jobs import JobSource, open_jobs, plan_text
+from attnspec.runner.judge import COURT
+from attnspec.runner.listener import Listener
 from attnspec.runner.trial_jobs import TRIALS, with_court
+from attnspec.spec.clause import Spec
+from attnspec.spec.yaml_lines import shown
 
 _SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold

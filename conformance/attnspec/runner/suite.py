@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from attnspec.core.plan import Job
 from attnspec.core.errors import AttnspecError
-from attnspec.record.codec import encode
-from attnspec.record.codec import to_line
-from attnspec.runner.jobs import JobSource
+from attnspec.core.plan import Job
+from attnspec.record.codec import encode, to_line
+from attnspec.runner.jobs import JobSource, docket_of, errands_of
 from attnspec.runner.traces import NAME, Guard
-from attnspec.runner.jobs import docket_of, errands_of
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
 

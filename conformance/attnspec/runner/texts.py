@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from attnspec.core.nouns import DType, Verdict
-from attnspec.core.paths import portable_argument
-from attnspec.spec.clause import Citation, Clause, Spec
-from attnspec.record.outcome import ClauseText, QuotedSource
-from attnspec.record.outcome import Evidence, Likeness, Outcome
-import pytest
-from attnspec.core.nouns import Verdict, gates
-from attnspec.spec.clause import Clause
-from attnspec.record.outcome import Outcome
 
+import pytest
+
+from attnspec.core.nouns import DType, Verdict, gates
+from attnspec.core.paths import portable_argument
+from attnspec.record.outcome import ClauseText, Evidence, Likeness, Outcome, QuotedSource
+from attnspec.spec.clause import Citation, Clause, Spec
 
 HAPPENED: Mapping[Verdict, str] = {
     Verdict.HELD: "holds",

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import faulthandler
+import json
 import os
 import re
 import signal
+import sys
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
-import faulthandler
-import json
-import sys
-from collections.abc import Generator
-from typing import BinaryIO
-import pytest
 from attnspec.runner.jobs import plan_of
 from attnspec.subjects.stderr import keep_in
-
 
 STDERR_END = 2000  # characters kept at either end of what libraries printed
 _OURS = re.compile(

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.core.plan import Conclusion, JobFailure
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.plan import Item, Plan
-from attnspec.spec.clause import Spec
+from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.record.events import Done, ItemFinished, RunStarted
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.runner import jobs
 from attnspec.runner.jobs import Breadcrumb
 from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
 from attnspec.runner.texts import text_of
+from attnspec.spec.clause import Spec
 from attnspec.subjects.registry import process_of
 
 TRIALS = "attnspec.runner.trial_jobs:TrialJobs"

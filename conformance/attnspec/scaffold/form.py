@@ -5,10 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
-from attnspec.core.nouns import DType, Kind
-from dataclasses import dataclass
 
+from attnspec.core.nouns import DType, Kind
+from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
 
 Path = tuple[str, ...]
 """From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""

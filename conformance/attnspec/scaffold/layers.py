@@ -4,29 +4,26 @@ parameters is which matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
-from attnspec.scaffold.arrangements import arrangements
-from attnspec.scaffold.form import At, Form
-from attnspec.scaffold.lookup import TheirParameter, lifts_of, parameters_of, theirs
-from attnspec.scaffold.meaning import choices, combinations, roles
 import importlib
 import inspect
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
-from attnspec.scaffold.form import At, CallableKind, Form
-from attnspec.scaffold.lookup import TheirParameter, lifts_of, made_by, parameters_of, theirs
-from attnspec.scaffold.parameters.configs import configs_of
-from attnspec.scaffold.parameters.trees import Leaf, leaves_in
-from attnspec.scaffold.parameters.states import State, states
-from attnspec.scaffold.parameters.trees import Tree, roots_of, tree_of
-from attnspec.scaffold.probe_problems import plain
-from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
-from attnspec.scaffold.form import VOCABULARIES
+
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
-
+from attnspec.scaffold.arrangements import arrangements
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
+from attnspec.scaffold.lookup import TheirParameter, lifts_of, made_by, parameters_of, theirs
+from attnspec.scaffold.meaning import choices, combinations, roles
+from attnspec.scaffold.parameters.configs import configs_of
+from attnspec.scaffold.parameters.states import State, states
+from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, tree_of
+from attnspec.scaffold.probe_problems import plain
+from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 LISTED = ("inputs", "input")
 

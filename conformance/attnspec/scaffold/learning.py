@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.scaffold.form import At, CallableKind, Form, Passed
-from attnspec.scaffold.lookup import TheirParameter, theirs
-from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
-from attnspec.scaffold.trial_adapter import Attempt, Trier
-from attnspec.scaffold.form import VOCABULARIES
-from attnspec.scaffold.lookup import SYNONYMS
-from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.core.keyword import Keyword, Saying
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
+from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
+from attnspec.scaffold.lookup import plain as plain_name
+from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
+from attnspec.scaffold.trial_adapter import Attempt, Trier
 
 Parameters = Mapping[At, Sequence[TheirParameter]]
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from attnspec.core.keywords import KEYWORDS
 import ast
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from attnspec.subjects.lifts import LIFTS
 
+from attnspec.core.keywords import KEYWORDS
+from attnspec.subjects.lifts import LIFTS
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from attnspec.scaffold.form import At
-from attnspec.scaffold.lookup import TheirParameter, theirs
-from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, plain, role_of
 from attnspec.core.nouns import Kind
+from attnspec.scaffold.form import At
+from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, TheirParameter, plain, role_of, theirs
 
 Choices = Mapping[str, tuple[str, ...]]
 """By parameter, what it may be given, the likeliest first; "" stands for leaving it out."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.scaffold.form import Form
 from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import concat, lowered
 from attnspec.numerics.reference import attend, operands_of
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
+from attnspec.scaffold.form import Form
 
 AnyProblem = Problem | LayerProblem
 

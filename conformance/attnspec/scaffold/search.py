@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import DType
 from attnspec.scaffold.form import At, Form
-from attnspec.scaffold.layers import function_forms
-from attnspec.scaffold.layers import call_of, class_forms, tree_forms
+from attnspec.scaffold.layers import call_of, class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
 from attnspec.scaffold.lookup import made_by, parameters_of
 from attnspec.scaffold.meaning import unknown_ones
 from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.writing.telling import described
-from attnspec.core.errors import TargetError
-from attnspec.core.nouns import DType
 
 
 def _as_it_is(form: Form, trier: Trier) -> Form:  # noqa: ARG001  (a pose's signature)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
+from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.arrangements import BACKS, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import Form, OutputPlace
 from attnspec.scaffold.parameters.trees import arrays_in, shape_of
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
-from attnspec.core.declaration import Limits
-from attnspec.core.nouns import DType
-from attnspec.problems.problem import Array, LayerProblem
 from attnspec.subjects.lifts.lift import lift_named
 from attnspec.subjects.stderr import kept_stderr
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
@@ -104,8 +104,8 @@ class Trier:
                  and output.shape == shape]
         if not found:
             shapes = " and ".join(str(shape_of(array)) for _, array in arrays_in(returned, 2))
-            self.keep(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, of which nothing "
-                                                     f"can be read as {shape}"))
+            self.keep(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, "
+                                                        f"of which nothing can be read as {shape}"))
         return found
 
     def weights(self, form: Form, returned: object, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:

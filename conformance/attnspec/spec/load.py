@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+
 from attnspec.core import paths
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.nouns import Level
-from attnspec.spec.read_clause import read_bibliography, read_sources
 from attnspec.spec.clause import Clause, Spec
 from attnspec.spec.fields import Fields
-from attnspec.spec.read_clause import Context, named_problems, read_clause, read_problems
+from attnspec.spec.read_clause import (
+    Context,
+    named_problems,
+    read_bibliography,
+    read_clause,
+    read_problems,
+    read_sources,
+)
 from attnspec.spec.yaml_lines import Located, parse_yaml, read_bytes, shown
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from attnspec.spec.clause import Clause
-from attnspec.spec.read_clause import Context, read_clause
-
 
 _COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
 

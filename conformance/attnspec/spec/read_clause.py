@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+
+from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
-from attnspec.core.conventions import PROFILES
 from attnspec.spec.clause import Citation, Clause, Glance, Source, Word
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, describe
-from attnspec.core.errors import SpecError
-from attnspec.spec.clause import Source
-from attnspec.spec.yaml_lines import Located
-
 
 LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
 CLAUSE_KEYS: Mapping[str, str] = {

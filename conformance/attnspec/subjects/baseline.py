@@ -17,9 +17,9 @@ import yaml
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
-from attnspec.record.outcome import Outcome
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.registry import findings_of
 

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
-from attnspec.core.keywords import HIDING
-from attnspec.core.nouns import DType, Kind
-from attnspec.core.conventions import PROFILES
-from attnspec.spec.fields import Fields
-from attnspec.subjects.lifts import LIFTS
 import difflib
 import enum
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
-from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.declaration import LIMITS, Declaration
-from attnspec.core.errors import Place, TargetError
-from attnspec.core.keywords import KeywordLimits
-from attnspec.core.nouns import Kind
-from attnspec.spec.yaml_lines import Located, LocatedList
-from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
+from typing import Any
 
+from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
+from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
+from attnspec.core.errors import Place, TargetError
+from attnspec.core.keywords import HIDING, KeywordLimits
+from attnspec.core.nouns import DType, Kind
+from attnspec.spec.fields import Fields
+from attnspec.spec.yaml_lines import Located, LocatedList
+from attnspec.subjects.lifts import LIFTS
+from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
 WEIGHTS = ("per_head", "averaged")

@@ -13,9 +13,9 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from attnspec.core.errors import ManifestError, Place
+from attnspec.record.outcome import KnownFinding
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
-from attnspec.record.outcome import KnownFinding
 from attnspec.subjects.manifest import read_versions
 
 FILE = "findings.yaml"

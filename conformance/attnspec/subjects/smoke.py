@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
+
 from attnspec.core.errors import TargetError
+from attnspec.core.keywords import listed
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-from attnspec.subjects.call import Call, SubjectRaised, UnusableAnswer, perform
+from attnspec.subjects.call import Call, perform
 from attnspec.subjects.signature import SOMEWHERE
-from attnspec.subjects.subject import Subject
-from dataclasses import dataclass
-from attnspec.core.keywords import listed
-from attnspec.core.nouns import DType
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
-
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _FEWER = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from attnspec.core.declaration import Declaration
-from attnspec.core.errors import AttnspecError, ManifestError, Place
-from attnspec.numerics.precision import precision_of
 import importlib
 import importlib.metadata
 import importlib.util
@@ -16,13 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
+
 from attnspec import adapters
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core.errors import AttnspecError, ManifestError, Place, TargetError, hint, near_misses
+from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.declared import declaration_of
-from attnspec.subjects.lifts.lift import lift_named
-from attnspec.subjects.lifts.lift import with_flushing
+from attnspec.subjects.lifts.lift import lift_named, with_flushing
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.outline import near_file, no_such_subject
 from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of

@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
-from attnspec.trials.evaluator import Evaluator
 from attnspec.problems.problem import Problem
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem
 
 _SHAPE = re.compile(r"of shape (\([\d, ]*\))")

@@ -6,15 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Kind
-from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.recipe import FIELDS
+from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.subjects.subject import Subject
+from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.tables import instrument_of
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
@@ -26,6 +25,7 @@ from attnspec.vocabulary.tables import (
     PARTING,
     RELATIONS,
     TRANSFORMS,
+    instrument_of,
 )
 
 

@@ -4,29 +4,25 @@ and those of clauses that need no search.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import chain, combinations, product
+from typing import TypeVar
+
+import numpy as np
+from hypothesis.database import ExampleDatabase, choices_to_bytes
+
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import UNCOMMON, VALUED
 from attnspec.core.nouns import Effort
+from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
+from attnspec.problems.entries import words
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from itertools import product
-from typing import TypeVar
-import numpy as np
-from hypothesis.database import ExampleDatabase, choices_to_bytes
-from attnspec.core.keywords import UNCOMMON, VALUED
-from attnspec.problems.domain import Domain
-from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
-from attnspec.problems.shapes import logits
-from attnspec.problems.entries import words
-
+from attnspec.problems.shapes import logits, shapes_for
 
 FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS
 CHANCES: Mapping[Kind, Mapping[Effort, int]] = {

@@ -13,10 +13,8 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.numerics.precision import Precision, precision_of
-from attnspec.numerics.precision import unit
-from attnspec.problems.make import make_layer
-from attnspec.problems.make import make_problem
+from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.probe import probe_conventions

@@ -12,11 +12,6 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
 
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
-from attnspec.trials.covering_cases import Choices, OneExample, openings, within
-from attnspec.trials.tally import Tally, Violated
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
@@ -27,9 +22,12 @@ from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally, Violated
 from attnspec.vocabulary.observables import verdict
-from attnspec.vocabulary.scene import AnyProblem, NoClaim
-from attnspec.vocabulary.scene import OutsideLimits, Scene
+from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""

@@ -7,23 +7,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from typing import Annotated, Literal
+
 import numpy as np
+
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
+from attnspec.numerics.precision import Precision, systematic_error, unit
+from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured, Reading
-from attnspec.vocabulary.observables import measure, nothing
-from attnspec.vocabulary.observables import LOOKS, expectations, observe, see
-from attnspec.vocabulary.scene import Scene
-from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
-from typing import Annotated
-from attnspec.numerics.precision import Precision, systematic_error
-from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
-from attnspec.numerics.precision import unit
-from attnspec.vocabulary.observables import nothing, verdict
-from attnspec.vocabulary.observables import expectations, observe
+from attnspec.vocabulary.observables import LOOKS, expectations, measure, nothing, observe, see, verdict
 from attnspec.vocabulary.scene import Scene, working
-
+from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
 

@@ -43,14 +43,15 @@ class TypeForm(enum.Enum):
 
 
 _FORMS: Mapping[object, TypeForm] = {
-    Literal: TypeForm.CHOICE, typing.Annotated: TypeForm.ANNOTATED, typing.Union: TypeForm.UNION, types.UnionType: TypeForm.UNION,
-    frozenset: TypeForm.LIST, Sequence: TypeForm.LIST, Mapping: TypeForm.MAPPING}
+    Literal: TypeForm.CHOICE, typing.Annotated: TypeForm.ANNOTATED, typing.Union: TypeForm.UNION,
+    types.UnionType: TypeForm.UNION, frozenset: TypeForm.LIST, Sequence: TypeForm.LIST, Mapping: TypeForm.MAPPING}
 _NAMES: Mapping[object, str] = {
     bool: "true or false", int: "a whole number", float: "a finite number", str: "text",
     Drawn: "the name of a drawn value", RunName: "the name of a run", type(None): "nothing"}
 _SPELLED: Mapping[object, tuple[type, ...]] = {
     bool: (bool,), int: (int,), float: (int, float), str: (str,), Drawn: (str,), RunName: (str,),
-    type(None): (type(None),), TypeForm.LIST: (list,), TypeForm.PAIR: (list,), TypeForm.MAPPING: (dict,), TypeForm.CHOICE: (str,)}
+    type(None): (type(None),), TypeForm.LIST: (list,), TypeForm.PAIR: (list,), TypeForm.MAPPING: (dict,),
+    TypeForm.CHOICE: (str,)}
 _NAMED = {"type": "string", "pattern": "^[a-z][a-z0-9_]*$"}
 _SCHEMAS: Mapping[object, Mapping[str, object]] = {
     bool: {"type": "boolean"}, int: {"type": "integer"}, float: {"type": "number"}, str: {"type": "string"},

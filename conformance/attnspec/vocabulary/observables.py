@@ -4,16 +4,16 @@ are.
 
 from __future__ import annotations
 
-import numpy as np
-from attnspec.problems.problem import Array
-from attnspec.record.outcome import Measured
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
+
 from attnspec.numerics.expectation import Expectation, visible_keys
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
-from attnspec.vocabulary.scene import Observed, Scene, Seen, working
+from attnspec.record.outcome import Measured
+from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
 
 def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,

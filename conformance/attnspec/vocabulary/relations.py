@@ -8,19 +8,21 @@ import numpy as np
 
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.observables import equal, measure, nothing, verdict
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
     defined,
     empty_rows,
+    equal,
     expectations,
+    measure,
+    nothing,
     observe,
     see,
     settled_rows,
+    verdict,
 )
-from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.scene import Scene, Seen, working
+from attnspec.vocabulary.scene import NoClaim, Scene, Seen, working
 from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
 
 Parts = tuple[Array, Array, Array, Array]

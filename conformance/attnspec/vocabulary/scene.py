@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
 import numpy as np
-from attnspec.problems.problem import Array, LayerProblem, Problem
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.subject import Answer, Subject
-
 
 AnyProblem = Problem | LayerProblem
 P = TypeVar("P", Problem, LayerProblem)

@@ -10,12 +10,11 @@ import inspect
 import json
 from collections.abc import Iterable, Mapping
 
+from attnspec.core.conventions import PROFILES
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
-from attnspec.core.conventions import PROFILES
-from attnspec.spec.read_clause import KINDS
 from attnspec.spec.clause import Glance
-from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, LONGEST_QUOTE, NAME
+from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
 
 Schema = dict[str, object]

@@ -20,9 +20,9 @@ from attnspec.vocabulary.hints import (
     ORIGINAL,
     Between,
     Drawn,
-    TypeForm,
     Hint,
     RunName,
+    TypeForm,
     choices,
     expected,
     form_of,
@@ -106,8 +106,8 @@ def check_word(word: Word, function: Function, kind: str, *, drawn: Collection[s
             raise SpecError(f"{title} takes no arguments; {name!r} is given.", where=_place_of(word, name))
         if name not in wanted:
             raise SpecError.unknown(f"argument of {title}", name, wanted, where=_place_of(word, name))
-    return Bound(word.name, {name: _bind(parameter, word, _ArgumentReader(title, name, _place_of(word, name), drawn, runs))
-                             for name, parameter in wanted.items()})
+    readers = {name: _ArgumentReader(title, name, _place_of(word, name), drawn, runs) for name in wanted}
+    return Bound(word.name, {name: _bind(parameter, word, readers[name]) for name, parameter in wanted.items()})
 
 
 def json_schema_of(function: Function) -> dict[str, object]:
@@ -163,8 +163,9 @@ class _ArgumentReader:
     def read(self, hint: Hint, value: object) -> object:
         """The value as the type wants it, or SpecError."""
         readers: Mapping[TypeForm, Callable[[Hint, object], object]] = {
-            TypeForm.PLAIN: self._plain, TypeForm.ANNOTATED: self._ranged, TypeForm.UNION: self._union, TypeForm.CHOICE: self._choice,
-            TypeForm.LIST: self._list, TypeForm.PAIR: self._pair, TypeForm.MAPPING: self._mapping}
+            TypeForm.PLAIN: self._plain, TypeForm.ANNOTATED: self._ranged, TypeForm.UNION: self._union,
+            TypeForm.CHOICE: self._choice, TypeForm.LIST: self._list, TypeForm.PAIR: self._pair,
+            TypeForm.MAPPING: self._mapping}
         return readers[form_of(hint)](hint, value)
 
     def _plain(self, hint: Hint, value: object) -> object:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from attnspec.vocabulary.signature import Bound
 from collections.abc import Callable, Mapping
 from typing import Any
+
 from attnspec.problems.domain import domain
 from attnspec.vocabulary import chance, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.transforms import contents, history, keywords, layers, axes
-
+from attnspec.vocabulary.signature import Bound
+from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"

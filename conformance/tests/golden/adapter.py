@@ -13,30 +13,28 @@ from unittest.mock import patch
 import click
 import numpy as np
 from attnspec.cli.group import attnspec
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.engine.engine import Engine
-from attnspec.trials.covering_cases import fixed_recipes
-from attnspec.trials.covering_cases import openings, seed_of
-from attnspec.trials.tally import Tally
-from attnspec.trials.trial import CASES, Trial
-from attnspec.faults.subject import is_own, own_ids, own_subject
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.spec.load import load_spec
+from attnspec.engine.engine import Engine
+from attnspec.faults.subject import is_own, own_ids, own_subject
 from attnspec.numerics.expectation import EVERYTHING, expect, expect_layer
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.domain import GENERIC_KINDS
 from attnspec.problems.choices import menu_of
+from attnspec.problems.domain import GENERIC_KINDS
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
+from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import Subject
-from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.scene import OutsideLimits, Scene
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import CASES, Trial
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 from hypothesis.internal.conjecture import providers

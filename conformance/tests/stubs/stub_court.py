@@ -11,8 +11,8 @@ from dataclasses import replace
 from attnspec.core.errors import Place, TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.spec.clause import Citation, Clause, Source, Spec, Word
 from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
+from attnspec.spec.clause import Citation, Clause, Source, Spec, Word
 
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 

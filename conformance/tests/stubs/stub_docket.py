@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.core.plan import Conclusion, JobFailure
 from attnspec.core.nouns import DType
-from attnspec.core.plan import Plan
-from attnspec.spec.clause import Spec
+from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.record.events import Done, RunStarted
-from attnspec.record.outcome import SubjectCard
 from attnspec.record.measurements import SubjectPut
+from attnspec.record.outcome import SubjectCard
+from attnspec.spec.clause import Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.nouns import DType, Effort
+from attnspec.evaluation.baselines.references import ReferencedProblem
+from attnspec.evaluation.baselines.rules import Rule
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import sound_subject
-from attnspec.core.nouns import DType, Effort
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
-from attnspec.evaluation.baselines.references import ReferencedProblem
-from attnspec.evaluation.baselines.rules import Rule
-from attnspec.problems.domain import domain
-from attnspec.problems.make import make_problem
 from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.domain import domain
+from attnspec.problems.entries import words
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.shapes import logits, shapes_for
-from attnspec.problems.entries import words
 from attnspec.subjects.subject import Answer
 
 CASES = 249
@@ -85,7 +85,8 @@ def _judged(formulation: str, problem: Problem) -> _Judged | None:
     with np.errstate(all="ignore"):
         answer = sound_subject(formulation).answer(problem)
     error = np.abs(answer.output.astype(expected.output.dtype) - expected.output)
-    return _Judged(ReferencedProblem(problem), answer, bool((~(error <= expected.output_allowance))[expected.claimed].any()))
+    is_beyond = ~(error <= expected.output_allowance)
+    return _Judged(ReferencedProblem(problem), answer, bool(is_beyond[expected.claimed].any()))
 
 
 def _problems(dtype: DType, seed: int) -> Iterator[Problem]:

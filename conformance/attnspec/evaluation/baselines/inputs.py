@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-import numpy as np
-from attnspec.core.nouns import DType
-from attnspec.problems import entries
-from attnspec.problems.make import as_dtype
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
-from attnspec.problems.entries import Words, words
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+
+import numpy as np
+
 from attnspec.core.nouns import DType, Kind
 from attnspec.evaluation.baselines.references import ReferencedProblem
-from attnspec.problems.entries import integers
-from attnspec.problems.entries import words
-
+from attnspec.problems import entries
+from attnspec.problems.entries import Words, integers, words
+from attnspec.problems.make import as_dtype
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 
 Law = Callable[[Words], entries.Floats]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.evaluation.baselines.inputs import drawn, uniform
-from attnspec.evaluation.baselines.inputs import Suite
+from attnspec.evaluation.baselines.inputs import Suite, drawn, uniform
 from attnspec.problems.problem import Array, Problem
 
 SCALE = 1e-2

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-import numpy as np
-from attnspec.core.nouns import DType
-from attnspec.evaluation.baselines.references import Reference
-from attnspec.problems.problem import Array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.core.nouns import DType
+from attnspec.evaluation.baselines.inputs import (
+    FLASH_ATTENTION,
+    FLASH_ATTENTION_3,
+    FUSED_ATTENTION,
+    OPINFO,
+    Suite,
+    five_draws,
+    normal,
+    uniform,
+)
+from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
+from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.subject import renewed
-from attnspec.evaluation.baselines import rules
-from attnspec.evaluation.baselines.inputs import normal, uniform
-from attnspec.evaluation.baselines.inputs import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION, OPINFO, Suite, five_draws
-from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
-from attnspec.evaluation.baselines.references import ReferencedProblem
-from attnspec.problems.problem import Problem
+from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
-
 
 Comparison = Callable[[Array, Reference], bool]
 Tolerance = tuple[float, float]  # relative, absolute
@@ -173,44 +178,44 @@ _ALL = (
          _GAUSSIAN, close_to_same(_LOOSE)),
     Rule("gaussian_1e-4", "Five Gaussian draws, allclose 1e-4", _KERNELBENCH,
          "The same draws at the tolerance of today, atol = rtol = 1e-4 in float32 and 1e-2 in the half dtypes. " + _CUT,
-         _GAUSSIAN, close_to_same(rules.KERNELBENCH)),
+         _GAUSSIAN, close_to_same(KERNELBENCH)),
     Rule("kernelbench", "KernelBench", _KERNELBENCH,
          "torch.rand, which its attention problems draw from: entries in [0, 1), at its tolerance of today. " + _CUT,
-         _UNIFORM, close_to_same(rules.KERNELBENCH)),
+         _UNIFORM, close_to_same(KERNELBENCH)),
     Rule("assert_close", "torch.testing.assert_close, defaults",
          "https://docs.pytorch.org/docs/stable/testing.html",
          "Five Gaussian draws, then the shapes and features of PyTorch's operator tests (B=4, H=4, T=3, S=6, d=8, "
          "plain, causal, broadcast, one float mask; Gaussian, too, since its entries in [-9, 9) come with a looser "
          "tolerance); a layer as nn.MultiheadAttention: self, memory, causal, padding, weights.",
-         OPINFO, close_to_same(rules.ASSERT_CLOSE)),
+         OPINFO, close_to_same(ASSERT_CLOSE)),
     Rule("flash_attention", "flash-attention's 2x rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
          "The largest error at most twice that of an eager run in the dtype of the inputs. Ten of its tuples: causal, "
          "grouped heads, ALiBi, key padding, d of 32, 40, 59, 64, 80, 96, 111 and 128, one Gaussian draw each; "
          "causal rows aligned top-left, as is recommended here. Cut: lengths of 1024 and more, d above 128, B=4 to 1 "
          "or 2, H=6 to 2 or 4; left out: windows, softcap, dropout, gradients. A layer gets the first four tuples.",
-         FLASH_ATTENTION, rules.twice_eager, HALVES),
+         FLASH_ATTENTION, twice_eager, HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
          "As the 2x rule, plus twice what adding 0.3 to the reference and taking it away costs. Eleven of its tuples: "
          "causal, grouped heads, one query, one key, three keys, values wider than keys. Cut: lengths of 512 and more "
          "but 799, B=9 to 1 or 2, H=6 to 2 or 4; left out: windows, chunks, softcap, float8, gradients. A layer gets "
          "the first four tuples.",
-         FLASH_ATTENTION_3, rules.twice_eager_and_noise, HALVES),
+         FLASH_ATTENTION_3, twice_eager_and_noise, HALVES),
     Rule("pytorch_fused", "PyTorch's fused tolerances",
          "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
          "torch.rand; tolerances from the largest absolute and relative deviation of a low-precision reference, at "
          "least the defaults, times 4. Twelve of its tuples: causal, scale 1/d, grouped heads, a float mask, d from 8 "
          "to 128. Cut: lengths of 2048, d above 128, B=8 to 1 or 2; left out: dropout, gradients, nested tensors. A "
          "layer gets the first four tuples.",
-         FUSED_ATTENTION, rules.close_to_fused),
+         FUSED_ATTENTION, close_to_fused),
     Rule("onnx_nodes", "ONNX's fixed cases",
          "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",
          "The node cases of its Attention operator that fit the contract, at their sizes: entries in [0, 1), B=2, T=4, "
          "S=6, d=8; float and boolean masks, causal, scale, grouped heads, wider values, rows that see nothing, heads "
          "side by side, weights; rtol 1e-3 (bfloat16 2^-6), atol 1e-7. Those published in float32 are put in the "
          "half dtypes, too, against a reference rounded once. Left out: caches, windows, softcap.",
-         ONNX_NODES, close_to_same(rules.ONNX)),
+         ONNX_NODES, close_to_same(ONNX)),
 )
 
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _ALL}

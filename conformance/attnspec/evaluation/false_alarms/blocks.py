@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
-from attnspec.trials.covering_cases import seed_of
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.nouns import DType, Effort
-from attnspec.problems.domain import Domain
-from attnspec.problems.choices import SMALL, Menu
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits, shapes_for
-from attnspec.problems.entries import words
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
+
+from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.nouns import DType, Effort, Level
 from attnspec.evaluation.false_alarms.rows import known
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
-from attnspec.trials.trial import Trial
-from attnspec.core.nouns import Effort, Level
+from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.domain import Domain
+from attnspec.problems.entries import words
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.measurements import BINS, BlockJudged, bin_of
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.tally import Tally
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import verdict
-
 
 LARGE_ONE_IN = 50
 """One case in so many is of any shape of the pool; the others are small, where a case costs a tenth."""

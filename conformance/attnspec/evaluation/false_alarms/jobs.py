@@ -3,48 +3,53 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
-from pathlib import Path
-from attnspec.core.paths import folder
-from collections.abc import Iterator, Mapping
-from attnspec.core.errors import Place, UsageError
-from attnspec.core.plan import Plan
-from attnspec.spec.load import load_spec
-from attnspec.record.events import RunStarted
-from attnspec.record.read import RunRecord, read_record
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
-from attnspec.evaluation.false_alarms.rows import RECIPES, CampaignRow
-from attnspec.core.plan import Conclusion, JobFailure
-from attnspec.core.errors import AttnspecError
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, Place, UsageError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.spec.clause import Spec
-from attnspec.record.measurements import BINS, BlockJudged, part_of_block
+from attnspec.core.paths import folder
+from attnspec.core.plan import Conclusion, JobFailure, Plan
+from attnspec.evaluation.false_alarms.rows import RECIPES, CampaignRow
 from attnspec.record.events import Done, RunStarted
+from attnspec.record.measurements import BINS, BlockJudged, part_of_block
 from attnspec.record.outcome import SubjectCard
+from attnspec.record.read import RunRecord, read_record
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
     from attnspec.evaluation.false_alarms.worker import BlockWorker
 
+CAMPAIGN = "attnspec.evaluation.false_alarms.jobs:CampaignJobs"
+CODE = "code"
+"""Where a header's environment keeps the digest of the code that judged."""
 
-_JUDGING = ("campaign", "court", "faults", "ground", "numerics", "problems", "subjects", "vocabulary")
+RECIPES_OF = "recipes"
+"""Where a plan and a header's environment say how many problems of a domain a block has."""
+
+_BLOCKS = "blocks"
+
+_JUDGING = ("core", "engine", "evaluation/false_alarms", "faults", "numerics", "problems", "subjects", "trials",
+            "vocabulary")
+"""The folders whose code makes, answers or judges a case."""
+
+_SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+"""What of a header's environment must be the same for a campaign to go on."""
 
 
 @cache
 def code_digest() -> str:
     """Over every module that makes, answers or judges a case, the shipped adapters and manifests among them."""
-    digest, package = hashlib.sha256(), Path(__file__).parents[1]
+    digest, package = hashlib.sha256(), Path(__file__).parents[2]
     files = [path for name in _JUDGING for path in sorted((package / name).rglob("*.py"))]
     for path in [*files, *sorted(folder("implementations").glob("*/*.*"))]:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-_SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 
 
 def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord | None:
@@ -73,16 +78,6 @@ def _told(header: RunStarted, plan: Plan, now: Mapping[str, str]) -> Iterator[tu
     yield "the spec", header.spec_digest[:8], digest[:8]
     yield "the seed", str(header.seed), str(plan.seed)
     yield from ((name, header.environment.get(name, "absent"), now.get(name, "absent")) for name in _SAME)
-
-
-CAMPAIGN = "attnspec.evaluation.false_alarms.jobs:CampaignJobs"
-CODE = "code"
-"""Where a header's environment keeps the digest of the code that judged."""
-
-RECIPES_OF = "recipes"
-"""Where a plan and a header's environment say how many problems of a domain a block has."""
-
-_BLOCKS = "blocks"
 
 
 def with_blocks(plan: Plan, blocks: Mapping[CampaignRow, Sequence[int]]) -> Plan:

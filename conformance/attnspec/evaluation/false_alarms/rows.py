@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.record.measurements import BlockJudged

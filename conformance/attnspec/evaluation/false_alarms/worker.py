@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from attnspec.evaluation.false_alarms.blocks import Block
-from attnspec.evaluation.false_alarms.blocks import judge_block
-from attnspec.trials.evaluator import Archive, Memory, Evaluator
-from attnspec.trials.compile import Check, compile_spec
-from attnspec.engine.subject_run import summon
-from attnspec.faults.catalogue import CATALOGUE
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import Plan
-from attnspec.spec.clause import Spec
+from attnspec.engine.subject_run import summon
+from attnspec.evaluation.false_alarms.blocks import Block, judge_block
+from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.outcome import SubjectCard
+from attnspec.spec.clause import Spec
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.evaluator import Archive, Evaluator, Memory
 from attnspec.vocabulary.scene import AnyProblem
 
 MOST = 4096

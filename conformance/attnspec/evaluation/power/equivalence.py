@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from attnspec.trials.evaluator import Archive, Evaluator
-from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.tally import Tally, Violated
-from attnspec.trials.trial import Trial
+from attnspec.core.nouns import DType, Effort, Level
+from attnspec.core.plan import FAULT
 from attnspec.faults.catalogue import ALL
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
-from attnspec.core.nouns import DType, Effort, Level
-from attnspec.core.plan import FAULT
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Archive, Evaluator
+from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

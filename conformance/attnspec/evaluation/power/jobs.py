@@ -12,24 +12,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.faults.declared import declaration_of
-from attnspec.core.plan import Conclusion, JobFailure
-from attnspec.core.errors import AttnspecError
-from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
-from attnspec.core.plan import FAULT, Plan
+from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan
+from attnspec.evaluation.power.against import Comparison, compared, read_before
+from attnspec.faults.declared import declaration_of
+from attnspec.record.events import Done, RunStarted
+from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
+from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
-from attnspec.evaluation.power.against import Comparison, compared, read_before
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.outcome import SubjectCard
-from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
-    from attnspec.trials.compile import Check
     from attnspec.subjects.subject import Subject
+    from attnspec.trials.compile import Check
 
 POWER = "attnspec.evaluation.power.jobs:PowerJobs"
 _SEEDS, _RULES, _AGAINST, _DIAGNOSIS = "seeds", "rules", "against", "diagnosis"
@@ -119,9 +117,8 @@ class PowerJobs:
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
-        from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers may load)
-        from attnspec.faults.catalogue import fault_row  # noqa: PLC0415  (weight: see above)
         from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: see above)
+        from attnspec.faults.catalogue import fault_named, fault_row  # noqa: PLC0415  (weight: NumPy)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read
         rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
@@ -143,8 +140,8 @@ class PowerJobs:
 
     @cached_property
     def _checks(self) -> Mapping[str, Check]:
-        from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: see above)
+        from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
 
         return compile_spec(self.spec, faults=CATALOGUE.keys())
 

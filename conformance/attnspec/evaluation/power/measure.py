@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from attnspec.trials.evaluator import Archive, Memory
-from attnspec.core.nouns import DType
-from attnspec.subjects.subject import Subject
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from attnspec.trials.evaluator import Archive, Evaluator
-from attnspec.trials.compile import Check
+from functools import lru_cache
+
+from attnspec.core.nouns import DType, Effort, Level
+from attnspec.diagnosis.diagnose import named
 from attnspec.engine.schedule import is_due
+from attnspec.evaluation.baselines.rules import RULES, Rule
+from attnspec.faults.subject import is_fault, own_subject
+from attnspec.problems.recipe import Recipe
+from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Archive, Evaluator, Memory
 from attnspec.trials.tally import Tally, Violated
 from attnspec.trials.trial import Trial
-from attnspec.faults.subject import is_fault, own_subject
-from attnspec.core.nouns import DType, Effort, Level
-from attnspec.problems.recipe import Recipe
-from attnspec.record.measurements import SUITE, Conviction
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from attnspec.diagnosis.diagnose import named
-from attnspec.core.nouns import DType, Effort
-from attnspec.evaluation.baselines.rules import RULES, Rule
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
-
 
 KEPT = 6
 """Archives: attention and the kinds of layers at one dtype. Subjects come dtype by dtype."""

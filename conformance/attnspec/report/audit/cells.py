@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.report.audit.explained import TOLD, Told
-from attnspec.report.joined import Joined, Judged
 from attnspec.report.figures import SHORT, SIGNS, overall
+from attnspec.report.joined import Joined, Judged
 
 _LETTERS: Mapping[Verdict, str] = {  # one letter a verdict: there are thousands of cells
     Verdict.HELD: "h", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.report.joined import Joined, Judged
-from attnspec.report.figures import SHORT
-from dataclasses import dataclass
 from attnspec.report.audit.switches import Switches, switches
-from attnspec.report.figures import counted
-from attnspec.report.joined import Joined
+from attnspec.report.figures import SHORT, counted
+from attnspec.report.joined import Joined, Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,8 @@ def _from_card(subject: Judged) -> Answers:
     for name in (*card.conventions, *card.probed):
         answer = card.probed.get(name) or card.conventions[name]
         asks = CONVENTIONS[name].question if name in CONVENTIONS else ""
-        found[name] = ConventionAnswer((), asks, answer, claimed=card.conventions.get(name, ""), is_probed=name in card.probed)
+        found[name] = ConventionAnswer((), asks, answer, claimed=card.conventions.get(name, ""),
+                                       is_probed=name in card.probed)
     return found
 
 

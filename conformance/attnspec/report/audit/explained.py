@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.figures import ascii_name
-from attnspec.report.joined import Joined, Judged
+from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.clause_table import shade
+from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
+from attnspec.report.joined import Joined, Judged
 from attnspec.report.pictures import Grid, drawn_cells, grids
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead

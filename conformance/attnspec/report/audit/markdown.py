@@ -11,12 +11,11 @@ from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import Concern, Told
-from attnspec.report.audit.table import Nearness, SubjectLine, LibraryTable
 from attnspec.report.audit.switches import SwitchDifference, Switches
+from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
 from attnspec.report.audit.view import Audit, audit
-from attnspec.report.figures import figure, moment, said
+from attnspec.report.figures import figure, moment, said, thread, web_address
 from attnspec.report.joined import Joined, join
-from attnspec.report.figures import thread, web_address
 
 _CODE = re.compile(r"(`[^`]*`)")
 _MARKUP = re.compile(r"([\\*\[\]<|]|(?<!\w)_|_(?!\w))")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.report.joined import Joined, Judged
 from attnspec.report.figures import SHORT
+from attnspec.report.joined import Joined, Judged
 
 AGREE = "agree"  # the answer of a switch that makes no difference
 OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
@@ -77,12 +77,14 @@ def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDi
     for found in flipped:
         if found.answer != AGREE:
             posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
-            yield SwitchDifference(probe.variant, posed, *_both(found.detail or found.answer), "", dtype, _standing(found))
+            answers = _both(found.detail or found.answer)
+            yield SwitchDifference(probe.variant, posed, *answers, "", dtype, _standing(found))
     for found in probe.found:
         other = plain.get(found.question)
         is_asked = found.question not in OF_THE_SWITCH and found not in flipped
         if other is not None and other.answer != found.answer and is_asked:
-            yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype, _standing(found))
+            yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype,
+                                   _standing(found))
 
 
 def _is_switch(found: Found) -> bool:
@@ -100,7 +102,9 @@ def _both(detail: str) -> tuple[str, str]:
 def _standing(found: Found) -> ManifestWord:
     """That a variant agrees is claimed of every switch but those of which the two declare different conventions."""
     is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
-    return ManifestWord.AGAINST if found.is_contradiction else ManifestWord.DECLARED if is_declared else ManifestWord.OPEN
+    if found.is_contradiction:
+        return ManifestWord.AGAINST
+    return ManifestWord.DECLARED if is_declared else ManifestWord.OPEN
 
 
 def _gathered(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifference]:

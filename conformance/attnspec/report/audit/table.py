@@ -6,19 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
-from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 from attnspec.report.audit.explained import library_of
-from attnspec.report.joined import Joined, Judged
-from attnspec.report.figures import SHORT, overall
-from itertools import groupby
-from attnspec.core.nouns import Verdict
-from attnspec.record.outcome import ClauseText
-from attnspec.report.joined import Joined
 from attnspec.report.clause_table import shade, tally
-from attnspec.report.figures import SIGNS, Sign, overall
-
+from attnspec.report.figures import SHORT, SIGNS, Sign, overall
+from attnspec.report.joined import Joined, Judged
 
 GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
-from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
 from attnspec.report.audit.conventions import Habits, habits
-from attnspec.report.audit.table import ClauseTally, law
-from attnspec.report.audit.table import SubjectLine, LibraryTable, shelves
+from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
+from attnspec.report.audit.table import ClauseTally, LibraryTable, SubjectLine, law, shelves
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
@@ -88,8 +87,9 @@ def audit(joined: Joined) -> Audit:
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
     ordered: Sequence[Told] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
     return Audit(
-        shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN], listed=of[FailureCause.LISTED],
-        habits=habits(joined), cells=cells(joined, ordered), law=law(joined), absent=_absent(joined))
+        shelves=shelves(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
+        listed=of[FailureCause.LISTED], habits=habits(joined), cells=cells(joined, ordered), law=law(joined),
+        absent=_absent(joined))
 
 
 def _absent(joined: Joined) -> tuple[Missing, ...]:

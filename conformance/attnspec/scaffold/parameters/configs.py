@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import At, Config
 from attnspec.scaffold.lookup import TheirParameter, parameters_of
 from attnspec.scaffold.meaning import SIZES, roles
 from attnspec.scaffold.probe_problems import CROSS
-from attnspec.core.nouns import Kind
 
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
     kind: {**SIZES[kind], "dropout": "0.0", "biases": "True", "length": "T", "place": "0"} for kind in Kind}
@@ -25,7 +25,8 @@ _BY_DEFAULT = frozenset({"length", "inner_width", "out_width", "value_head_width
 _ENDINGS = ("Config", "Args", "Arguments", "ConfigBase", "Params")
 
 
-def configs_of(layer: type[Any], parameter: TheirParameter, kind: Kind, others: Mapping[str, object]) -> Iterator[Config]:
+def configs_of(layer: type[Any], parameter: TheirParameter, kind: Kind,
+               others: Mapping[str, object]) -> Iterator[Config]:
     """The configs worth a try: of the annotated class, of classes beside the layer, and of what the layer asks for.
 
     others: what else its constructor is given.

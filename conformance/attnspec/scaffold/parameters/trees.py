@@ -4,23 +4,18 @@ them it takes.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from attnspec.scaffold.form import Path
 import inspect
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
-from attnspec.scaffold.lookup import TheirParameter, parameters_of
-from attnspec.scaffold.lookup import SYNONYMS, plain, role_of
-import ast
-import textwrap
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from attnspec.scaffold.lookup import parameters_of
+from typing import Any
 
+from attnspec.scaffold.form import Path
+from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, parameters_of, plain, role_of
 
 _DEEPEST = 6
 

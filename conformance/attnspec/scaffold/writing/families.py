@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from attnspec.scaffold.form import At, CallableKind, Form
 from attnspec.scaffold.writing.imports import alias
-from attnspec.scaffold.writing.lines import broken, keywords, literal
-from attnspec.scaffold.writing.lines import arguments, handed, helper, words_of
+from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
 
 LAYER = "_layer"
 _BORN = "jax.random.key(0)"
@@ -106,8 +105,8 @@ def _keras(form: Form) -> list[str]:
 
 
 _MADE: Mapping[CallableKind, Callable[[Form], list[str]]] = {
-    CallableKind.TORCH: _torch, CallableKind.LAZY: _torch, CallableKind.EQUINOX: _equinox, CallableKind.LINEN: _linen, CallableKind.NNX: _nnx,
-    CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras}
+    CallableKind.TORCH: _torch, CallableKind.LAZY: _torch, CallableKind.EQUINOX: _equinox, CallableKind.LINEN: _linen,
+    CallableKind.NNX: _nnx, CallableKind.HAIKU: _haiku, CallableKind.KERAS: _keras}
 
 BORN: Mapping[CallableKind, str] = {
     CallableKind.TORCH: "dict(layer.named_parameters())", CallableKind.LAZY: "({0}, dict(layer.named_parameters()))[1]",

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attnspec.scaffold.form import Form
-from attnspec.scaffold.form import VOCABULARIES
 from attnspec.core.keywords import KEYWORDS
+from attnspec.scaffold.form import VOCABULARIES, Form
 
 _STANDARD: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from attnspec.scaffold.form import Path
-from collections.abc import Iterator, Mapping, Sequence
-from attnspec.scaffold.form import At, Form, Passed
-from attnspec.scaffold.meaning import NAMES
-from attnspec.scaffold.form import VOCABULARIES, Vocabulary
-from attnspec.core.keywords import KEYWORDS, OFF
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from attnspec.core.keywords import KEYWORDS, OFF
+from attnspec.scaffold.form import VOCABULARIES, At, Form, Passed, Path, Vocabulary
+from attnspec.scaffold.meaning import NAMES
 
 WIDTH = 100
 """Of a line that is written."""

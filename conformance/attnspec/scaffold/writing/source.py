@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from attnspec.core.keywords import AXES, OFF
+from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import Form
 from attnspec.scaffold.writing.families import BORN, layer_lines
 from attnspec.scaffold.writing.imports import alias, import_lines
-from attnspec.scaffold.writing.lines import blocks, broken, keywords, literal, names_in, wrapped
 from attnspec.scaffold.writing.lines import (
     ARRAYS,
     arguments,
+    blocks,
+    broken,
     called_helper,
     handed,
     joined_lines,
+    keywords,
+    literal,
+    names_in,
     optional,
     passed_to,
     typed,
     with_axes,
     words_of,
+    wrapped,
 )
 from attnspec.scaffold.writing.telling import told
-from attnspec.core.keywords import AXES, OFF
-from attnspec.core.nouns import Kind
 
 ADAPTER = "attend"
 _STATIC = frozenset({"heads", *OFF.keys() - AXES.keys()})

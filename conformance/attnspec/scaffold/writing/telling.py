@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attnspec.scaffold.form import Form
 from attnspec.core.nouns import Kind
+from attnspec.scaffold.form import Form
 
 _ARRAYS: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, cast
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
 import numpy as np
+
+from attnspec.core.declaration import Declaration
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType
-from attnspec.problems.problem import Array
-from attnspec.subjects.lifts import LIFTS
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
-from attnspec.core.declaration import Declaration
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array, numpy_dtype
+from attnspec.subjects.lifts import LIFTS
 
 
 class Lift(Protocol):

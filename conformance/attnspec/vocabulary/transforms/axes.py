@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import replace
+from typing import Annotated, Literal
+
 import numpy as np
+
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.vocabulary.scene import NoClaim, Posed
-from typing import Annotated, Literal
-from attnspec.problems.problem import Array
-from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.scene import Axis, NoClaim, Posed
 from attnspec.vocabulary.signature import Between, Drawn
-from dataclasses import replace
-from attnspec.vocabulary.scene import Axis, NoClaim
-from attnspec.vocabulary.signature import Drawn
-
 
 Attention = Posed[Problem]
 ArrayName = Literal["query", "key", "value"]

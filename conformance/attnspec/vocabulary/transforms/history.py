@@ -9,9 +9,8 @@ import numpy as np
 
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms.axes import ARRAYS, Attention
+from attnspec.vocabulary.transforms.axes import ARRAYS, Attention, keep_prefix
 from attnspec.vocabulary.transforms.contents import other_content
-from attnspec.vocabulary.transforms.axes import keep_prefix
 
 
 def again(posed: Attention) -> Attention:

@@ -10,8 +10,7 @@ import numpy as np
 
 from attnspec.core.keywords import AXES, OFF
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.scene import OutsideLimits
+from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed
 from attnspec.vocabulary.signature import Drawn
 
 Layer = Posed[LayerProblem]
