@@ -12,6 +12,7 @@ import attnspec
 import pytest
 from attnspec.core.keywords import KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments, KeywordLimits
 from attnspec.faults.fault import Stage
+from attnspec.problems.domain import domain
 from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
@@ -113,6 +114,11 @@ def test_a_limit_that_a_definition_names_exists() -> None:
 @pytest.mark.parametrize("keyword", UNCOMMON)
 def test_an_uncommon_keyword_has_a_stage_of_faults(keyword: str) -> None:
     assert Stage(keyword).value == keyword
+
+
+def test_a_list_of_no_keyword_is_an_error_in_python_too() -> None:
+    with pytest.raises(TypeError, match=r"domain\(\) got an unexpected keyword argument 'windws'"):
+        domain(windws=[(1, 1)])  # type: ignore[call-arg]  # that is the mistake
 
 
 @pytest.mark.parametrize("keyword", VALUED)

@@ -130,6 +130,8 @@ def domain(
     min_*: the least B, H, T, S and D.  A list in the plural of another keyword's name: the values of that keyword.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
+    if unknown := lists.keys() - {values.plural for values in VALUED.values()}:
+        raise TypeError(f"domain() got an unexpected keyword argument {min(unknown)!r}")
     known = _FAMILIES.get(kind, ANY_FAMILY)
     if kind in {"layer", "acceptance"}:
         _check_layer(families, {*always, *sometimes})
