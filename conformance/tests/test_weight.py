@@ -37,8 +37,8 @@ def test_looking_around_is_light(words: list[str]) -> None:
 
 
 def test_the_plan_of_a_run_is_made_without_a_framework() -> None:
-    assert imported("from attnspec.core.plan import Plan; from attnspec.engine.engine import Court; "
-                    "assert Court(Plan(('torch/sdpa', 'jax/attention'))).items()") == set()
+    assert imported("from attnspec.core.plan import Plan; from attnspec.engine.engine import Engine; "
+                    "assert Engine(Plan(('torch/sdpa', 'jax/attention'))).items()") == set()
 
 
 @pytest.mark.parametrize("name", ["numpy", "hypothesis"])
