@@ -42,8 +42,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
 

@@ -24,8 +24,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
 
 MASKED = "masking.is_not_ignored"

@@ -15,8 +15,7 @@ from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.evaluator import Evaluator, Violated
 from attnspec.trials.trial import Trial
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left"}

@@ -19,8 +19,7 @@ from attnspec.spec.load import load_spec
 from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, OneExample, openings, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import CASES, Trial
 
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})

@@ -10,8 +10,7 @@ from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
 from attnspec.faults.fault import Fault
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 
 LARGE = 2**15

@@ -28,8 +28,7 @@ from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import importable
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import defined, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene

@@ -28,7 +28,7 @@ class Said:
     @property
     def text(self) -> str:
         """Everything said, in one piece."""
-        return portable("".join(self.parts)[:_LONGEST])
+        return portable("".join(self.parts)[:_LONGEST]) if self.parts else ""
 
 
 def keep_in(path: Path) -> None:

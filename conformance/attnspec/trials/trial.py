@@ -24,8 +24,7 @@ from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -245,6 +244,8 @@ class Trial:
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
         """The cases of a clause that is not searched."""
+        if self.check.domain.kind not in FIXED_KINDS:
+            return ()
         return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
                              self.bench.subject.declaration.keywords)
 

@@ -22,8 +22,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import verdict
 

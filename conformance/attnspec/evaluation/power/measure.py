@@ -16,8 +16,7 @@ from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Archive, Evaluator, Memory
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Archive, Evaluator, Memory, Tally, Violated
 from attnspec.trials.trial import Trial
 
 KEPT = 6
