@@ -1,4 +1,4 @@
-"""A subject at one dtype: asked, held to the definition, both remembered for a while; and what a trial has met so far."""
+"""A subject at one dtype: asked, held to the definition, both remembered for a while; and what a trial has met."""
 
 from __future__ import annotations
 
