@@ -16,6 +16,7 @@ from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Evidence, Explanation, Outcome
+from attnspec.spec.yaml_lines import shown
 
 Product = Callable[[Array, Array], Array]
 
@@ -147,6 +148,26 @@ def test_the_line_to_paste_makes_the_function_conform(name: str, tmp_path: Path)
     court = Engine(Plan((f"{mine}:{name}",), clauses=(clause, "attention.definition", "numerics.typical_error"),
                        dtypes=(dtype,), effort=Effort.QUICK))
     assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
+
+
+def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: Path) -> None:
+    folder = tmp_path / "own_arithmetic"
+    folder.mkdir()
+    (folder / "mine.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    manifest = folder / "manifest.yaml"
+    manifest.write_text("library: Mine\nsubjects:\n  - id: mine\n    title: Mine\n    function: mine:textbook\n"
+                        "    precision:\n      float32: {exp_ulps: 3, reason: measured}\n", encoding="utf-8")
+    plan = Plan(("own_arithmetic/mine",), clauses=("numerics.long_sequences",), dtypes=(DType.FLOAT16,),
+                effort=Effort.QUICK, implementations=(str(tmp_path),))
+    [outcome] = [court.try_item(item) for court in [Engine(plan)] for item in court.items()]
+    found = evidence_of(outcome).explained
+    assert found is not None
+    where, _, line = found.declare.partition(" write: ")
+    assert where == f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3)"
+    assert line == 'float16: {grade: "G4", reason: "every step is rounded to float16"}'
+    manifest.write_text(f"{manifest.read_text(encoding='utf-8')}      {line}\n", encoding="utf-8")
+    again = Engine(plan)
+    assert {again.try_item(item).verdict for item in again.items()} == {Verdict.HELD}
 
 
 def test_the_advice_says_what_would_mend_it() -> None:

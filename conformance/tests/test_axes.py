@@ -24,6 +24,17 @@ BATCHED = "query @ key.transpose(0, 2, 1)"
 ANY = "query @ key.swapaxes(-1, -2)"
 
 
+OTHER_ORDER = """
+import numpy as np
+def attend(query, key, value{more}):
+    Q, K, V = (each.swapaxes(1, 2) for each in (query, key, value))
+    logits = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1]).astype(Q.dtype)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True) @ V).swapaxes(1, 2).astype(query.dtype)
+attend.dtypes = ["{dtype}"]
+"""
+
+
 def written(folder: Path, logits: str, more: str = "") -> str:
     path = folder / "mine.py"
     path.write_text(HEAD.format(logits=logits, more=more), encoding="utf-8")
@@ -58,6 +69,23 @@ def test_a_function_of_three_axes_is_told_so_too(tmp_path: Path) -> None:
 def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
     target = written(tmp_path, logits)
     assert summon(target, Plan((target,))).id == target
+
+
+@pytest.mark.parametrize("more", ["", ", causal=False"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_function_of_another_order_of_axes_is_told_so(tmp_path: Path, more: str, dtype: str) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(OTHER_ORDER.format(more=more, dtype=dtype), encoding="utf-8")
+    assert told(f"{mine}:attend").endswith(
+        "mine.py:3: " + f"{mine}:attend seems to take arrays with the axes (B, T, H, D): given these, it is right. "
+        "attnspec gives (B, H, T, D). Have a wrapper written (attnspec init package.module:name), or swap the axes 1 "
+        "and 2 of query, key, value and output.")
+
+
+def test_what_is_wrong_in_either_order_is_judged(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(OTHER_ORDER.format(more="", dtype="float32").replace("@ V", "@ -V"), encoding="utf-8")
+    assert summon(f"{mine}:attend", Plan((f"{mine}:attend",))).id == f"{mine}:attend"
 
 
 def test_a_keyword_without_a_default_is_told_with_the_default(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ SPEC = [
      "Did you mean 'value'?"),
     ("one array for a list", "causal.yaml", "arrays: [key, value]", "arrays: key",
      "spec/causal.yaml:15: 'arrays' of the transform 'replace_after' should be a list, each entry one of query, key, value, "
-     "not text ('key')."),
+     "not text ('key'). Write [key]."),
     ("a value that is not drawn", "causal.yaml", "cut: cut}", "cut: cutt}",
      "spec/causal.yaml:15: 'cutt' is not a known drawn value of the clause. Did you mean 'cut'?"),
     ("a number where a drawn value belongs", "causal.yaml", "cut: cut}", "cut: 3}",

@@ -116,12 +116,13 @@ def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste
 
     for form, line in (('f.precision = {"%s": {"flushes": True}}',
                         "f.precision = {'float16': {'flushes': True}, 'bfloat16': {'flushes': True}}"),
-                       ('precision: {"%s": {"flushes": true}}',
-                        'precision: {"float16": {"flushes": true}, "bfloat16": {"flushes": true}}'),
+                       ("under 'precision' of mine/f (m.yaml:3) write: %s: {flushes: true}",
+                        "under 'precision' of mine/f (m.yaml:3) write:\n"
+                        "    float16: {flushes: true}\n    bfloat16: {flushes: true}"),
                        ('f.lift = "torch"%.0s', 'f.lift = "torch"')):
         lines = told(*(rounded(dtype, form) for dtype in (DType.FLOAT16, DType.BFLOAT16)))
         assert "Likely: every step is rounded to the inputs' dtype, 2 of 2 failures." in lines[0]
-        assert lines[2] == f"  {line}"
+        assert "\n".join(lines[2:]).startswith(f"  {line}\n")
         assert lines[0].startswith("Does not conform to float16 and bfloat16 arithmetic.") is ("precision" in form)
 
 
@@ -167,8 +168,14 @@ def test_a_cause_of_few_is_none_where_most_are_unexplained() -> None:
     assert lines[0] == "Does not conform: 4 failures, 3 of which no known fault explains."
 
 
-def test_at_a_glance_nothing_is_said_of_causes() -> None:
-    assert told(failed(evidence=like()), effort="glance")[0] == "Does not conform: 1 failure."
+def test_at_a_glance_it_is_said_once_that_nobody_looked_for_causes() -> None:
+    head, remark, *rest = told(failed(evidence=like()), effort="glance")
+    assert head == "Does not conform: 1 failure."
+    assert remark == ("  Causes are not looked for at effort glance: --effort quick looks for them, and so does a "
+                      "replay line.")
+    assert not any("not looked for" in line for line in rest)
+    assert not any("not looked for" in line for line in told(failed(evidence=like())))
+    assert not any("not looked for" in line for line in told(held(), code=0, effort="glance"))
 
 
 @pytest.mark.parametrize(("verdict", "sentence", "cause"), [

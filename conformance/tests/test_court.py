@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.core.conventions import unfound
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -320,6 +321,38 @@ def test_a_convention_that_is_declared_stands_above_what_is_probed_of_one_of_its
     (tmp_path / "rows.py").write_text(NAN_ROWS)
     found = Evaluator(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
     assert {name: answer for name, answer in found.items() if "hidden_row" in name} == {"hidden_row": "uniform"}
+
+
+EITHER = """
+import numpy as np
+def attend(query, key, value, *, mask=None, causal=False):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    seen = np.broadcast_to(np.tri(*logits.shape[-2:], dtype=bool) if causal else True, logits.shape)
+    seen = seen if mask is None else (seen | mask if causal else mask)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True)) * seen
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+attend.dtypes = ["float32"]
+"""
+
+
+@pytest.mark.parametrize(("declared", "reason"), [
+    ("", "mask_with_causal could not be found out by a probe, which got none of the known answers; declare "
+         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and it is judged by that'),
+    ('attend.conventions = {"mask_with_causal": "undefined"}',
+     "it makes no promise of mask or bias together with the causal flag"),
+])
+def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, declared: str, reason: str) -> None:
+    (tmp_path / "either.py").write_text(f"{EITHER}{declared}\n")
+    court = Engine(Plan((f"{tmp_path / 'either.py'}:attend",), clauses=("causal.with_mask",), dtypes=(DType.FLOAT32,)))
+    [outcome] = [court.try_item(item) for item in court.items()]
+    assert (outcome.verdict, outcome.reason) == (Verdict.INAPPLICABLE, reason)
+    (tmp_path / "both.py").write_text(f'{EITHER}attend.conventions = {{"mask_with_causal": "both"}}\n')
+    court = Engine(Plan((f"{tmp_path / 'both.py'}:attend",), clauses=("causal.with_mask",), dtypes=(DType.FLOAT32,)))
+    assert [court.try_item(item).verdict for item in court.items()] == [Verdict.VIOLATED]
+
+
+def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
+    assert "declare conventions: {grouped_heads: repeat} in its manifest (or tile)," in unfound("grouped_heads", "a/b")
 
 
 def test_what_is_remembered_does_not_grow_without_end() -> None:

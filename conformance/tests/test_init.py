@@ -200,8 +200,9 @@ def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> 
     first = CliRunner().invoke(init, ["their_numpy:attend_bthd"], standalone_mode=False)
     second = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)
     assert (first.exception, second.exception) == (None, None)
-    assert first.output.splitlines()[-1] == (
-        "Next: attnspec check their_numpy/attend_bthd --implementations implementations")
+    assert first.output.splitlines()[-2:] == [
+        "Next: attnspec check their_numpy/attend_bthd --implementations implementations",
+        'In a test file: test_attention = attnspec.gate("their_numpy/attend_bthd", implementations="implementations")']
     manifest = (here / "implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
     assert [line for line in manifest.splitlines() if "- id" in line] == ["  - id: attend_bthd", "  - id: folded"]
     again = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)

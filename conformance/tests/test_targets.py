@@ -147,7 +147,8 @@ MISTAKES = [
     ("my_syntax:f", "my_syntax.py:1: 'my_syntax' is no valid Python: invalid syntax."),
     ("my_syntax.py:f", "my_syntax.py:1: 'my_syntax.py' is no valid Python: invalid syntax."),
     ("my_attention:Thing", "my_attention.py:14: 'my_attention:Thing' is a class. Name a function, or a module-level "
-                           "instance that can be called: attend = Thing(...)"),
+                           "instance that can be called: attend = Thing(...); or let an adapter be written: "
+                           "attnspec init my_attention:Thing"),
     ("my_attention:number", "'my_attention:number' is int and cannot be called; a function is expected: "
                             "attend(query, key, value, *, ...)."),
     ("my_attention:typo", "my_attention.py:37: typo takes 'masc', which is not a known keyword. Did you mean 'mask'?"),

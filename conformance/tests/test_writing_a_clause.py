@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from attnspec.cli import main
 from attnspec.core import paths
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
+from attnspec.problems.entries import Family
+from attnspec.problems.families import FAMILIES
+from attnspec.problems.masks import BIASES, MASKS, BiasRecipe, MaskRecipe
 from attnspec.record.outcome import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-clause.md"
@@ -66,6 +71,17 @@ def judged(clause: str, function: str, folder: Path, **law: object) -> Outcome:
                        effort=Effort.QUICK, **law))  # type: ignore[arg-type]  # where clauses come from
     [item] = court.items()
     return court.try_item(item)
+
+
+@pytest.mark.parametrize(("what", "known"), [("families", FAMILIES), ("masks", MASKS), ("biases", BIASES)])
+def test_the_page_and_list_say_what_families_masks_and_biases_mean(
+    what: str, known: Mapping[str, Family | MaskRecipe | BiasRecipe], capsys: pytest.CaptureFixture[str],
+) -> None:
+    meanings = {name: each.meaning for name, each in known.items()}
+    table = PAGE.read_text(encoding="utf-8").partition(f"| `{what}` | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.MULTILINE)) == meanings
+    assert main(["list", what]) == 0
+    assert dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()) == meanings
 
 
 def test_a_clause_added_in_yaml_alone_is_held_by_a_sound_function(extended: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
+from attnspec.engine.manifest_line import manifest_line
 from attnspec.record.outcome import Explanation, Likeness
 from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.signature import default_of
@@ -44,4 +45,4 @@ def causal_by_default(subject: Subject, like: Sequence[Likeness]) -> Explanation
     return Explanation(
         cause=f"its default, causal=True, hides later keys where no flag is given (`{ALWAYS}`)",
         advice=f"Write causal=False{wrap}",
-        declare=f"{name}.causal_only = True" if is_own else "limits: {causal_only: true}")
+        declare=f"{name}.causal_only = True" if is_own else manifest_line(subject, "limits", {"causal_only": True}))

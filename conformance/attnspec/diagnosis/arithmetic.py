@@ -19,6 +19,7 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.advice import frameworks_of
 from attnspec.diagnosis.failing_case import judged
+from attnspec.engine.manifest_line import manifest_line
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -232,9 +233,9 @@ def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, 
 
 
 def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
-    """The line to paste: below a function of one's own, or into a registered subject's manifest."""
+    """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
     if ":" not in subject.id:
-        return f"precision: {json.dumps(precision, ensure_ascii=False)}"
+        return manifest_line(subject, "precision", precision)
     return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
 
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
-from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
 from attnspec.engine.schedule import is_due
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, themes_of
-from attnspec.spec.load import load_spec
+from attnspec.spec.load import OWN, load_spec
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
@@ -163,7 +163,8 @@ class Engine:
         return self._hearing(item.target).replay(self._check(item.clause), DType(item.dtype), recipe)
 
     def _check(self, clause: str) -> Check:
-        _known("clause", (clause,), self.checks)
+        if clause not in self.checks:
+            raise _no_clause(clause, tuple(self.checks))
         return self.checks[clause]
 
 
@@ -171,8 +172,15 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
     """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
-            raise UsageError.unknown("clause", pattern, [*ids, *themes_of(ids)])
+            raise _no_clause(pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
+
+
+def _no_clause(name: str, known: Sequence[str]) -> UsageError:
+    """That there is no such clause, and where it may be, if its theme is like none that there is."""
+    theme, dot, _ = name.partition(".")
+    is_own = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
+    return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_own else ''}")
 
 
 def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:

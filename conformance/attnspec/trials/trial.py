@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
 
+from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
@@ -277,7 +278,13 @@ class Trial:
         for spare in ({"causal"}, {"mask", "bias"}):
             if not spare & self.check.domain.always:
                 return replace(recipe, features=recipe.features - spare)
-        raise OutsideLimits("it makes no promise of mask or bias together with the causal flag")
+        raise OutsideLimits(self._refused_together())
+
+    def _refused_together(self) -> str:
+        subject, name = self.bench.subject, "mask_with_causal"
+        if name not in subject.declaration.conventions and self.bench.conventions[name] == UNDEFINED:
+            return unfound(name, subject.id)
+        return "it makes no promise of mask or bias together with the causal flag"
 
     def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
         """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
