@@ -77,9 +77,9 @@ def _tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
 
 def _badly_put(law: Spec) -> Iterator[AttnspecError]:
     """One mistake of each clause whose words mean nothing; of the others, what makes them claim less than it seems."""
-    from attnspec.engine.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
     for clause in law.clauses:
         _, found = _tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))

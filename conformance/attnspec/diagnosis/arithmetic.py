@@ -17,9 +17,8 @@ import numpy as np
 
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
-from attnspec.diagnosis.advice import frameworks_of
+from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.failing_case import judged
-from attnspec.engine.manifest_line import manifest_line
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.recipe import Recipe

@@ -149,7 +149,8 @@ def _is_entry_of_a_list(hint: Hint, value: object) -> bool:
     """Whether text stands for what may be an entry of a list: the brackets are missing."""
     options = typing.get_args(hint) if form_of(hint) is TypeForm.UNION else ()
     lists = (typing.get_args(option)[0] for option in options if form_of(option) is TypeForm.LIST)
-    return any(form_of(entry) is TypeForm.CHOICE and value in choices(entry) for entry in lists if isinstance(value, str))
+    return any(form_of(entry) is TypeForm.CHOICE and value in choices(entry)
+               for entry in lists if isinstance(value, str))
 
 
 def _filled(value: object, drawn: Mapping[str, int]) -> object:
