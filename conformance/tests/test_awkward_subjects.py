@@ -208,7 +208,7 @@ def test_a_lone_answer_where_a_pair_was_asked_for_violates(tmp_path: Path) -> No
     assert "the pair (output, weights)" in outcome.reason
 
 
-def test_a_subject_with_a_memory_is_violated_although_its_failure_does_not_come_again(tmp_path: Path) -> None:
+def test_a_subject_with_a_memory_is_violated_though_it_fails_only_once(tmp_path: Path) -> None:
     outcome = judged(tmp_path, "remembers")
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import pytest
@@ -13,9 +12,9 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
+from helpers.law import checks
 
 CLAUSES = load_spec().clauses
 FEW = 4
@@ -25,11 +24,6 @@ SAMPLE = 5
 
 SILENT = {("scale.variance_without", DType.FLOAT16)}
 """Where a clause makes no claim on any case: logits this far apart leave weights that the dtype does not hold."""
-
-
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec(), faults=CATALOGUE.keys())
 
 
 def accusations() -> Iterator[tuple[Clause, str, DType]]:

@@ -64,7 +64,7 @@ def judged(trial: Engine) -> Outcome:
     return trial.try_item(Item(trial.plan.targets[0], "layers.switches", "float32"))
 
 
-def asked(trial: Engine) -> int:
+def problems_asked(trial: Engine) -> int:
     """Of how many problems the variant was asked."""
     return len(set(load(trial.plan.targets[0], folders=trial.plan.implementations).variant("compiled")
                    .function.__globals__["CALLS"]))
@@ -97,13 +97,13 @@ def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, eff
     trial = court(tmp_path, effort=effort)
     outcome = judged(trial)
     assert outcome.verdict is Verdict.HELD
-    assert 0 < asked(trial) <= most < outcome.cases + outcome.no_claims
+    assert 0 < problems_asked(trial) <= most < outcome.cases + outcome.no_claims
 
 
 def test_a_variant_that_does_not_compile_is_asked_of_every_case(tmp_path: Path) -> None:
     trial = court(tmp_path, compiles="false")
     assert judged(trial).readings == ()
-    assert asked(trial) > COMPILED
+    assert problems_asked(trial) > COMPILED
 
 
 @pytest.mark.parametrize(("compiles", "put"), [("true", {"", "plain"}), ("false", {"", "plain", "compiled"})])

@@ -107,7 +107,7 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
         "  do: Accumulate in float32", f"  paste: {declare}"]
 
 
-def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste() -> None:
+def test_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line() -> None:
     def rounded(dtype: DType, form: str) -> Outcome:
         words = {"flushes": True} if "precision" in form else {}
         explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value,
@@ -143,7 +143,7 @@ def test_a_clause_with_a_cause_a_dtype_is_one_finding() -> None:
     assert not any(line.startswith("also violated") for line in lines)
 
 
-def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform_to() -> None:
+def test_wider_arithmetic_that_allows_only_some_failures_is_only_likely() -> None:
     rounded = replace(like(), explained=Explanation("it rounds", "Round less", "f.precision = {}"))
     lines = told(failed("a.a", rounded), failed("a.b", rounded), failed("a.c"))
     assert lines[0] == "Does not conform. Likely: it rounds, 2 of 3 failures."

@@ -23,8 +23,8 @@ from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
 from attnspec.trials.trial import ALL_ROWS, SAMPLED_ROWS, Trial
+from helpers.places import SMALL_SPEC
 
-HERE = Path(__file__).parent
 CLAUSE = '''  - id: own.{name}
     level: {level}
     profile: {profile}
@@ -87,7 +87,7 @@ def raises(query, key, value):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    spec = Path(shutil.copytree(HERE / "small_spec", tmp_path / "spec"))
+    spec = Path(shutil.copytree(SMALL_SPEC, tmp_path / "spec"))
     names = ("name", "level", "profile", "given", "runs", "then")
     clauses = "".join(CLAUSE.format(**dict(zip(names, row, strict=True))) for row in ROWS)
     (spec / "own.yaml").write_text(f"theme: own\nclauses:\n{clauses}")
@@ -208,7 +208,7 @@ def test_a_dtype_that_is_not_supported_is_inapplicable(folder: Path) -> None:
     assert (outcome.verdict, outcome.reason) == (Verdict.INAPPLICABLE, "the subject does not take float64")
 
 
-def test_a_claimed_profile_without_its_keyword_is_violated_by_must_clauses_only(folder: Path) -> None:
+def test_a_claimed_profile_without_its_keyword_violates_must_clauses_only(folder: Path) -> None:
     must, should = judged(folder, "masked", "claims_masking"), judged(folder, "advice", "claims_masking")
     assert must.verdict is Verdict.VIOLATED
     assert must.reason.startswith("the subject claims 'masking', but ")
@@ -270,7 +270,7 @@ def test_a_replayed_recipe_measures_the_same(folder: Path) -> None:
     assert (again.verdict, again.cases) == (Verdict.VIOLATED, 1)
 
 
-def test_a_replayed_recipe_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder: Path) -> None:
+def test_a_replay_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder: Path) -> None:
     trial = court(folder)
     item = Item(trial.plan.targets[0], "own.definition", "float32")
     recipe = "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0"
@@ -317,7 +317,7 @@ attend.conventions = {"hidden_row": "uniform"}
 """
 
 
-def test_a_convention_that_is_declared_stands_above_what_is_probed_of_one_of_its_forms(tmp_path: Path) -> None:
+def test_a_declared_convention_stands_above_a_probe_of_one_of_its_forms(tmp_path: Path) -> None:
     (tmp_path / "rows.py").write_text(NAN_ROWS)
     found = Evaluator(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
     assert {name: answer for name, answer in found.items() if "hidden_row" in name} == {"hidden_row": "uniform"}
@@ -400,7 +400,7 @@ def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     assert any(picture.name == "output seen - output by definition" for picture in outcome.evidence.pictures)
 
 
-def test_a_fault_that_cannot_be_told_from_rounding_at_a_dtype_is_not_put_on_trial_there() -> None:
+def test_a_fault_that_looks_like_rounding_at_a_dtype_is_not_tried_there() -> None:
     item = Item("fault/inputs_tf32", "attention.definition", "bfloat16")
     outcome = Engine(Plan((item.target,))).try_item(item)
     assert outcome.verdict is Verdict.INAPPLICABLE

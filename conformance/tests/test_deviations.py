@@ -13,6 +13,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.known_failures import check_deviations, has_reached, with_deviations
 from attnspec.record.outcome import Change, Evidence, Measured, Outcome
+from helpers.places import SMALL_SPEC
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
                    (DType.FLOAT32,), Place("manifest.yaml", 7))
@@ -161,14 +162,13 @@ def test_the_court_is_surprised_by_a_listed_deviation_that_passes(tmp_path: Path
     assert verdicts == {"attention.shape": Verdict.UNEXPECTED, "scale.read_out": Verdict.VIOLATED}
 
 
-def test_the_court_opens_with_no_deviation_from_a_clause_that_does_not_exist(tmp_path: Path) -> None:
+def test_the_court_refuses_a_deviation_from_a_clause_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"stranger/manifest\.yaml:7: 'scale\.readout' is not a known clause\. "
                                             r"Did you mean 'scale\.read_out'\?"):
         court(tmp_path, "scale.readout", "stranger").items()
 
 
 def test_another_law_may_lack_the_clauses_that_a_manifest_names(tmp_path: Path) -> None:
-    small = Path(__file__).parent / "small_spec"
     trial = court(tmp_path, "scale.read_out", "foreign")
-    plan = replace(trial.plan, spec=str(small), clauses=())
+    plan = replace(trial.plan, spec=str(SMALL_SPEC), clauses=())
     assert len(Engine(plan).items()) == 2

@@ -16,14 +16,12 @@ from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
-
-STUBS = Path(__file__).parent / "stubs"
+from helpers.places import STUBS
 
 
 @pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunRecord:
+def record(stubs: Path, tmp_path: Path) -> RunRecord:  # noqa: ARG001  (on the path)
     """What is on record of three errands, of which the second kills its worker."""
-    monkeypatch.syspath_prepend(str(STUBS))
     plan = Plan(("fine", "crash", "carded"), deadline=20)
     result = Session(plan, docket="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
     assert not result.defects
@@ -46,10 +44,8 @@ def test_a_subject_of_which_the_header_tells_needs_no_card(record: RunRecord) ->
         "carded": "", "crash": "crashed: the process died while the implementation ran (a case)"}
 
 
-def test_errands_are_carried_out_in_the_surroundings_they_ask_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
+@pytest.mark.usefixtures("stubs")
+def test_errands_are_carried_out_in_the_surroundings_they_ask_for(tmp_path: Path) -> None:
     plan = Plan(("elsewhere 1", "fine", "elsewhere 2", "carded"), deadline=20)
     result = Session(plan, workers=2, docket="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
     record = read_record(tmp_path / "run.jsonl")  # one run of four errands, not two of two
@@ -89,8 +85,8 @@ def test_an_interrupted_docket_keeps_what_it_knows(tmp_path: Path) -> None:
         "elsewhere": "not_run: the run was interrupted ()"}
 
 
-def test_events_come_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
+@pytest.mark.usefixtures("stubs")
+def test_events_come_in_their_order() -> None:
     seen: list[type] = []
 
     class Listener:

@@ -7,44 +7,34 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.faults import drift, staged
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import SOUND
 from attnspec.faults.staged import Attend
 from attnspec.faults.subject import own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
-from attnspec.spec.load import load_spec
-from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes
 from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.chance import has_no_drift
 from attnspec.vocabulary.scene import Posed, Scene
+from helpers.law import checks
+from helpers.subjects import subject_of
 
-CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
-               "grouped_heads": "repeat"}
 CLAUSES = ("drift.temperature", "drift.gain", "drift.mixing", "drift.bias")
 VOUCHED: Mapping[DType, Mapping[str, object]] = {
     dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
 UNVOUCHED: Mapping[DType, Mapping[str, object]] = {dtype: {"grade": "G0"} for dtype in VOUCHED}
 
 
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
-
-
 def subject(attend: Attend, precision: Mapping[DType, Mapping[str, object]], *, single_head: bool = False) -> Subject:
     """A function whose scale, mask and all else are at their defaults."""
-    declared = Declaration(keywords=frozenset(), conventions=CONVENTIONS, precision=precision,
-                           limits=Limits(single_head=single_head))
-    return Subject("mine", "mine", attend, declared, Place(""), Library("mine"))
+    return subject_of(attend, conventions=RECOMMENDED, precision=precision, limits=Limits(single_head=single_head))
 
 
 def scaled(factor: float) -> Attend:
@@ -80,7 +70,7 @@ def where() -> Iterator[tuple[Fault, DType]]:
 
 
 @pytest.mark.parametrize(("fault", "dtype"), list(where()), ids=[f"{one.name}-{dtype.value}" for one, dtype in where()])
-def test_a_drift_is_convicted_by_the_clauses_that_name_it_and_where_it_is_equivalent_by_none(
+def test_a_drift_is_convicted_by_clauses_that_name_it_unless_equivalent(
         fault: Fault, dtype: DType) -> None:
     naming = [clause for clause in CLAUSES if named(clause, fault.name)]
     assert naming
@@ -146,8 +136,8 @@ def test_fewer_head_slices_than_can_convict_are_no_claim() -> None:
     for claimed, is_judged in ((10, False), (11, True)):  # 4 heads each: 40 or 44 slices, and 43 are needed
         large = np.arange(recipe.sizes.B)[:, None, None, None] >= claimed
         value = np.where(large, np.float16(3e4), problem.value)
-        runs = {"original": Posed((problem.but(value=value),), key=str(claimed), conventions=CONVENTIONS)}
-        scene = Scene(bench.subject, DType.FLOAT16, CONVENTIONS, runs, bench)
+        runs = {"original": Posed((problem.but(value=value),), key=str(claimed), conventions=RECOMMENDED)}
+        scene = Scene(bench.subject, DType.FLOAT16, RECOMMENDED, runs, bench)
         found = has_no_drift(scene, direction="temperature", false_alarm=1e-9)
         assert bool(found.claimed) is is_judged
         told = "40 head slices are claimed, and more than 43 are needed to convict at this rate"

@@ -14,8 +14,8 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import gate
+from helpers.places import STUBS
 
-STUBS = Path(__file__).parent / "stubs"
 FILE = """
 from attnspec import gate
 test_attention = gate("stub", clauses={clauses}, court="stub_court:Court", strict={strict})

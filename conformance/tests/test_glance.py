@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -20,21 +19,15 @@ from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
-from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
+from helpers.law import checks
 
 MASKED = "masking.is_not_ignored"
 LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limits(self_attention_only=True),
           "one head": Limits(single_head=True)}
-
-
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
 
 
 def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
@@ -105,7 +98,7 @@ def test_a_case_that_fails_no_more_is_no_evidence() -> None:
     assert shrunk(trial(MASKED, "fault/mask_ignored", before=harmless).hold()) != harmless
 
 
-def test_a_case_of_another_dtype_convicts_nobody_whom_the_dealt_cases_clear() -> None:
+def test_a_case_of_another_dtype_convicts_nobody_that_dealt_cases_clear() -> None:
     """Which dtype a worker has met before is chance: no verdict may hang on it."""
     failing = shrunk(trial(MASKED, "fault/mask_ignored").hold())
     assert trial(MASKED, "sound/naive", before=failing).hold().tried == CASES[Effort.GLANCE]
@@ -135,7 +128,7 @@ def due(target: str, effort: Effort, *dtypes: DType, clauses: tuple[str, ...] = 
     return found
 
 
-def test_every_clause_is_put_at_float32_and_what_speaks_of_numbers_at_every_dtype() -> None:
+def test_clauses_are_put_at_float32_and_those_of_numbers_at_every_dtype() -> None:
     glance, quick = (due("numpy/attention", effort) for effort in (Effort.GLANCE, Effort.QUICK))
     assert glance["float32"] == quick["float32"] == quick["float16"]
     for dtype in ("float64", "float16", "bfloat16"):
@@ -175,7 +168,7 @@ def test_a_court_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.M
     assert court.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
 
 
-def test_a_law_of_chance_has_fewer_problems_and_its_rate_is_shared_among_these() -> None:
+def test_a_law_of_chance_has_fewer_problems_that_share_its_rate() -> None:
     for check in checks().values():
         counts = [len(fixed_recipes(check.domain, Limits(), effort, 0)) for effort in (Effort.GLANCE, Effort.QUICK)]
         if check.domain.kind in {"generic", "long", "gaussian", "score"}:

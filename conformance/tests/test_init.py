@@ -103,13 +103,12 @@ class Headless(nn.Module):
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with somebody's modules, where one stands."""
-    (tmp_path / "their_numpy.py").write_text(THEIRS, encoding="utf-8")
-    (tmp_path / "their_torch.py").write_text(LAYER, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
+    (here / "their_numpy.py").write_text(THEIRS, encoding="utf-8")
+    (here / "their_torch.py").write_text(LAYER, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(here))
+    return here
 
 
 def found(target: str, folder: Path) -> Form:

@@ -5,7 +5,6 @@ The table in docs/init.md is made here: `python conformance/tests/test_init_sign
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import re
@@ -32,14 +31,14 @@ from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import arguments, handed
 from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import lying
-from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import foreign
-from attnspec.trials.compile import Check, compile_spec
+from helpers.law import checks
+from helpers.places import CHECKOUT, TESTS
 
-FOLDER, CHECKOUT = Path(__file__).parent / "signatures", Path(__file__).parents[2]
+FOLDER = TESTS / "signatures"
 STAND_INS = ("torch_functions", "torch_layers", "numpy_functions", "jax_functions")
 sys.path.append(str(FOLDER))  # what is judged is imported by name, as a user's modules are
 
@@ -129,11 +128,6 @@ def _written(form: Form) -> str:
     given = [*handed(form), *(f"{name}={text}" for name, text in arguments(form).items())]
     made = ", ".join(f"{name}={text}" for name, text in arguments(form, At.CONSTRUCTOR).items())
     return f"{form.name}{f'({made})' if form.is_class else ''}({', '.join(given)})"
-
-
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
 
 
 @pytest.fixture(scope="module")

@@ -16,14 +16,10 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner.environment import ONE_THREAD, prepared
 from attnspec.runner.session import Session
+from helpers.places import STUBS
 
-STUBS = Path(__file__).parent / "stubs"
+pytestmark = pytest.mark.usefixtures("stubs")
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
-
-
-@pytest.fixture(autouse=True)
-def _stub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
 
 
 def run(*clauses: str, deadline: float = 20, workers: int = 1) -> dict[str, Outcome]:

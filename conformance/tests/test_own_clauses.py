@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attnspec.cli import main
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Item, Plan
@@ -24,6 +23,8 @@ from attnspec.spec.yaml_lines import load_yaml
 from attnspec.vocabulary.draws import DRAWS, MEANINGS
 from attnspec.vocabulary.schema import schema
 from attnspec.vocabulary.tables import WORDS
+from helpers.commands import Cli
+from helpers.places import SMALL_SPEC
 from jsonschema import Draft202012Validator
 
 MINE = """\
@@ -54,27 +55,14 @@ def attend(query, key, value):
 def clipped(query, key, value):
     return np.clip(attend(query, key, value), -2, 2)
 """
-Cli = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def mine(here: Path) -> Path:
     """A sound file of own clauses, and a subject, in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    Path("subject.py").write_text(SUBJECT, encoding="utf-8")
-    Path("mine.yaml").write_text(MINE, encoding="utf-8")
+    (here / "subject.py").write_text(SUBJECT, encoding="utf-8")
+    (here / "mine.yaml").write_text(MINE, encoding="utf-8")
     return Path("mine.yaml")
-
-
-@pytest.fixture
-def cli(mine: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
-    """The command in the folder of `mine`: exit code, standard output, standard error."""
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 # --- how they are read
@@ -86,7 +74,7 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
     assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, Place("mine.yaml", 2))
 
 
-def test_own_clauses_use_sources_and_problems_of_their_file_and_shipped_ones(mine: Path) -> None:
+def test_own_clauses_use_sources_and_problems_of_their_own_and_shipped(mine: Path) -> None:
     mine.write_text(MINE.replace("because: [", "because: [{cite: vaswani2017, note: equation 1}, "), encoding="utf-8")
     law = load_spec(added=[mine])
     assert [law.bibliography[each.cite].title for each in law.clauses[-1].because] == [
@@ -101,13 +89,13 @@ def test_a_file_may_use_the_sources_of_another(mine: Path) -> None:
 
 
 def test_the_digest_covers_added_files(mine: Path) -> None:
-    everything = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("small_spec/*.yaml")))
-    law = load_spec(Path(__file__).parent / "small_spec", [mine])
+    everything = b"".join(path.read_bytes() for path in sorted(SMALL_SPEC.glob("*.yaml")))
+    law = load_spec(SMALL_SPEC, [mine])
     assert law.digest == hashlib.sha256(everything + mine.read_bytes()).hexdigest()
     assert load_spec(added=[mine]).added == ("mine.yaml",)
 
 
-def test_a_folder_stands_for_its_yaml_files_and_a_file_named_twice_is_read_once(mine: Path) -> None:
+def test_a_folder_stands_for_its_yaml_files_and_each_file_is_read_once(mine: Path) -> None:
     Path("own").mkdir()
     mine.rename("own/b.yml")
     Path("own/a.yaml").write_text(MINE[: MINE.index("sources:")].replace("mine.", "more."), encoding="utf-8")
@@ -189,7 +177,7 @@ def test_a_file_or_folder_without_clauses_to_read_is_named(cli: Cli) -> None:
 
 def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Path) -> None:
     (tmp_path / "spec").mkdir()
-    for path in Path(__file__).parent.glob("small_spec/*.yaml"):
+    for path in SMALL_SPEC.glob("*.yaml"):
         (tmp_path / "spec" / path.name).write_bytes(path.read_bytes())
     (tmp_path / "spec" / "mine.yaml").write_text("theme: mine\n" + MINE[: MINE.index("sources:")].replace(
         "design", "vaswani2017").replace("small", "any_attention"), encoding="utf-8")
@@ -293,7 +281,7 @@ def judged(cli: Cli, *words: str) -> tuple[int, str, RunRecord]:
     return code, out, read_record(Path("run.jsonl"))
 
 
-def test_an_own_clause_is_judged_and_its_case_replayed_by_the_line_that_is_printed(cli: Cli) -> None:
+def test_an_own_clause_is_judged_and_replayed_by_the_line_printed(cli: Cli) -> None:
     code, out, record = judged(cli, "--spec-add", "mine.yaml", "--clause", "mine.doubled")
     assert code == 1
     assert "mine.doubled (mine.yaml:2) is violated" in out

@@ -43,11 +43,10 @@ OF_IS_CAUSAL = "is_causal=False (attnspec's keyword is causal: rename it, or wra
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kernel(here: Path) -> Path:
     """A user's file, in the working directory; `tiled` fails where it is given anything that is none of attnspec's."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kernel.py").write_text(KERNEL.lstrip(), encoding="utf-8")
-    return tmp_path / "kernel.py"
+    (here / "kernel.py").write_text(KERNEL.lstrip(), encoding="utf-8")
+    return here / "kernel.py"
 
 
 def taken(function: Callable[..., object]) -> Signature:

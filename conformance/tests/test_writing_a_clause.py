@@ -17,8 +17,9 @@ from attnspec.problems.entries import Family
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.masks import BIASES, MASKS, BiasRecipe, MaskRecipe
 from attnspec.record.outcome import Outcome
+from helpers.places import CHECKOUT
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing-a-clause.md"
+PAGE = CHECKOUT / "docs" / "writing-a-clause.md"
 SUBJECTS = '''
 import numpy as np
 
@@ -94,7 +95,7 @@ def test_a_clause_of_ones_own_is_held_by_who_keeps_it(own: Path) -> None:
     assert outcome.verdict is Verdict.HELD
 
 
-def test_a_clause_of_ones_own_is_violated_by_who_does_not_though_no_shipped_one_is(own: Path) -> None:
+def test_an_own_clause_is_violated_where_no_shipped_one_is(own: Path) -> None:
     outcome = judged("mine.batch_invariant", "sees_its_batch", own.parent, spec_add=(str(own),))
     assert outcome.verdict is Verdict.VIOLATED
     shipped = judged("attention.batch_is_independent", "sees_its_batch", own.parent, spec_add=(str(own),))
