@@ -128,9 +128,9 @@ def lies_about_keywords(query, key, value, *, causal=False):
 def judged(folder: Path, function: str, clause: str = "attention.definition", dtype: DType = DType.FLOAT32) -> Outcome:
     (folder / "awkward.py").write_text(SUBJECTS)
     plan = Plan((f"{folder / 'awkward.py'}:{function}",), clauses=(clause,), dtypes=(dtype,), effort=Effort.QUICK)
-    court = Engine(plan)
-    [item] = court.items()
-    return court.try_item(item)
+    engine = Engine(plan)
+    [item] = engine.items()
+    return engine.try_item(item)
 
 
 @pytest.mark.parametrize(("function", "reason"), [

@@ -108,14 +108,14 @@ def test_smoke_says_it_once(tmp_path: Path) -> None:
     assert smoked.lines == ()
 
 
-def test_a_court_tries_to_load_a_target_once(tmp_path: Path) -> None:
+def test_a_engine_tries_to_load_a_target_once(tmp_path: Path) -> None:
     counter = tmp_path / "loaded"
     counter.write_text("")
     target = written(tmp_path, COURSE)
     with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
         file.write(f"with open({str(counter)!r}, 'a') as file: file.write('x')\n")
-    court = Engine(Plan((target,), effort=Effort.QUICK))
+    engine = Engine(Plan((target,), effort=Effort.QUICK))
     for _ in range(3):
         with pytest.raises(TargetError, match="takes arrays with the axes"):
-            court.fetch(target)
+            engine.fetch(target)
     assert counter.read_text() == "x"

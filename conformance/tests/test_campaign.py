@@ -133,7 +133,7 @@ def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
     path = tmp_path / "kept.jsonl"
     rows = {CampaignRow(target, DType.FLOAT32): (0, 1) for target in ("numpy/attention", "sound/naive")}
     plan = with_blocks(Plan(("numpy/attention", "sound/naive"), dtypes=(DType.FLOAT32,), spec=str(SMALL_SPEC)), rows)
-    result = Session(plan, 1, docket=CAMPAIGN).run([RecordWriter(path), Interrupter()])
+    result = Session(plan, 1, source=CAMPAIGN).run([RecordWriter(path), Interrupter()])
     assert result.interrupted
     assert result.exit_code == 2
     record = read_record(path)
@@ -295,8 +295,8 @@ def test_what_is_shared_changes_no_verdict() -> None:
 def test_a_block_that_is_judged_leaves_nothing_with_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[str] = []
     monkeypatch.setattr(NoLift, "forget", lambda _: forgotten.append("once"))
-    stand = BlockWorker(Plan(("sound/naive",), spec=str(SMALL_SPEC)), load_spec(SMALL_SPEC), 1, lambda _: None)
-    stand.judge("sound/naive", DType.FLOAT32, 0)
+    worker = BlockWorker(Plan(("sound/naive",), spec=str(SMALL_SPEC)), load_spec(SMALL_SPEC), 1, lambda _: None)
+    worker.judge("sound/naive", DType.FLOAT32, 0)
     assert forgotten == ["once"]
 
 
@@ -310,24 +310,24 @@ def test_the_definition_heeds_only_conventions_that_subjects_share_it_by() -> No
 
 
 def test_a_block_at_which_the_process_died_accuses_and_names_the_case() -> None:
-    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    died = docket.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    source = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    died = source.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert (died.lost, died.violations, died.cases) == ("the process died: B1;seed=1", 1, 0)
-    assert docket.conclude([died], interrupted=False).exit_code == 1
+    assert source.conclude([died], interrupted=False).exit_code == 1
 
 
 def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
-    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    done = [judged("a", 0), docket.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
-    end = docket.conclude(done, interrupted=False)
+    source = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    done = [judged("a", 0), source.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
+    end = source.conclude(done, interrupted=False)
     assert (end.exit_code, end.counts) == (2, {"held": 100, "lost blocks": 1})
 
 
 def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
-    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    never = [docket.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
+    source = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    never = [source.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
              for number in range(3)]
-    died = docket.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    died = source.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
     assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]
 

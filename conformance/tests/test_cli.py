@@ -30,13 +30,13 @@ from helpers.commands import Cli
 
 
 @pytest.fixture
-def stub_court(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  (on the path)
+def stub_engine(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  (on the path)
     """Commands judge before the stub court."""
-    monkeypatch.setattr(check_command, "Session", functools.partial(Session, court="stub_court:Court"))
+    monkeypatch.setattr(check_command, "Session", functools.partial(Session, engine="stub_court:Court"))
 
 
 @pytest.fixture
-def check(cli: Cli, stub_court: None) -> Cli:  # noqa: ARG001  (the court)
+def check(cli: Cli, stub_engine: None) -> Cli:  # noqa: ARG001  (the court)
     """`attnspec check stub:it` before the stub court, at the clauses named."""
     def run(clauses: str, *words: str) -> tuple[int, str, str]:
         selected = [word for name in clauses.split() for word in ("--clause", f"stub.{name}")]

@@ -23,8 +23,8 @@ def verdict_on(module: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, l
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.syspath_prepend(str(EXAMPLE))
     target = f"kernel.{module}:attend"
-    court = Engine(Plan((target,), clauses=(CLAUSE,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
-    outcome = court.try_item(Item(target, CLAUSE, "float32"))
+    engine = Engine(Plan((target,), clauses=(CLAUSE,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
+    outcome = engine.try_item(Item(target, CLAUSE, "float32"))
     return outcome.verdict, [like.fault for like in outcome.evidence.like] if outcome.evidence else []
 
 

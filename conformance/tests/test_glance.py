@@ -32,8 +32,8 @@ LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limit
 
 def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
     check = checks()[clause]
-    bench = Evaluator(own_subject(target), DType.FLOAT32)
-    return Trial(check, bench, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
+    evaluator = Evaluator(own_subject(target), DType.FLOAT32)
+    return Trial(check, evaluator, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
 
 
 def test_a_sound_subject_is_tried_on_the_dealt_cases_and_no_others() -> None:
@@ -106,8 +106,8 @@ def test_a_case_of_another_dtype_convicts_nobody_that_dealt_cases_clear() -> Non
 
 def outcome(effort: Effort) -> Outcome:
     plan = Plan(("fault/mask_ignored",), effort=effort)
-    hearing = SubjectRun(own_subject("fault/mask_ignored"), plan, lambda _: None)
-    return hearing.try_clause(checks()[MASKED], DType.FLOAT32)
+    subject_run = SubjectRun(own_subject("fault/mask_ignored"), plan, lambda _: None)
+    return subject_run.try_clause(checks()[MASKED], DType.FLOAT32)
 
 
 def test_nothing_is_diagnosed_but_the_case_can_be_repeated() -> None:
@@ -157,15 +157,15 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
     assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
 
 
-def test_a_court_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forget = Mock()
     monkeypatch.setattr(NoLift, "forget", forget)
     targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))
-    court = Engine(Plan(targets, effort=Effort.GLANCE))
+    engine = Engine(Plan(targets, effort=Effort.GLANCE))
     for target in targets:
-        court.card(target)
+        engine.card(target)
     assert forget.call_count == REMEMBERED
-    assert court.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
+    assert engine.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
 
 
 def test_a_law_of_chance_has_fewer_problems_that_share_its_rate() -> None:
@@ -181,8 +181,8 @@ def refusing(query: Array, key: Array, value: Array, **_: object) -> Array:  # n
 
 def test_the_same_refusal_is_shrunk_under_one_clause_only() -> None:
     subject = replace(own_subject("sound/naive"), function=refusing)
-    hearing = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
-    first, second = (hearing.try_clause(checks()[clause], DType.FLOAT32)
+    subject_run = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    first, second = (subject_run.try_clause(checks()[clause], DType.FLOAT32)
                      for clause in ("attention.definition", "attention.queries_are_independent"))
     assert first.verdict is second.verdict is Verdict.ERRORED
     assert first.cases > second.cases == 1

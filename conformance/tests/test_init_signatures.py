@@ -147,10 +147,10 @@ def written(target: str, implementations: Path, folder: Path) -> tuple[Form, Sub
 
 def departures(subject: Subject) -> Mapping[str, Verdict]:
     """By clause, the verdict where it is not HELD: one clause for each profile that the manifest claims."""
-    hearing = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    subject_run = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     clauses = [JUDGED[profile] for profile in ("core", *subject.declaration.claims) if profile in JUDGED]
     dtype = first_of(subject.declaration.dtypes)
-    outcomes = {clause: hearing.try_clause(checks()[clause], dtype) for clause in clauses}
+    outcomes = {clause: subject_run.try_clause(checks()[clause], dtype) for clause in clauses}
     return {clause: outcome.verdict for clause, outcome in outcomes.items() if outcome.verdict is not Verdict.HELD}
 
 

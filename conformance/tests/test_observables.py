@@ -39,9 +39,9 @@ def scene(Dv: int, *, limits: Limits | None = None, rows: Array | None = None, S
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in ((B, H, T, D), (B, H, S, D), (B, H, S, Dv))]
     function = Recorder()
     subject = subject_of(function, ATTENTION_KEYWORDS, conventions=RECOMMENDED, limits=limits or Limits())
-    bench = Evaluator(subject, DType.FLOAT32)
+    evaluator = Evaluator(subject, DType.FLOAT32)
     posed = Posed((Problem(DType.FLOAT32, arrays[0], arrays[1], arrays[2]).but(**changes),), key="original")
-    return Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, bench, rows=rows), function
+    return Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator, rows=rows), function
 
 
 @pytest.mark.parametrize(("width", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (9, 1)])
@@ -105,7 +105,7 @@ def test_parts_are_joined_in_their_order_and_read_back() -> None:
     case, _ = scene(3)
     whole = see(case, "original", "output")
     moved = axes.split(axes.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
-    parts = Scene(case.subject, case.dtype, RECOMMENDED, {"original": moved}, case.bench)
+    parts = Scene(case.subject, case.dtype, RECOMMENDED, {"original": moved}, case.evaluator)
     apart = see(parts, "original", "output")
     np.testing.assert_allclose(apart.truth, whole.truth, rtol=1e-12)
     assert (np.abs(apart.array - whole.array) <= apart.allowance + whole.allowance).all()

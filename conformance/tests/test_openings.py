@@ -154,15 +154,15 @@ def test_drawn_values_differ_from_opening_to_opening() -> None:
 
 def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tuple[Trial, list[str]]:
     told: list[str] = []
-    bench = Evaluator(own_subject(fault), DType.FLOAT32)
+    evaluator = Evaluator(own_subject(fault), DType.FLOAT32)
     check = checks()[clause]
-    return Trial(check, bench, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
+    return Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
 
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     held, told = trial("attention.definition", "sound/naive")
     assert held.hold().tried == CASES[Effort.QUICK] == len(told)
-    declared = held.bench.subject.declaration
+    declared = held.evaluator.subject.declaration
     dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.QUICK)
     assert dealt is not None
     begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, 8)]
@@ -203,7 +203,7 @@ def test_without_shrinking_a_trial_ends_at_its_first_failure() -> None:
 
 def test_a_fault_that_comes_once_is_kept_though_it_does_not_come_again() -> None:
     held, _ = trial("attention.definition", "fault/first_call_wrong")
-    held.bench.ask = _forgetful(held.bench.ask)  # type: ignore[method-assign]  # nothing is remembered
+    held.evaluator.ask = _forgetful(held.evaluator.ask)  # type: ignore[method-assign]  # nothing is remembered
     assert isinstance(held.hold().failure, Violated)
 
 
@@ -227,8 +227,8 @@ def test_a_case_without_a_claim_has_no_margin() -> None:
     text = "B1,H1,Hkv1,T1,S1,D1,Dv1;mask={};families=integers;with=mask;seed=0"
     assert held.judge(Recipe.parse(text.format("with_empty_rows")), Tally()) == 0
     silent, _ = trial("attention.additive_in_values", "sound/naive")
-    silent.bench.subject = replace(silent.bench.subject, declaration=replace(
-        silent.bench.subject.declaration, limits=Limits(min_head_width=2)))
+    silent.evaluator.subject = replace(silent.evaluator.subject, declaration=replace(
+        silent.evaluator.subject.declaration, limits=Limits(min_head_width=2)))
     tally = Tally()
     assert silent.judge(Recipe.parse(text.format("none").replace("with=mask;", "")), tally) is None
     assert (tally.cases, tally.tried) == (0, 0)
@@ -244,8 +244,8 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     monkeypatch.setattr(trials, "openings", searched)
     monkeypatch.setattr(Trial, "judge", lambda self, recipe, _: self.breadcrumb(recipe.text))
     told: list[str] = []
-    bench = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    tally = Trial(clause, bench, Effort.THOROUGH, 0, told.append).hold()
+    evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
+    tally = Trial(clause, evaluator, Effort.THOROUGH, 0, told.append).hold()
     assert tally.tried == len(set(told)) < CASES[Effort.THOROUGH]
 
 

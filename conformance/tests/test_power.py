@@ -233,7 +233,7 @@ def test_a_mistake_is_told_before_anything_is_put(power: Cli, words: list[str], 
     (DiagnosisShare.ALL, 0), (DiagnosisShare.IN_TURN, 2), (DiagnosisShare.NONE, 3)])
 def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: DiagnosisShare, spared: int) -> None:
     plan = Plan(("fault/scale_none",), dtypes=(DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), effort=Effort.QUICK)
-    docket = PowerJobs(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
-    puts = [docket.carry_out(errand) for errand in docket.items()]
+    source = PowerJobs(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
+    puts = [source.carry_out(job) for job in source.items()]
     assert sum(put.undiagnosed for put in puts) == spared
     assert {put.named for put in puts if not put.undiagnosed} <= {"scale_none"}

@@ -19,7 +19,7 @@ from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.audit import AUDIT, AuditJobs
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.trial_jobs import with_court
+from attnspec.runner.trial_jobs import with_engine
 from helpers.commands import Cli
 
 SUBJECTS = '''
@@ -93,8 +93,8 @@ def test_a_dtype_that_a_function_does_not_support_is_not_asked(probe: Cli) -> No
     assert (code, out) == (2, "\n0 answers, none against what is claimed. (exit code 2)\n")
 
 
-PLAN = with_court(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
-                  court="attnspec.engine.engine:Engine", recipe="")
+PLAN = with_engine(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
+                  engine="attnspec.engine.engine:Engine", recipe="")
 WRONG = Found("mask.polarity", "", "drop", claimed="keep")
 RIGHT = replace(WRONG, answer="keep")
 
@@ -123,9 +123,9 @@ def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
 
 def test_a_question_at_which_nothing_returns_hangs() -> None:
     crumbs: list[str] = []
-    docket = Probes(PLAN, breadcrumb=crumbs.append)
-    docket._note([RIGHT], "zero.keys", "What comes back?")
-    lost = docket.lost(Probing("mine", "", "float32"), JobFailure("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
+    source = Probes(PLAN, breadcrumb=crumbs.append)
+    source._note([RIGHT], "zero.keys", "What comes back?")
+    lost = source.lost(Probing("mine", "", "float32"), JobFailure("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
     assert lost.found[0] == RIGHT
     assert (lost.found[1].question, lost.found[1].answer, lost.lost) == ("zero.keys", "hangs", "")
 

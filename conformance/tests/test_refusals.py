@@ -55,8 +55,8 @@ def written(folder: Path, check: str, more: str = "") -> str:
 
 
 def judged(target: str, *clauses: str) -> dict[str, Outcome]:
-    court = Engine(Plan((target,), clauses=clauses, effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
-    return {item.clause: court.try_item(item) for item in court.items()}
+    engine = Engine(Plan((target,), clauses=clauses, effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
+    return {item.clause: engine.try_item(item) for item in engine.items()}
 
 
 @pytest.mark.parametrize("name", REFUSALS)

@@ -86,9 +86,9 @@ def scene(function: Attend, *, posed: Mapping[str, Posed[Problem]] | None = None
           conventions: Mapping[str, str] = RECOMMENDED, dtype: DType = DType.FLOAT32, **changes: object) -> Scene:
     subject = subject_of(function, ATTENTION_KEYWORDS, conventions=conventions,
                          limits=limits or Limits(grouped=True, broadcasts=True))
-    bench = Evaluator(subject, dtype, conventions)
+    evaluator = Evaluator(subject, dtype, conventions)
     runs = posed or {"original": start(problem(dtype, **changes))}  # type: ignore[arg-type]  # sizes or fields
-    return Scene(subject, dtype, conventions, runs, bench)
+    return Scene(subject, dtype, conventions, runs, evaluator)
 
 
 def start(one: Problem, key: str = "") -> Posed[Problem]:
@@ -332,7 +332,7 @@ def test_a_variant_that_answers_otherwise_is_named() -> None:
         declared = replace(plain.subject.declaration, variants={"eval": None})  # type: ignore[dict-item]  # only the name counts
         flipped = replace(plain.subject, function=function)
         subject = replace(plain.subject, declaration=declared, variants={"eval": flipped})
-        return replace(plain, subject=subject, bench=Evaluator(subject, DType.FLOAT32, RECOMMENDED), cache={})
+        return replace(plain, subject=subject, evaluator=Evaluator(subject, DType.FLOAT32, RECOMMENDED), cache={})
 
     assert relations.variants_agree(with_variant(SOUND), observe="output").margin <= 1
     found = relations.variants_agree(with_variant(wrong(plus(0.5))), observe="output")

@@ -75,9 +75,9 @@ def measured(subject: Subject, seed: int, width: int, *, rate: float = 1e-9, dty
     shapes = shapes_for(unit_variance().domain, subject.declaration.limits, Effort.DEFAULT)
     [sizes] = [sizes for sizes in shapes if width == sizes.D]
     problem = make_problem(Recipe(sizes, ("gaussian",), "none", frozenset(), seed), dtype)
-    bench = Evaluator(subject, dtype)
-    runs = {"original": Posed((problem,), conventions=bench.conventions)}
-    return has_variance(Scene(subject, dtype, bench.conventions, runs, bench), value="one", false_alarm=rate)
+    evaluator = Evaluator(subject, dtype)
+    runs = {"original": Posed((problem,), conventions=evaluator.conventions)}
+    return has_variance(Scene(subject, dtype, evaluator.conventions, runs, evaluator), value="one", false_alarm=rate)
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(width, dtype) for width in (4, 16, 64, 256) for dtype in DType
@@ -107,11 +107,11 @@ def test_a_wrong_scale_is_found_at_every_width(wrong: Subject, widths: tuple[int
 
 
 def test_without_a_scale_the_variance_is_the_width() -> None:
-    bench = Evaluator(scaled_by(1, -0.5), DType.FLOAT64)
+    evaluator = Evaluator(scaled_by(1, -0.5), DType.FLOAT64)
     without = checks()["scale.variance_without"]
     from attnspec.trials.trial import Trial
 
-    right = Trial(without, bench, Effort.DEFAULT, 0, lambda _: None).hold()
+    right = Trial(without, evaluator, Effort.DEFAULT, 0, lambda _: None).hold()
     assert right.failure is None
     assert right.cases > 0
     assert right.worst
@@ -123,7 +123,7 @@ def test_logits_that_cannot_be_read_are_not_claimed_on() -> None:
     subject = scaled_by(1, -0.5)
     problem = make_problem(Recipe(shapes_for(unit_variance().domain, subject.declaration.limits, Effort.DEFAULT)[0],
                                   ("gaussian",), "none", frozenset(), 0), DType.FLOAT32)
-    bench = Evaluator(subject, DType.FLOAT32)
-    runs = {"original": Posed((problem.but(query=problem.query * 256),), conventions=bench.conventions)}
-    scene = Scene(subject, DType.FLOAT32, bench.conventions, runs, bench)
+    evaluator = Evaluator(subject, DType.FLOAT32)
+    runs = {"original": Posed((problem.but(query=problem.query * 256),), conventions=evaluator.conventions)}
+    scene = Scene(subject, DType.FLOAT32, evaluator.conventions, runs, evaluator)
     assert has_variance(scene, value="one", false_alarm=1e-9).claimed == 0

@@ -68,10 +68,10 @@ def example(name: str) -> str:
 
 def judged(clause: str, function: str, folder: Path, **law: object) -> Outcome:
     (folder / "subjects.py").write_text(SUBJECTS)
-    court = Engine(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
+    engine = Engine(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
                        effort=Effort.QUICK, **law))  # type: ignore[arg-type]  # where clauses come from
-    [item] = court.items()
-    return court.try_item(item)
+    [item] = engine.items()
+    return engine.try_item(item)
 
 
 @pytest.mark.parametrize(("what", "known"), [("families", FAMILIES), ("masks", MASKS), ("biases", BIASES)])

@@ -22,7 +22,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.record.codec import encode
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT
-from attnspec.runner.judge import COURT, HANDED, clause_of, distinct_items, pronounce, summon
+from attnspec.runner.judge import ENGINE, HANDED, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import announce
 
 E = TypeVar("E", DType, Effort)
@@ -41,7 +41,7 @@ def gate(
     spec_add: str | Path | Iterable[str | Path] = (),
     deadline: float = 300,
     baseline: str = "",
-    court: str = COURT,
+    engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
 
@@ -67,11 +67,11 @@ def gate(
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), is_brief=effort == Effort.QUICK.value and not named)
-    return _test(plan, court)
+    return _test(plan, engine)
 
 
-def _test(plan: Plan, court: str) -> Callable[..., None]:
-    judge = summon(plan, court=court)
+def _test(plan: Plan, engine: str) -> Callable[..., None]:
+    judge = summon(plan, engine=engine)
     saying = dict[str, str]()  # by target that cannot be had: the one test that fails for it, and says why
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])

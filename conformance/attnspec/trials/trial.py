@@ -66,7 +66,7 @@ class Trial:
     """
 
     check: Check
-    bench: Evaluator
+    evaluator: Evaluator
     effort: Effort
     seed: int
     breadcrumb: Callable[[str], None]
@@ -151,12 +151,12 @@ class Trial:
         return self.effort is Effort.GLANCE
 
     def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
-        keywords = self.bench.subject.declaration.keywords
+        keywords = self.evaluator.subject.declaration.keywords
         return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
 
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
-        subject = self.bench.subject
+        subject = self.evaluator.subject
         if self._menu(self.effort, limits_without_refusals(subject)) is None:
             return "no shape of the clause's problems lies within the subject's declared limits"
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
@@ -238,8 +238,8 @@ class Trial:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem = self._problem(recipe)
         drawn = self.check.drawn(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.bench.conventions)
-        return Scene(self.bench.subject, self.bench.dtype, self.bench.conventions, runs, self.bench, drawn,
+        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
+        return Scene(self.evaluator.subject, self.evaluator.dtype, self.evaluator.conventions, runs, self.evaluator, drawn,
                      self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
@@ -248,14 +248,14 @@ class Trial:
         if self.check.domain.kind not in FIXED_KINDS:
             return ()
         return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
-                             self.bench.subject.declaration.keywords)
+                             self.evaluator.subject.declaration.keywords)
 
     @property
     def _limits(self) -> Limits:
-        return self.bench.subject.declaration.limits
+        return self.evaluator.subject.declaration.limits
 
     def _problem(self, recipe: Recipe) -> AnyProblem:
-        return self.bench.problem(recipe, is_layer=self.check.domain.is_layer)
+        return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
 
     def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
         """A seeded sample of query rows where a problem is large and the clause looks at one run of it."""
@@ -273,7 +273,7 @@ class Trial:
         """
         recipe = self._of_causal_lengths(recipe)
         together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-        if not together or self.bench.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+        if not together or self.evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
             return recipe
         for spare in ({"causal"}, {"mask", "bias"}):
             if not spare & self.check.domain.always:
@@ -281,8 +281,8 @@ class Trial:
         raise OutsideLimits(self._refused_together())
 
     def _refused_together(self) -> str:
-        subject, name = self.bench.subject, "mask_with_causal"
-        if name not in subject.declaration.conventions and self.bench.conventions[name] == UNDEFINED:
+        subject, name = self.evaluator.subject, "mask_with_causal"
+        if name not in subject.declaration.conventions and self.evaluator.conventions[name] == UNDEFINED:
             return unfound(name, subject.id)
         return "it makes no promise of mask or bias together with the causal flag"
 

@@ -167,13 +167,13 @@ def _allowance_of_ones(scene: Scene, run: str) -> Array:
     """How far an honest output lies from 1 where all values are 1, (B,H,T,1)."""
     problem, key = scene.problem(run), scene.runs[run].key
     ones = problem.but(value=np.ones_like(problem.value[..., :1]))
-    return scene.bench.expect(ones, key and f"{key}|ones", "output", scene.rows).output_allowance
+    return scene.evaluator.expect(ones, key and f"{key}|ones", "output", scene.rows).output_allowance
 
 
 def _hull(scene: Scene, run: str) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv)."""
     [expected] = expectations(scene, scene.runs[run], "output")
-    value = working(scene.bench.values_by_head(scene.problem(run)), scene.dtype)
+    value = working(scene.evaluator.values_by_head(scene.problem(run)), scene.dtype)
     some = np.asarray(expected.visible.any(axis=-1))[..., None]
     low, high = (reduce(np.where(expected.visible[..., None], value[:, :, None], fill), axis=3)
                  for reduce, fill in ((np.min, np.inf), (np.max, -np.inf)))
@@ -224,8 +224,8 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     if not variants:
         raise NoClaim("the variants that compile were asked before")
     base, worst = see(scene, run, observe), nothing("variants_agree", "no variant was claimed on")
-    for name, bench in variants.items():
-        other = see(scene.against(bench), run, observe)
+    for name, evaluator in variants.items():
+        other = see(scene.against(evaluator), run, observe)
         slack, claimed = base.allowance + other.allowance, base.claimed & other.claimed
         found = measure("variants_agree", other.array, base.array, slack, claimed,
                         what=f"{observe} with {name} should be that without")
