@@ -20,7 +20,7 @@ from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, BlockJob, CampaignJobs, code_of, with_blocks
 from attnspec.evaluation.false_alarms.rows import CHOSEN, KNOWN, CampaignRow, known, needed, rows_of
-from attnspec.evaluation.false_alarms.worker import BlockWorker, heeded
+from attnspec.evaluation.false_alarms.worker import BlockWorker
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
@@ -36,6 +36,7 @@ from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
 from attnspec.subjects.registry import registered
+from attnspec.trials.evaluator import heeded
 from helpers.commands import Cli
 from helpers.law import checks
 from helpers.places import SMALL_SPEC

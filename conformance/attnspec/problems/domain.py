@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack, get_args
 
 from attnspec.core.declaration import Limits
@@ -75,7 +75,7 @@ class Domain:
     min_queries: int
     min_keys: int
     min_width: int
-    values: Mapping[str, tuple[Any, ...]]
+    values: Mapping[str, tuple[Any, ...]] = field(hash=False)  # a mapping has no hash; equality looks at it
 
     @property
     def is_layer(self) -> bool:

@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.nouns import DType
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.problems.make import make_layer, make_problem
@@ -113,6 +114,18 @@ class Evaluator:
         silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
         return {**silent, **declared}
 
+    @property
+    def limits(self) -> Limits | None:
+        """What of the subject's limits its problems follow: a layer's, by which its biases and its scale are chosen."""
+        declared = self.subject.declaration
+        return declared.limits if declared.kind is Kind.LAYER else None
+
+    @property
+    def shared_by(self) -> str:
+        """What decides what the definition says: evaluators of which this is the same may share an archive."""
+        return repr((self.dtype, self.subject.declaration.kind, replace(self.precision, reason=""),
+                     heeded(self.conventions), self.limits))
+
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
         """The subject's answer; remembered under the key unless it must be fresh."""
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
@@ -161,6 +174,17 @@ class Evaluator:
     def variants(self) -> Mapping[str, Evaluator]:
         """The same evaluator for each variant of the subject (a hidden switch flipped)."""
         return self._variants
+
+
+def heeded(conventions: Mapping[str, str]) -> tuple[str, str, str]:
+    """What the definition and the transforms heed of a subject's conventions.
+
+    Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
+    together, or promises nothing of them, is not given both, so that for what is given they hold together.
+    """
+    joined = conventions.get("mask_with_causal", "")
+    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
+            joined if joined in {"mask", "causal"} else "both")
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)

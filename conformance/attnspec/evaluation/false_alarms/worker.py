@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 
 from attnspec.core.declaration import Limits
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
 from attnspec.evaluation.false_alarms.blocks import Block, judge_block
@@ -34,7 +33,7 @@ class BlockWorker:
         self._conventions: dict[tuple[str, DType], Mapping[str, str]] = {}
         self._block: Block | None = None
         self._problems: dict[Limits | None, Memory[AnyProblem]] = {}
-        self._told_alike, self._expectations = "", Memory[Expectation](MOST)
+        self._shared_by, self._expectations = "", Memory[Expectation](MOST)
 
     @cached_property
     def _checks(self) -> Mapping[str, Check]:
@@ -65,20 +64,7 @@ class BlockWorker:
         """Problems, for the whole block; what the definition says of them, for neighbours whom it tells the same."""
         if block != self._block:
             self._block, self._problems = block, {}
-        declared = evaluator.subject.declaration
-        limits = declared.limits if declared.kind is Kind.LAYER else None  # a layer's biases and its scale follow them
-        told_alike = repr((block, replace(evaluator.precision, reason=""), heeded(evaluator.conventions), limits))
-        if told_alike != self._told_alike:
-            self._told_alike, self._expectations = told_alike, Memory(MOST)
-        return Archive(self._problems.setdefault(limits, Memory(MOST)), self._expectations)
-
-
-def heeded(conventions: Mapping[str, str]) -> tuple[str, str, str]:
-    """What the definition and the transforms heed of a subject's conventions.
-
-    Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
-    together, or promises nothing of them, is not given both, so that for what is given they hold together.
-    """
-    joined = conventions.get("mask_with_causal", "")
-    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
-            joined if joined in {"mask", "causal"} else "both")
+        shared_by = f"{block} {evaluator.shared_by}"
+        if shared_by != self._shared_by:
+            self._shared_by, self._expectations = shared_by, Memory(MOST)
+        return Archive(self._problems.setdefault(evaluator.limits, Memory(MOST)), self._expectations)

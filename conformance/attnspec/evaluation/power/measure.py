@@ -28,9 +28,7 @@ MOST = 4096
 
 def shared_archive(subject: Subject, dtype: DType) -> Archive:
     """The archive of all subjects to whom the definition says the same at this dtype."""
-    declared = subject.declaration
-    return _archive(repr((dtype, declared.kind, declared.limits, sorted(declared.conventions.items()),
-                          declared.precision.get(dtype), declared.output_dtype)))
+    return _archive(Evaluator(subject, dtype).shared_by)
 
 
 @lru_cache(KEPT)
