@@ -147,6 +147,7 @@ class Examiner:
     def _faring(self, case: FailingCase) -> Faring:
         place = case.trial.bench.dtype, case.bar.aspect
         if place not in self._fares:
+            # made anew where it can be: what the failing case left in its memory must not answer the panel
             bar = replace(case.bar, subject=self._anew(case.trial))
             self._fares[place] = Faring.of(bar, case.trial.bench.dtype)
         return self._fares[place]
