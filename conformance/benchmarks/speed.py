@@ -42,8 +42,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -105,9 +104,9 @@ class Setup:
         """Load all that a case needs."""
         subject: Subject = load(target)
         watch = Stopwatch(subject.function)
-        bench = Evaluator(replace(subject, function=watch), dtype)
+        evaluator = Evaluator(replace(subject, function=watch), dtype)
         check = compile_spec(load_spec())[clause]
-        return cls(Trial(check, bench, effort, 0, lambda _: None), sizes, watch)
+        return cls(Trial(check, evaluator, effort, 0, lambda _: None), sizes, watch)
 
     def timed(self, cases: int) -> Pairs:
         """Draw and judge this many cases, after some that only warm up."""
@@ -132,8 +131,8 @@ class Setup:
 
     def _pair(self, recipe: Recipe) -> tuple[float, float]:
         """Seconds of the call, and of all else in the case, before a bench that remembers nothing."""
-        old = self.trial.bench
-        trial = replace(self.trial, bench=Evaluator(old.subject, old.dtype, old.conventions))
+        old = self.trial.evaluator
+        trial = replace(self.trial, evaluator=Evaluator(old.subject, old.dtype, old.conventions))
         before, start = self.watch.seconds, time.perf_counter()
         try:
             trial.judge(recipe, Tally())
@@ -143,7 +142,7 @@ class Setup:
         return own, time.perf_counter() - start - own
 
     def _search(self, case: Callable[[Recipe], None], cases: int) -> None:
-        declaration, check = self.trial.bench.subject.declaration, self.trial.check
+        declaration, check = self.trial.evaluator.subject.declaration, self.trial.check
         strategy = recipes(check.domain, declaration.keywords, declaration.limits, self.trial.effort,
                            tuple(check.clause.draw))
         decide = settings(max_examples=cases, database=None, deadline=None, phases=(Phase.generate,),

@@ -1,13 +1,62 @@
-"""What every test starts from."""
+"""What every test starts from, and what tests of several files ask for."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from attnspec.cli import main
+from helpers.browser import chromium
+from helpers.commands import Cli
+from helpers.places import SMALL_SPEC, STUBS
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
 
 
 @pytest.fixture(autouse=True)
 def path_of_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """A target in a file makes its folder importable: in a run of the command for good, in a test for that test."""
     monkeypatch.setattr("sys.path", [*sys.path])
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder as the working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def spec(here: Path) -> Path:
+    """A small sound spec that a test may spoil; it is `spec/` of the working directory."""
+    return Path(shutil.copytree(SMALL_SPEC, here / "spec"))
+
+
+@pytest.fixture
+def cli(here: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
+    """The command in the folder `here`: exit code, standard output, standard error."""
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def stubs(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of courts and dockets that know no attention: a session can name them."""
+    monkeypatch.syspath_prepend(str(STUBS))
+    return STUBS
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """Headless Chromium, for one file of tests."""
+    with chromium(tmp_path_factory.mktemp("profile")) as chrome:
+        yield chrome

@@ -58,7 +58,7 @@ def with_variants(name: str, *, slow: bool = True) -> Iterator[Subject]:
 
 
 @pytest.mark.parametrize(("name", "dtype"), SOUND, ids=[f"{name}-{dtype.value}" for name, dtype in SOUND])
-def test_every_subject_answers_within_its_declared_rounding_in_every_variant(name: str, dtype: DType) -> None:
+def test_subjects_answer_within_their_declared_rounding_in_every_variant(name: str, dtype: DType) -> None:
     if name == "jax/dot_product_attention":
         pytest.skip("it is judged in a process of its own, with compiler flags that this one lacks")
     problem = problem_for(load(name), dtype)
@@ -86,7 +86,7 @@ def test_every_subject_does_what_it_declares_where_practice_is_divided(name: str
 
 
 @pytest.mark.parametrize("name", [name for name in LEFT_BEHIND if name in SUBJECTS])
-def test_a_scale_outside_the_buffers_fails_in_halves_and_is_coarse_in_float64(name: str) -> None:
+def test_a_scale_outside_buffers_fails_in_halves_and_is_coarse_in_float64(name: str) -> None:
     subject = load(name)
     for dtype in HALVES:
         with pytest.raises(SubjectRaised):

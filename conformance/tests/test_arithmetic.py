@@ -16,6 +16,7 @@ from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Evidence, Explanation, Outcome
+from attnspec.spec.yaml_lines import shown
 
 Product = Callable[[Array, Array], Array]
 
@@ -93,8 +94,8 @@ def scaled_too_far(query: Array, key: Array, value: Array, *, causal: bool = Fal
 
 
 def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
-    court = Engine(Plan((f"{__name__}:{name}",), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK))
-    outcomes = [court.try_item(item) for item in court.items()]
+    engine = Engine(Plan((f"{__name__}:{name}",), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK))
+    outcomes = [engine.try_item(item) for item in engine.items()]
     return [each for each in outcomes if each.verdict is Verdict.VIOLATED and each.level is Level.MUST]
 
 
@@ -144,9 +145,29 @@ def test_the_line_to_paste_makes_the_function_conform(name: str, tmp_path: Path)
     assert found is not None
     mine = tmp_path / "mine.py"
     mine.write_text(f"{Path(__file__).read_text(encoding='utf-8')}\n{found.declare}\n", encoding="utf-8")
-    court = Engine(Plan((f"{mine}:{name}",), clauses=(clause, "attention.definition", "numerics.typical_error"),
+    engine = Engine(Plan((f"{mine}:{name}",), clauses=(clause, "attention.definition", "numerics.typical_error"),
                        dtypes=(dtype,), effort=Effort.QUICK))
-    assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
+    assert {engine.try_item(item).verdict for item in engine.items()} == {Verdict.HELD}
+
+
+def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: Path) -> None:
+    folder = tmp_path / "own_arithmetic"
+    folder.mkdir()
+    (folder / "mine.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    manifest = folder / "manifest.yaml"
+    manifest.write_text("library: Mine\nsubjects:\n  - id: mine\n    title: Mine\n    function: mine:textbook\n"
+                        "    precision:\n      float32: {exp_ulps: 3, reason: measured}\n", encoding="utf-8")
+    plan = Plan(("own_arithmetic/mine",), clauses=("numerics.long_sequences",), dtypes=(DType.FLOAT16,),
+                effort=Effort.QUICK, implementations=(str(tmp_path),))
+    [outcome] = [engine.try_item(item) for engine in [Engine(plan)] for item in engine.items()]
+    found = evidence_of(outcome).explained
+    assert found is not None
+    where, _, line = found.declare.partition(" write: ")
+    assert where == f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3)"
+    assert line == 'float16: {grade: "G4", reason: "every step is rounded to float16"}'
+    manifest.write_text(f"{manifest.read_text(encoding='utf-8')}      {line}\n", encoding="utf-8")
+    again = Engine(plan)
+    assert {again.try_item(item).verdict for item in again.items()} == {Verdict.HELD}
 
 
 def test_the_advice_says_what_would_mend_it() -> None:
@@ -169,8 +190,8 @@ def test_a_mistake_is_not_explained_by_arithmetic(dtype: DType) -> None:
 
 
 def test_a_small_drift_is_no_wider_arithmetic() -> None:
-    court = Engine(Plan(("fault/scale_off_1e5",), clauses=("drift.temperature",), dtypes=(DType.FLOAT32,)))
-    [outcome] = [court.try_item(item) for item in court.items()]
+    engine = Engine(Plan(("fault/scale_off_1e5",), clauses=("drift.temperature",), dtypes=(DType.FLOAT32,)))
+    [outcome] = [engine.try_item(item) for item in engine.items()]
     assert outcome.verdict is Verdict.VIOLATED
     assert evidence_of(outcome).explained is None
 
@@ -185,8 +206,8 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(tmp_path: Path) -> No
     mine = tmp_path / "mine.py"
     mine.write_text("import torch\ndef attend(query, key, value):\n    return torch.matmul(query, key) @ value\n",
                     encoding="utf-8")
-    court = Engine(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,)))
-    [outcome] = [court.try_item(item) for item in court.items()]
+    engine = Engine(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,)))
+    [outcome] = [engine.try_item(item) for item in engine.items()]
     assert outcome.verdict is Verdict.ERRORED
     assert evidence_of(outcome).explained == Explanation(
         "it is handed arrays of NumPy, and its module imports torch", "Hand it tensors, with --lift torch",

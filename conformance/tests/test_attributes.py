@@ -17,8 +17,9 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Kind
 from attnspec.subjects.declared import ATTRIBUTES, DECLARED, declaration_of
 from attnspec.subjects.registry import load, registered
+from helpers.places import CHECKOUT
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "writing-an-adapter.md").read_text(encoding="utf-8")
+GUIDE = (CHECKOUT / "docs" / "writing-an-adapter.md").read_text(encoding="utf-8")
 FLOAT16 = 'attend.precision = {"float16": {"grade": "G4", "reason": "every step is stored in float16"}}'
 
 

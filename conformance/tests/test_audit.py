@@ -41,9 +41,8 @@ SCRIPT = "raise SystemExit(1)\n"
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    library = tmp_path / "all" / "mine"
+def mine(here: Path) -> Path:
+    library = here / "all" / "mine"
     (library / "findings").mkdir(parents=True)
     for name, text in {"manifest.yaml": MANIFEST, "findings.yaml": FINDINGS, "adapter.py": ADAPTER,
                        "findings/no_attention.py": SCRIPT}.items():

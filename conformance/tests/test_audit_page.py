@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from attnspec.cli.group import attnspec
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import to_line
-from attnspec.record.events import Event, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import (
     ClauseText,
@@ -35,6 +34,9 @@ from attnspec.report.audit.view import MANY, Audit, Missing, audit
 from attnspec.report.joined import join
 from attnspec.report.page import render
 from click.testing import CliRunner
+from helpers.pages import section, words
+from helpers.places import CHECKOUT
+from helpers.records import run_started
 
 HOSTILE = "</script><script>alert(1)</script>"
 MEASURED = Measured("agree", "agree", 3.0, 0.5, 0.125, 1.0, 0.5, (0, 0), 4, 4, 1)
@@ -63,8 +65,7 @@ def card(subject: str, *findings: KnownFinding, broken: str = "", version: str =
 def run(cards: Iterable[SubjectKnown], *outcomes: Outcome, probes: Iterable[SubjectProbed] = ()) -> RunRecord:
     levels = {each.clause: each.level for each in outcomes}
     clauses = tuple(ClauseText(name, level=level, says=f"{name} holds.") for name, level in levels.items())
-    header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "audit"), "0.1", "f" * 64, 7, "quick", False,
-                        len(outcomes), ("float32",), {}, clauses)
+    header = run_started(command=("attnspec", "audit"), items=len(outcomes), clauses=clauses)
     return RunRecord(header, tuple(cards), outcomes, RunFinished("", 1.0, {}, 0), probes=tuple(probes))
 
 
@@ -81,17 +82,6 @@ def looked(record: RunRecord) -> Audit:
     return audit(join([record]))
 
 
-def words(html: str) -> str:
-    """What a reader sees: no tags, single spaces."""
-    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", bare)).strip()
-
-
-def section(page: str, name: str) -> str:
-    start = page.index(f'<section id="{name}"')
-    return page[start : (page + "<section id=").index("<section id=", start + 1)]
-
-
 def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType = DType.FLOAT32,
           claimed: str = "") -> SubjectProbed:
     told = tuple(Found(question, f"What of {question}?", answer, "seen 0.25", claimed) for question, answer in found)
@@ -105,7 +95,7 @@ def test_many_subjects_make_an_audit_and_few_a_run() -> None:
     assert "12 of 12 implementations conform" in words(render([few]))
 
 
-def test_one_finding_stands_for_all_subjects_clauses_and_dtypes_that_complain_of_it() -> None:
+def test_one_finding_stands_for_all_complaints_of_it() -> None:
     failures = [outcome(subject, clause, Verdict.VIOLATED, dtype=dtype)
                 for subject in ("lib/a", "lib/b") for clause in ("masking.row", "masking.nan")
                 for dtype in (DType.FLOAT32, DType.FLOAT16)]
@@ -134,7 +124,7 @@ def test_what_nothing_explains_is_marked_so() -> None:
     assert "unexplained" not in render([crowded()])
 
 
-def test_a_finding_tells_what_it_is_whether_it_is_documented_and_how_to_see_it() -> None:
+def test_a_finding_says_what_it_is_if_it_is_documented_and_how_to_see_it() -> None:
     said = replace(FINDING, documented="Yes: https://example.org/docs says so.", issue="https://github.com/a/b/issues/7")
     page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a", said)])])
     found = section(page, "findings")
@@ -168,7 +158,7 @@ def test_the_smallest_case_of_the_strictest_clause_is_shown() -> None:
     assert told.shown == small
 
 
-def test_listed_deviations_stand_apart_unless_a_finding_explains_them() -> None:
+def test_listed_deviations_worker_apart_unless_a_finding_explains_them() -> None:
     audited = looked(run(
         [card("lib/a", FINDING)], outcome("lib/a", "core.x", Verdict.EXPECTED, reason="it is like that"),
         outcome("lib/a", "masking.row", Verdict.EXPECTED)))
@@ -213,7 +203,7 @@ def test_the_table_tells_the_grade_that_was_read() -> None:
     assert probed.lines[0].grades == (("f32", "G2"),)
 
 
-def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
+def test_subjects_of_one_library_in_two_versions_worker_on_two_shelves() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", version="2.0")], outcome("lib/a"), outcome("lib/b")))
     assert [shelf.library for shelf in audited.shelves] == ["LIB 1.2", "LIB 2.0"]
 
@@ -224,7 +214,7 @@ def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
     assert audited.absent == (Missing("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
 
 
-def test_who_could_not_run_is_listed_with_the_reason_unless_another_run_judged_it() -> None:
+def test_a_subject_that_could_not_run_is_listed_unless_judged_elsewhere() -> None:
     absent = tuple({"subject": name, "library": "X", "title": "a kernel", "reason": "needs `CUDA`"}
                    for name in ("x/kernel", "lib/a"))
     record = crowded(outcome("lib/a"), cards=[card("lib/a")])
@@ -401,7 +391,6 @@ def test_the_text_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "audit.md").is_file()
 
 
-CHECKOUT = Path(__file__).parents[2]
 RECORD, TEXT = CHECKOUT / "reports" / "audit" / "audit.jsonl.gz", CHECKOUT / "docs" / "audit.md"
 
 
@@ -458,7 +447,7 @@ def test_a_record_of_probes_alone_has_a_page_of_its_own() -> None:
         render([run([card("lib/a")], probes=[probe("lib/a", ("mutated", "none"))])]))
 
 
-def test_the_page_of_a_run_shows_what_was_probed_and_what_is_known_of_a_failure() -> None:
+def test_the_page_of_a_run_shows_probes_and_what_is_known_of_failures() -> None:
     page = render([run([card("lib/a", FINDING)], outcome("lib/a", "masking.row", Verdict.VIOLATED),
                        probes=[probe("lib/a", ("hidden_row.mask", "nan"))])])
     assert "known A hidden row is NaN documented no" in words(section(page, "findings"))

@@ -128,9 +128,9 @@ def lies_about_keywords(query, key, value, *, causal=False):
 def judged(folder: Path, function: str, clause: str = "attention.definition", dtype: DType = DType.FLOAT32) -> Outcome:
     (folder / "awkward.py").write_text(SUBJECTS)
     plan = Plan((f"{folder / 'awkward.py'}:{function}",), clauses=(clause,), dtypes=(dtype,), effort=Effort.QUICK)
-    court = Engine(plan)
-    [item] = court.items()
-    return court.try_item(item)
+    engine = Engine(plan)
+    [item] = engine.items()
+    return engine.try_item(item)
 
 
 @pytest.mark.parametrize(("function", "reason"), [
@@ -208,7 +208,7 @@ def test_a_lone_answer_where_a_pair_was_asked_for_violates(tmp_path: Path) -> No
     assert "the pair (output, weights)" in outcome.reason
 
 
-def test_a_subject_with_a_memory_is_violated_although_its_failure_does_not_come_again(tmp_path: Path) -> None:
+def test_a_subject_with_a_memory_is_violated_though_it_fails_only_once(tmp_path: Path) -> None:
     outcome = judged(tmp_path, "remembers")
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence

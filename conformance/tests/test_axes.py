@@ -24,6 +24,17 @@ BATCHED = "query @ key.transpose(0, 2, 1)"
 ANY = "query @ key.swapaxes(-1, -2)"
 
 
+OTHER_ORDER = """
+import numpy as np
+def attend(query, key, value{more}):
+    Q, K, V = (each.swapaxes(1, 2) for each in (query, key, value))
+    logits = Q @ K.swapaxes(-1, -2) / np.sqrt(Q.shape[-1]).astype(Q.dtype)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True) @ V).swapaxes(1, 2).astype(query.dtype)
+attend.dtypes = ["{dtype}"]
+"""
+
+
 def written(folder: Path, logits: str, more: str = "") -> str:
     path = folder / "mine.py"
     path.write_text(HEAD.format(logits=logits, more=more), encoding="utf-8")
@@ -60,6 +71,23 @@ def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
     assert summon(target, Plan((target,))).id == target
 
 
+@pytest.mark.parametrize("more", ["", ", causal=False"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_function_of_another_order_of_axes_is_told_so(tmp_path: Path, more: str, dtype: str) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(OTHER_ORDER.format(more=more, dtype=dtype), encoding="utf-8")
+    assert told(f"{mine}:attend").endswith(
+        "mine.py:3: " + f"{mine}:attend seems to take arrays with the axes (B, T, H, D): given these, it is right. "
+        "attnspec gives (B, H, T, D). Have a wrapper written (attnspec init package.module:name), or swap the axes 1 "
+        "and 2 of query, key, value and output.")
+
+
+def test_what_is_wrong_in_either_order_is_judged(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(OTHER_ORDER.format(more="", dtype="float32").replace("@ V", "@ -V"), encoding="utf-8")
+    assert summon(f"{mine}:attend", Plan((f"{mine}:attend",))).id == f"{mine}:attend"
+
+
 def test_a_keyword_without_a_default_is_told_with_the_default(tmp_path: Path) -> None:
     assert told(written(tmp_path, ANY, ", mask, causal")).endswith(
         "mine.py:3: attend takes 'mask' and 'causal' without a default, so it cannot be called without. Give the "
@@ -80,14 +108,14 @@ def test_smoke_says_it_once(tmp_path: Path) -> None:
     assert smoked.lines == ()
 
 
-def test_a_court_tries_to_load_a_target_once(tmp_path: Path) -> None:
+def test_a_engine_tries_to_load_a_target_once(tmp_path: Path) -> None:
     counter = tmp_path / "loaded"
     counter.write_text("")
     target = written(tmp_path, COURSE)
     with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
         file.write(f"with open({str(counter)!r}, 'a') as file: file.write('x')\n")
-    court = Engine(Plan((target,), effort=Effort.QUICK))
+    engine = Engine(Plan((target,), effort=Effort.QUICK))
     for _ in range(3):
         with pytest.raises(TargetError, match="takes arrays with the axes"):
-            court.fetch(target)
+            engine.fetch(target)
     assert counter.read_text() == "x"

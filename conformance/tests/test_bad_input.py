@@ -17,8 +17,8 @@ from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import read_manifest
 from attnspec.trials.compile import compile_spec
+from helpers.places import TESTS
 
-HERE = Path(__file__).parent
 FAULTS = ("causal_ignored", "causal_off_by_one", "unscaled")
 
 # (what the author did, the file, what stood there, what stands there now, the answer)
@@ -159,7 +159,7 @@ SPEC = [
      "Did you mean 'value'?"),
     ("one array for a list", "causal.yaml", "arrays: [key, value]", "arrays: key",
      "spec/causal.yaml:15: 'arrays' of the transform 'replace_after' should be a list, each entry one of query, key, value, "
-     "not text ('key')."),
+     "not text ('key'). Write [key]."),
     ("a value that is not drawn", "causal.yaml", "cut: cut}", "cut: cutt}",
      "spec/causal.yaml:15: 'cutt' is not a known drawn value of the clause. Did you mean 'cut'?"),
     ("a number where a drawn value belongs", "causal.yaml", "cut: cut}", "cut: 3}",
@@ -325,30 +325,22 @@ COMMANDS = [
 
 
 @pytest.fixture
-def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small sound spec in the working directory, to be spoilt."""
-    monkeypatch.chdir(tmp_path)
-    return Path(shutil.copytree(HERE / "small_spec", tmp_path / "spec"))
-
-
-@pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def library(here: Path) -> Path:
     """A small sound manifest in the working directory, to be spoilt."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(HERE / "small_implementations", tmp_path / "implementations")
-    return tmp_path / "implementations" / "mine" / "manifest.yaml"
+    shutil.copytree(TESTS / "small_implementations", here / "implementations")
+    return here / "implementations" / "mine" / "manifest.yaml"
 
 
 def assert_says(said: str, message: str) -> None:
     assert said.startswith(message[:-1]) if message.endswith("…") else said == message
 
 
-def compiled(spec: Path) -> None:
+def compile_folder(spec: Path) -> None:
     compile_spec(load_spec(spec), faults=FAULTS)
 
 
 def test_what_is_spoilt_here_is_sound_before(spec: Path, library: Path) -> None:
-    compiled(spec)
+    compile_folder(spec)
     assert [subject.id for subject in read_manifest(library.parent)] == ["mine/attention"]
 
 
@@ -358,7 +350,7 @@ def test_a_mistake_in_the_spec_is_named(spec: Path, file: str, was: str, now: st
     assert was in text
     (spec / file).write_text(text.replace(was, now, 1), encoding="utf-8")
     with pytest.raises(AttnspecError) as caught:
-        compiled(spec)
+        compile_folder(spec)
     assert_says(str(caught.value), message)
 
 
@@ -366,7 +358,7 @@ def test_a_mistake_in_the_spec_is_named(spec: Path, file: str, was: str, now: st
 def test_a_damaged_folder_is_named(spec: Path, spoil: Callable[[Path], object], message: str) -> None:
     spoil(spec)
     with pytest.raises(AttnspecError) as caught:
-        compiled(spec)
+        compile_folder(spec)
     assert_says(str(caught.value), message)
 
 

@@ -30,35 +30,38 @@ CLAUSE = "causal.no_lookahead"
 def judged(folder: Path, *more: str, shift: int) -> tuple[int, str]:
     """The exit code and the output of a gate on an attention whose causal mask is so many keys too wide."""
     (folder / "theirs.py").write_text(THEIRS.format(shift=shift), encoding="utf-8")
-    arguments = ["theirs.py:attend", "--clause", CLAUSE, "--dtype", "float32", "--effort", "quick", "--no-record",
-                 "-n", "1", "--baseline", "known.yaml", *more]
+    return checked("--clause", CLAUSE, "--effort", "quick", *more)
+
+
+def checked(*more: str) -> tuple[int, str]:
+    """The exit code and the output of a check of theirs.py in float32, held against known.yaml."""
+    arguments = ["theirs.py:attend", "--dtype", "float32", "--no-record", "-n", "1", "--baseline", "known.yaml", *more]
     done = CliRunner().invoke(check, arguments, standalone_mode=False)
     assert done.exception is None
     code: Any = done.return_value
     return code, done.output
 
 
-def test_a_gate_knows_what_it_knew_when_it_was_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, output = judged(tmp_path, shift=1)
+def test_a_gate_knows_what_it_knew_when_it_was_set_up(here: Path) -> None:
+    code, output = judged(here, shift=1)
     assert code == 1  # a file that nobody committed must not make anybody's gate green
     assert "baseline: wrote known.yaml with 1 known failure. Commit it: from now on only a change stops" in output
-    written = (tmp_path / "known.yaml").read_text(encoding="utf-8")
+    written = (here / "known.yaml").read_text(encoding="utf-8")
 
-    assert judged(tmp_path, shift=1)[0] == 0  # known
+    assert judged(here, shift=1)[0] == 0  # known
 
-    code, output = judged(tmp_path, shift=0)  # mended
+    code, output = judged(here, shift=0)  # mended
     assert code == 1
     assert "mended: theirs.py:attend causal.no_lookahead (float32) holds now" in output
     assert "Is a change meant? Then --update-baseline takes it into the list" in output
-    assert (tmp_path / "known.yaml").read_text(encoding="utf-8") == written  # on request only
+    assert (here / "known.yaml").read_text(encoding="utf-8") == written  # on request only
 
-    code, output = judged(tmp_path, "--update-baseline", shift=0)
+    code, output = judged(here, "--update-baseline", shift=0)
     assert code == 1  # what changed is told; the next run is held against the new list
     assert "mended: theirs.py:attend causal.no_lookahead (float32) holds now" in output
-    assert read_baseline(tmp_path / "known.yaml") == {}
-    assert judged(tmp_path, "--update-baseline", shift=0)[0] == 0
-    assert judged(tmp_path, shift=1)[0] == 1  # new
+    assert read_baseline(here / "known.yaml") == {}
+    assert judged(here, "--update-baseline", shift=0)[0] == 0
+    assert judged(here, shift=1)[0] == 1  # new
 
 
 def test_only_what_gates_is_written(tmp_path: Path) -> None:
@@ -90,9 +93,8 @@ def test_a_run_that_was_held_against_it_can_be_taken_into_it(tmp_path: Path) -> 
         ("a.new", "violated"), ("a.other", "errored"), ("a.same", "violated")]
 
 
-def test_a_record_can_be_made_a_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
+def test_a_record_can_be_made_a_baseline(here: Path) -> None:
+    (here / "theirs.py").write_text(THEIRS.format(shift=1), encoding="utf-8")
     words = ["check", "theirs.py:attend", "--clause", CLAUSE, "--dtype", "float32", "--effort", "quick", "-n", "1"]
     assert main([*words, "--record", "run.jsonl"]) == 1
     assert main(["report", "run.jsonl", "--baseline", "known.yaml"]) == 0
@@ -129,42 +131,33 @@ def shape_judged(folder: Path, *more: str, when: str, deed: str, verdict: str, c
     """The exit code and the output of a gate on an attention that does a deed now and then, known to fail so."""
     (folder / "theirs.py").write_text(RARE.format(when=when, deed=deed), encoding="utf-8")
     (folder / "known.yaml").write_text(ENTRY.format(verdict=verdict, case=case), encoding="utf-8")
-    arguments = ["theirs.py:attend", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance",
-                 "--no-record", "-n", "1", "--baseline", "known.yaml", *more]
-    done = CliRunner().invoke(check, arguments, standalone_mode=False)
-    assert done.exception is None
-    code: Any = done.return_value
-    return code, done.output
+    return checked("--clause", "attention.shape", "--effort", "glance", *more)
 
 
-def test_a_known_failure_is_met_on_its_own_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_known_failure_is_met_on_its_own_case(here: Path) -> None:
     seldom = {"when": "query.shape == (1, 1, 7, 1)", "deed": "raise ValueError('a length of 7')", "verdict": "errored"}
-    assert shape_judged(tmp_path, **seldom)[0] == 0  # a glance draws one case, and not this one
-    code, output = shape_judged(tmp_path, **seldom, case=CASE.replace("T7", "T6"))
+    assert shape_judged(here, **seldom)[0] == 0  # a glance draws one case, and not this one
+    code, output = shape_judged(here, **seldom, case=CASE.replace("T7", "T6"))
     assert code == 1
     assert "mended: theirs.py:attend attention.shape (float32) holds now" in output
 
 
-def test_a_known_failure_may_move_to_another_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_known_failure_may_move_to_another_case(here: Path) -> None:
     moved = {"when": "query.shape[2] != 7", "deed": "raise ValueError(query.shape)", "verdict": "errored"}
-    assert shape_judged(tmp_path, **moved)[0] == 0
+    assert shape_judged(here, **moved)[0] == 0
 
 
-def test_a_known_crash_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_known_crash_is_expected(here: Path) -> None:
     deadly = {"when": "query.shape[2] == 7", "deed": "import os; os.abort()"}
-    code, output = shape_judged(tmp_path, **deadly, verdict="crashed")
+    code, output = shape_judged(here, **deadly, verdict="crashed")
     assert (code, "1 known failure as listed, nothing new" in output) == (0, True)
-    code, output = shape_judged(tmp_path, **deadly, verdict="errored")
+    code, output = shape_judged(here, **deadly, verdict="errored")
     assert code == 1
     assert "changed: theirs.py:attend attention.shape (float32) is crashed now, and is listed as errored" in output
 
 
-def test_a_case_that_is_none_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    code, output = shape_judged(tmp_path, when="False", deed="pass", verdict="errored",
+def test_a_case_that_is_none_is_told_with_its_place(here: Path) -> None:
+    code, output = shape_judged(here, when="False", deed="pass", verdict="errored",
                                 case="T7;mask=none;families=normal;seed=1")
     assert code == 2
     assert "known.yaml:3: 'case': this is no recipe: it should begin with sizes like B2,H2" in output
@@ -191,12 +184,11 @@ def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str,
     assert "known.yaml:" in str(told.value)
 
 
-def test_a_clause_that_is_gone_from_the_law_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "known.yaml").write_text(
+def test_a_clause_that_is_gone_from_the_law_is_told(here: Path) -> None:
+    (here / "known.yaml").write_text(
         "known:\n- {subject: 'theirs.py:attend', clause: causal.no_lookahed, dtype: float32, verdict: violated}",
         encoding="utf-8")
-    (tmp_path / "theirs.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
+    (here / "theirs.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
     done = CliRunner().invoke(check, ["theirs.py:attend", "--baseline", "known.yaml", "--no-record"],
                               standalone_mode=False)
     assert "'causal.no_lookahed' is not a known clause. Did you mean 'causal.no_lookahead'?" in str(done.exception)

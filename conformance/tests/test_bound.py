@@ -16,6 +16,7 @@ from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
+from helpers.problems import expected_of, normal_problem
 
 OUTPUT = frozenset({"output"})
 HALF = (DType.FLOAT16, DType.BFLOAT16)
@@ -193,18 +194,6 @@ def test_honest_weights_their_sums_and_their_logarithms_stay_inside(dtype: DType
         assert (astray <= expected.logits_allowance)[readable].all(), str(problem)
 
 
-_SIZES = Sizes(2, 2, 2, 16, 48, 32, 8)
-
-
-def drawn(dtype: DType = DType.FLOAT32, sizes: Sizes = _SIZES, **changes: Any) -> Problem:  # noqa: ANN401  (any field)
-    rng, n = np.random.default_rng(1), sizes
-    shapes = (n.B, n.H, n.T, n.D), (n.B, n.Hkv, n.S, n.D), (n.B, n.Hkv, n.S, n.Dv)
-    query, key, value = (rng.normal(size=shape).astype(numpy_dtype(dtype)) for shape in shapes)
-    return Problem(dtype, query, key, value, **changes)
-
-
-def expected_of(problem: Problem, **declared: object) -> Expectation:
-    return expect(problem, precision_of(declared or None, problem.dtype), conventions={})
 
 
 def allowed(problem: Problem, **declared: object) -> float:
@@ -212,7 +201,7 @@ def allowed(problem: Problem, **declared: object) -> float:
 
 
 def test_a_scale_that_is_off_by_a_thousandth_is_seen_in_float32() -> None:
-    problem = drawn()
+    problem = normal_problem()
     given = operands(problem, np.dtype(np.float32), expected_of(problem).visible)
     assert margin(naive(given), expected_of(problem)) < 0.2
     assert margin(naive(replace(given, scale=given.scale * 1.001)), expected_of(problem)) > 5
@@ -220,13 +209,14 @@ def test_a_scale_that_is_off_by_a_thousandth_is_seen_in_float32() -> None:
 
 @pytest.mark.parametrize("dtype", HALF, ids=lambda dtype: dtype.value)
 def test_each_grade_allows_more_than_the_one_before(dtype: DType) -> None:
-    medians = [allowed(drawn(dtype), grade=grade, reason="to compare") for grade in ("G0", "G1", "G2", "G3", "G4")]
+    problem, grades = normal_problem(dtype), ("G0", "G1", "G2", "G3", "G4")
+    medians = [allowed(problem, grade=grade, reason="to compare") for grade in grades]
     assert medians == sorted(medians)
     assert medians[3] > 10 * medians[0]
 
 
 def test_weights_in_bfloat16_are_no_float32_attention() -> None:
-    problem = drawn()
+    problem = normal_problem()
     expected = expected_of(problem)
     given = operands(problem, np.dtype(np.float32), expected.visible)
     weights = softmax(scaled(given)).astype(numpy_dtype(DType.BFLOAT16))
@@ -234,20 +224,20 @@ def test_weights_in_bfloat16_are_no_float32_attention() -> None:
 
 
 def test_the_sign_of_the_scale_does_not_matter_to_the_allowance() -> None:
-    problem = drawn(scale=0.5)
+    problem = normal_problem(scale=0.5)
     negative = expected_of(problem.but(query=-problem.query, scale=-0.5))
     np.testing.assert_allclose(negative.output_allowance, expected_of(problem).output_allowance, rtol=1e-12)
 
 
 def test_a_row_longer_than_its_accumulator_can_sum_is_no_claim() -> None:
     coarse = {"accumulate": "bfloat16", "row_sum": "bfloat16", "reason": "sums in bfloat16"}
-    assert expected_of(drawn(DType.BFLOAT16, Sizes(1, 1, 1, 2, 100, 4, 4)), **coarse).claimed.all()
-    assert not expected_of(drawn(DType.BFLOAT16, Sizes(1, 1, 1, 2, 300, 4, 4)), **coarse).claimed.any()
+    assert expected_of(normal_problem(DType.BFLOAT16, Sizes(1, 1, 1, 2, 100, 4, 4)), **coarse).claimed.all()
+    assert not expected_of(normal_problem(DType.BFLOAT16, Sizes(1, 1, 1, 2, 300, 4, 4)), **coarse).claimed.any()
 
 
 @pytest.mark.parametrize("constant", [-1e10, float(np.finfo(np.float32).min)])
-def test_a_finite_mask_constant_in_the_bias_costs_no_more_than_hiding_the_keys(constant: float) -> None:
-    problem = drawn()
+def test_a_finite_mask_constant_in_the_bias_costs_no_more_than_hiding(constant: float) -> None:
+    problem = normal_problem()
     hidden = np.zeros((2, 2, 16, 48), dtype=bool)
     hidden[..., 1::2] = True
     as_bias = expected_of(problem.but(bias=np.where(hidden, constant, 0).astype(np.float32)))
@@ -257,7 +247,7 @@ def test_a_finite_mask_constant_in_the_bias_costs_no_more_than_hiding_the_keys(c
 
 
 def test_a_rounded_query_below_the_normal_range_is_allowed_for() -> None:
-    problem = drawn(DType.FLOAT16, Sizes(1, 1, 1, 1, 2, 64, 4))
+    problem = normal_problem(DType.FLOAT16, Sizes(1, 1, 1, 1, 2, 64, 4))
     query, key = np.full((1, 1, 1, 64), 2e-6, np.float16), np.full((1, 1, 2, 64), 3e4, np.float16)
     tiny = problem.but(query=query, key=key * np.array([[1], [-1]], np.float16), scale=0.52)
     expected = expected_of(tiny)
@@ -267,7 +257,7 @@ def test_a_rounded_query_below_the_normal_range_is_allowed_for() -> None:
 
 
 def test_heads_with_small_values_are_allowed_as_much_beside_their_size() -> None:
-    problem = drawn(DType.FLOAT64, Sizes(2, 4, 4, 33, 48, 32, 32))  # large enough for sums of squares
+    problem = normal_problem(DType.FLOAT64, Sizes(2, 4, 4, 33, 48, 32, 32))  # large enough for sums of squares
     small = problem.value.copy()
     small[:, 0] *= 2.0**-501  # whose squares are near the end of the range, and their errors beyond it
     allowance, of_small = (expected_of(each).output_allowance for each in (problem, problem.but(value=small)))

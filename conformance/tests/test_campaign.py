@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -35,26 +36,19 @@ from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
 from attnspec.subjects.registry import registered
-from attnspec.trials.compile import Check, compile_spec
+from helpers.commands import Cli
+from helpers.law import checks
+from helpers.places import SMALL_SPEC
 
-LAW = Path(__file__).parent / "small_spec"
 CLAUSE = "causal.no_lookahead"
-COMMAND = ("campaign", "--spec", str(LAW), "-n", "1", "--dtype", "float32", "--record", "kept.jsonl")
+COMMAND = ("campaign", "--spec", str(SMALL_SPEC), "-n", "1", "--dtype", "float32", "--record", "kept.jsonl")
 SOUND_ONES = ("--target", "sound/naive", "--target", "numpy/attention")
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def campaign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
+def campaign(cli: Cli) -> Cli:
     """`attnspec campaign` in an empty folder, in blocks of ten cases of the small law."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main([*COMMAND, *words])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return functools.partial(cli, *COMMAND)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +81,7 @@ def told(record: RunRecord) -> dict[tuple[str, int], tuple[object, ...]]:
             for block in record.blocks}
 
 
-def test_a_campaign_ends_when_there_are_enough_cases_and_says_how_close_each_row_came(whole: tuple[Path, str]) -> None:
+def test_a_campaign_ends_at_enough_cases_and_says_how_close_rows_came(whole: tuple[Path, str]) -> None:
     lines = whole[1].splitlines()
     assert lines[0] == "0 of 40 cases, 0 violations"
     rows = [line.split() for line in lines if line.startswith(("sound/naive ", "numpy/attention "))]
@@ -113,7 +107,7 @@ def test_a_campaign_that_goes_on_comes_to_what_one_in_one_go_comes_to(
     assert (kinds.count("run_started"), kinds.count("run_finished")) == (1, 1)
 
 
-def test_a_campaign_that_is_complete_is_told_again_and_its_record_left_alone(campaign: Cli, kept: Path) -> None:
+def test_a_complete_campaign_is_told_again_and_its_record_left_alone(campaign: Cli, kept: Path) -> None:
     before = kept.read_bytes()
     code, out, _ = campaign(*SOUND_ONES, "--cases", "40")
     assert (code, kept.read_bytes()) == (0, before)
@@ -134,12 +128,12 @@ class Interrupter:
         pass
 
 
-def test_an_interruption_keeps_the_blocks_that_are_finished_and_the_next_start_judges_the_others(
+def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
         campaign: Cli, whole: tuple[Path, str], tmp_path: Path) -> None:
     path = tmp_path / "kept.jsonl"
     rows = {CampaignRow(target, DType.FLOAT32): (0, 1) for target in ("numpy/attention", "sound/naive")}
-    plan = with_blocks(Plan(("numpy/attention", "sound/naive"), dtypes=(DType.FLOAT32,), spec=str(LAW)), rows)
-    result = Session(plan, 1, docket=CAMPAIGN).run([RecordWriter(path), Interrupter()])
+    plan = with_blocks(Plan(("numpy/attention", "sound/naive"), dtypes=(DType.FLOAT32,), spec=str(SMALL_SPEC)), rows)
+    result = Session(plan, 1, source=CAMPAIGN).run([RecordWriter(path), Interrupter()])
     assert result.interrupted
     assert result.exit_code == 2
     record = read_record(path)
@@ -209,12 +203,8 @@ def test_a_margin_of_one_is_no_accusation_and_the_next_number_is() -> None:
     assert all(bin_of(upper_edge(number)) == number for number in range(BINS - 1))
 
 
-def small_checks() -> tuple[Check, ...]:
-    return tuple(compile_spec(load_spec(), faults=None).values())
-
-
 def test_a_block_is_drawn_from_its_number_alone_and_no_two_are_alike() -> None:
-    check = next(check for check in small_checks() if check.clause.id == "attention.definition")
+    check = checks()["attention.definition"]
     declared = sound_subject("sound/naive").declaration
     one, same = (Block(DType.FLOAT32, 3, 0, 50).cases(check, declared) for _ in range(2))
     assert one == same
@@ -227,18 +217,17 @@ def texts(recipes: Iterable[Recipe]) -> list[str]:
     return [recipe.text for recipe in recipes]
 
 
-def test_clauses_of_one_domain_get_the_same_problems_and_drawn_values_of_their_own() -> None:
-    checks = {check.clause.id: check for check in small_checks()}
+def test_clauses_of_one_domain_share_problems_but_not_drawn_values() -> None:
     declared, block = sound_subject("sound/naive").declaration, Block(DType.FLOAT32, 0, 0, 5)
-    moved = block.cases(checks["causal.no_lookahead"], declared)
+    moved = block.cases(checks()["causal.no_lookahead"], declared)
     assert all(set(recipe.drawn) == {"cut"} for recipe in moved)
     assert len({recipe.drawn["cut"] for recipe in moved}) > 1
-    weights, shape = (block.cases(checks[name], declared) for name in ("attention.finite", "attention.shape"))
+    weights, shape = (block.cases(checks()[name], declared) for name in ("attention.finite", "attention.shape"))
     assert weights == shape
 
 
-def test_a_law_of_chance_is_put_to_one_shape_a_block_with_a_seed_of_the_block() -> None:
-    check = next(check for check in small_checks() if check.clause.id == "scale.unit_variance")
+def test_a_law_of_chance_gets_one_shape_a_block_and_the_seed_of_the_block() -> None:
+    check = checks()["scale.unit_variance"]
     declared = sound_subject("sound/naive").declaration
     cases = [Block(DType.FLOAT32, number, 0, 10).cases(check, declared) for number in range(4)]
     assert [len(recipes) for recipes in cases] == [1] * 4
@@ -247,7 +236,7 @@ def test_a_law_of_chance_is_put_to_one_shape_a_block_with_a_seed_of_the_block() 
 
 
 def test_most_problems_are_small_and_some_are_not() -> None:
-    check = next(check for check in small_checks() if check.clause.id == "attention.definition")
+    check = checks()["attention.definition"]
     recipes = Block(DType.FLOAT32, 0, 0, 2000).cases(check, sound_subject("sound/naive").declaration)
     large = sum(logits(recipe.sizes) > SMALL for recipe in recipes)
     assert 0 < large < 2000 / LARGE_ONE_IN
@@ -276,7 +265,7 @@ def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
                     CampaignRow("sound/naive", DType.FLOAT32), CampaignRow("sound/naive", DType.FLOAT16))
 
 
-def test_a_campaign_judges_at_least_twelve_implementations_four_of_them_of_others_at_four_dtypes() -> None:
+def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> None:
     known_ids = {*registered(), *own_ids()}
     assert set(CHOSEN) <= known_ids
     assert {SOUND + name for name in FORMULATIONS} <= set(CHOSEN)
@@ -306,12 +295,12 @@ def test_what_is_shared_changes_no_verdict() -> None:
 def test_a_block_that_is_judged_leaves_nothing_with_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[str] = []
     monkeypatch.setattr(NoLift, "forget", lambda _: forgotten.append("once"))
-    stand = BlockWorker(Plan(("sound/naive",), spec=str(LAW)), load_spec(LAW), 1, lambda _: None)
-    stand.judge("sound/naive", DType.FLOAT32, 0)
+    worker = BlockWorker(Plan(("sound/naive",), spec=str(SMALL_SPEC)), load_spec(SMALL_SPEC), 1, lambda _: None)
+    worker.judge("sound/naive", DType.FLOAT32, 0)
     assert forgotten == ["once"]
 
 
-def test_the_definition_heeds_no_more_of_conventions_than_what_subjects_share_it_by() -> None:
+def test_the_definition_heeds_only_conventions_that_subjects_share_it_by() -> None:
     common = {"causal_alignment": "top_left", "grouped_heads": "repeat"}
     both = {**common, "mask_with_causal": "both"}
     refuses, rows = {**both, "mask_with_causal": "raises"}, {**both, "hidden_row": "nan"}
@@ -321,24 +310,24 @@ def test_the_definition_heeds_no_more_of_conventions_than_what_subjects_share_it
 
 
 def test_a_block_at_which_the_process_died_accuses_and_names_the_case() -> None:
-    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    died = docket.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    source = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    died = source.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert (died.lost, died.violations, died.cases) == ("the process died: B1;seed=1", 1, 0)
-    assert docket.conclude([died], interrupted=False).exit_code == 1
+    assert source.conclude([died], interrupted=False).exit_code == 1
 
 
 def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
-    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    done = [judged("a", 0), docket.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
-    end = docket.conclude(done, interrupted=False)
+    source = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    done = [judged("a", 0), source.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
+    end = source.conclude(done, interrupted=False)
     assert (end.exit_code, end.counts) == (2, {"held": 100, "lost blocks": 1})
 
 
 def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
-    docket = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    never = [docket.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
+    source = CampaignJobs(with_blocks(Plan(("a",)), {}))
+    never = [source.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
              for number in range(3)]
-    died = docket.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    died = source.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
     assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]
 

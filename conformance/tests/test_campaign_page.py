@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,13 +10,15 @@ from xml.etree import ElementTree
 import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import RunFinished, SubjectKnown
 from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.drawing import write_campaign_picture
 from attnspec.report.false_alarms import BIN, HEIGHT, LIMIT, columns, margins
 from attnspec.report.page import render
+from helpers.pages import spaced_words
+from helpers.records import run_started
 
 F32, F16 = DType.FLOAT32, DType.FLOAT16
 
@@ -40,23 +41,17 @@ def block(number: int = 0, *worst: float, subject: str = "lib/plain", dtype: DTy
         clause=f"core.at_{number}", recipe=f"B{number}")
 
 
-def tried(*blocks: BlockJudged) -> RunRecord:
-    header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "campaign"), "0.2", "aaaabbbbccccdddd", 7, "thorough",
-                        False, len(blocks), ("float32",), {"python": "3.11"}, ())
+def record_of(*blocks: BlockJudged) -> RunRecord:
+    header = run_started(command=("attnspec", "campaign"), effort="thorough", items=len(blocks))
     card = SubjectKnown(SubjectCard("lib/plain", "", "attention", "lib", "1.5", "", {}, {}, {}, ()))
     return RunRecord(header, (card,), (), RunFinished("", 60.0, {}, 0), blocks=blocks)
 
 
-def words(html: str) -> str:
-    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", bare)).strip()
-
-
 def shown(*blocks: BlockJudged) -> str:
-    return words(render([tried(*blocks)]))
+    return spaced_words(render([record_of(*blocks)]))
 
 
-def test_blocks_of_a_subject_at_a_dtype_add_up_and_the_closest_call_stands_for_them() -> None:
+def test_blocks_of_a_subject_and_dtype_add_up_to_their_closest_call() -> None:
     (row,) = margins((block(0, 0.2, 0.4), block(1, 0.9, 0.1), block(2, 0.3)))
     assert (row.blocks, row.cases, row.slices, row.no_claims, row.violations) == (3, 5, 40, 3, 0)
     assert (row.margin, row.clause, row.recipe) == (0.9, "core.at_1", "B1")
@@ -72,8 +67,8 @@ def test_a_block_that_was_lost_adds_nothing_and_is_told() -> None:
     lost = BlockJudged("lib/plain", F32, 1, 0, 0, 0, 0, (), lost="the worker died")
     (row,) = margins((block(0, 0.9), lost))
     assert (row.cases, row.lost) == (1, ("the worker died",))
-    page = render([tried(block(0, 0.9), lost, replace(lost, dtype=F16))])
-    assert "Lost. Blocks of these came to nothing: the worker died 1 implementation lib/plain f32 f16" in words(page)
+    page = render([record_of(block(0, 0.9), lost, replace(lost, dtype=F16))])
+    assert "Blocks of these came to nothing: the worker died 1 implementation lib/plain f32 f16" in spaced_words(page)
     assert '<h1 class="verdict idle">0 violations in 1 case<' in page
     assert page.count('<path class="fine"') == 1
 
@@ -86,20 +81,20 @@ def test_the_headline_counts_violations_and_cases() -> None:
 
 
 def test_only_a_whole_campaign_is_called_good() -> None:
-    whole = tried(block())
+    whole = record_of(block())
     assert '<h1 class="verdict good">' in render([whole])
-    assert '<h1 class="verdict bad">' in render([tried(block(0, 3.0))])
+    assert '<h1 class="verdict bad">' in render([record_of(block(0, 3.0))])
     assert '<h1 class="verdict idle">' in render([replace(whole, footer=None)])
 
 
 def test_an_accusation_comes_with_the_line_that_repeats_it() -> None:
     accused = replace(block(0, 3.0), accused=("attnspec replay 'lib/plain core.a float32 B1'",))
-    page = render([tried(accused)])
-    assert "lib/plain at float32: 1 violation." in words(page)
+    page = render([record_of(accused)])
+    assert "lib/plain at float32: 1 violation." in spaced_words(page)
     assert "attnspec replay &#39;lib/plain core.a float32 B1&#39;" in page
 
 
-def test_known_findings_stand_apart_from_accusations() -> None:
+def test_known_findings_worker_apart_from_accusations() -> None:
     listed = (replace(block(number), known={"a scale of 0 or below": 3}, problems=5) for number in range(2))
     page = shown(*listed)
     assert "lib/plain f32: a scale of 0 or below (6 cases)" in page
@@ -108,16 +103,16 @@ def test_known_findings_stand_apart_from_accusations() -> None:
 
 
 def test_every_subject_has_a_histogram_a_dtype_and_a_line_in_the_table() -> None:
-    page = render([tried(block(), block(dtype=F16), block(0, 0.9, subject="z/other"))])
+    page = render([record_of(block(), block(dtype=F16), block(0, 0.9, subject="z/other"))])
     assert page.count('<path class="fine"') == 3
     assert 'aria-label="z/other float32: 1 case, closest 0.9"' in page
-    assert "lib/ plain lib 1.5" in words(page)
-    assert "not judged" in words(page)
-    assert "z/other f32 0.9 core.at_0 B0 1 8 1 0" in words(page)
+    assert "lib/ plain lib 1.5" in spaced_words(page)
+    assert "not judged" in spaced_words(page)
+    assert "z/other f32 0.9 core.at_0 B0 1 8 1 0" in spaced_words(page)
 
 
 def test_a_block_told_in_two_records_counts_once() -> None:
-    assert "0 violations in 2 cases" in words(render([tried(block()), tried(block())]))
+    assert "0 violations in 2 cases" in spaced_words(render([record_of(block()), record_of(block())]))
 
 
 def test_a_histogram_is_drawn_on_both_sides_of_the_line() -> None:
@@ -130,7 +125,7 @@ def test_a_histogram_is_drawn_on_both_sides_of_the_line() -> None:
 
 def test_what_a_campaign_holds_cannot_break_out_of_the_page() -> None:
     evil = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-    page = render([tried(replace(block(0, 3.0, subject=evil), clause=evil, recipe=evil, accused=(evil,), lost=evil,
+    page = render([record_of(replace(block(0, 3.0, subject=evil), clause=evil, recipe=evil, accused=(evil,), lost=evil,
                                  known={evil: 1}))])
     assert "<img" not in page
     assert page.count("<script>") == 1
@@ -138,7 +133,7 @@ def test_what_a_campaign_holds_cannot_break_out_of_the_page() -> None:
 
 def test_the_picture_stands_alone(tmp_path: Path) -> None:
     path = tmp_path / "campaign.svg"
-    write_campaign_picture(tried(block(0, 0.2, 0.9), block(dtype=F16)), path)
+    write_campaign_picture(record_of(block(0, 0.2, 0.9), block(dtype=F16)), path)
     drawn = ElementTree.parse(path).getroot()
     text = " ".join(drawn.itertext())
     assert "0 violations in 4 cases" in text
@@ -148,4 +143,4 @@ def test_the_picture_stands_alone(tmp_path: Path) -> None:
 
 def test_a_record_without_a_campaign_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no campaign for false alarms, so there is nothing to draw"):
-        write_campaign_picture(tried(), tmp_path / "campaign.svg")
+        write_campaign_picture(record_of(), tmp_path / "campaign.svg")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import pytest
@@ -13,9 +12,9 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
+from helpers.law import checks
 
 CLAUSES = load_spec().clauses
 FEW = 4
@@ -25,11 +24,6 @@ SAMPLE = 5
 
 SILENT = {("scale.variance_without", DType.FLOAT16)}
 """Where a clause makes no claim on any case: logits this far apart leave weights that the dtype does not hold."""
-
-
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec(), faults=CATALOGUE.keys())
 
 
 def accusations() -> Iterator[tuple[Clause, str, DType]]:
@@ -51,8 +45,8 @@ def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault:
 
 @pytest.mark.parametrize(("clause", "dtype"), SILENT)
 def test_a_silent_clause_claims_nothing(clause: str, dtype: DType) -> None:
-    bench = Evaluator(summon("sound/naive", Plan(())), dtype)
-    tally = Trial(checks()[clause], bench, Effort.DEFAULT, 0, lambda _: None).hold()
+    evaluator = Evaluator(summon("sound/naive", Plan(())), dtype)
+    tally = Trial(checks()[clause], evaluator, Effort.DEFAULT, 0, lambda _: None).hold()
     assert tally.cases == 0 < tally.no_claims
 
 
@@ -70,9 +64,9 @@ def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:
     """A few cases of every clause; the campaign at effort thorough is a run of its own."""
-    bench = Evaluator(summon(f"sound/{name}", Plan(())), dtype)
+    evaluator = Evaluator(summon(f"sound/{name}", Plan(())), dtype)
     asked = [check for check in checks().values() if check.clause.level is Level.MUST and not check.domain.is_layer]
-    tallies = {check.clause.id: Trial(check, bench, Effort.QUICK, 0, lambda _: None, cases=FEW).hold()
+    tallies = {check.clause.id: Trial(check, evaluator, Effort.QUICK, 0, lambda _: None, cases=FEW).hold()
                for check in asked}
     assert {clause: str(tally.failure) for clause, tally in tallies.items() if tally.failure} == {}
     assert sum(tally.cases > 0 for tally in tallies.values()) > len(tallies) / 2

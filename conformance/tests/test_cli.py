@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 from attnspec.cli import check as check_command
-from attnspec.cli import lint, main, options, outputs, progress
+from attnspec.cli import lint, options, outputs, progress
 from attnspec.cli.options import available_cpus, judgeable
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.errors import TargetError
@@ -27,30 +26,18 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.record.schema import record_schema
 from attnspec.runner.session import Session
-
-STUBS = Path(__file__).parent / "stubs"
-Cli = Callable[..., tuple[int, str, str]]
+from helpers.commands import Cli
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """The command in an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+def stub_engine(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  (on the path)
+    """Commands judge before the stub court."""
+    monkeypatch.setattr(check_command, "Session", functools.partial(Session, engine="stub_court:Court"))
 
 
 @pytest.fixture
-def check(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+def check(cli: Cli, stub_engine: None) -> Cli:  # noqa: ARG001  (the court)
     """`attnspec check stub:it` before the stub court, at the clauses named."""
-    monkeypatch.syspath_prepend(str(STUBS))
-    monkeypatch.setattr(check_command, "Session", functools.partial(Session, court="stub_court:Court"))
-
     def run(clauses: str, *words: str) -> tuple[int, str, str]:
         selected = [word for name in clauses.split() for word in ("--clause", f"stub.{name}")]
         return cli("check", "stub:it", "-n", "1", *selected, *words)
@@ -216,9 +203,8 @@ def test_json_is_the_record_on_standard_output(check: Cli) -> None:
     assert "Does not conform" in err
 
 
-def test_a_replay_judges_one_case(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
-    monkeypatch.setattr(check_command, "Session", functools.partial(Session, court="stub_court:Court"))
+@pytest.mark.usefixtures("stub_court")
+def test_a_replay_judges_one_case(cli: Cli) -> None:
     code, out, _ = cli("replay", "stub:it stub.violated float32 B1;seed=9")
     assert code == 1
     assert "note: replayed B1;seed=9" in out

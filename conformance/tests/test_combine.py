@@ -15,7 +15,8 @@ from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import DuplicateItemError, read_record, read_records
-from attnspec.record.write import MismatchedSpecError, RecordWriter, combine
+from attnspec.record.write import MismatchedSpecError, combine
+from helpers.records import write_record
 
 
 def header(**environment: str) -> RunStarted:
@@ -23,7 +24,7 @@ def header(**environment: str) -> RunStarted:
                       ("float32",), {"numpy": "2", "workers": "1", **environment}, ())
 
 
-def judged(subject: str, **environment: str) -> tuple[Event, ...]:
+def events_of_run(subject: str, **environment: str) -> tuple[Event, ...]:
     """A run in which a subject was tried under one clause and probed."""
     return (
         header(**environment), SubjectKnown(SubjectCard(subject, subject, "", "", "", "", {}, {}, {}, ())),
@@ -34,19 +35,10 @@ def judged(subject: str, **environment: str) -> tuple[Event, ...]:
         RunFinished("2026-01-01T00:00:01+00:00", 1.0, {"held": 1}, 0))
 
 
-def write(path: Path, *events: Event) -> Path:
-    writer = RecordWriter(path)
-    writer.start()
-    for event in events:
-        writer.handle(event)
-    writer.shutdown()
-    return path
-
-
 @pytest.fixture
 def both(tmp_path: Path) -> list[Path]:
-    return [write(tmp_path / "a.jsonl", *judged("a/one", torch="2")),
-            write(tmp_path / "b.jsonl", *judged("b/two", jax="0.10"))]
+    return [write_record(tmp_path / "a.jsonl", *events_of_run("a/one", torch="2")),
+            write_record(tmp_path / "b.jsonl", *events_of_run("b/two", jax="0.10"))]
 
 
 def test_every_run_keeps_its_environment_its_outcomes_and_its_probes(both: list[Path], tmp_path: Path) -> None:
@@ -55,7 +47,7 @@ def test_every_run_keeps_its_environment_its_outcomes_and_its_probes(both: list[
 
 
 def test_what_was_joined_can_be_joined_again(both: list[Path], tmp_path: Path) -> None:
-    third = write(tmp_path / "c.jsonl", *judged("c/three"))
+    third = write_record(tmp_path / "c.jsonl", *events_of_run("c/three"))
     combine(both, tmp_path / "ab.jsonl")
     combine([tmp_path / "ab.jsonl", third], tmp_path / "abc.jsonl")
     assert [run.outcomes[0].subject for run in read_records(tmp_path / "abc.jsonl")] == ["a/one", "b/two", "c/three"]
@@ -67,7 +59,7 @@ def test_a_record_may_be_replaced_by_what_it_is_joined_to(both: list[Path]) -> N
 
 
 def test_records_of_different_laws_are_refused_by_name(both: list[Path], tmp_path: Path) -> None:
-    other = write(both[1], replace(header(), spec_digest="123456"))
+    other = write_record(both[1], replace(header(), spec_digest="123456"))
     text = f"{other}: this was judged by the law 123456, and {both[0]} by abcdef. Judge both by the same."
     with pytest.raises(MismatchedSpecError, match=re.escape(text)):
         combine(both, tmp_path / "joined.jsonl")
@@ -75,12 +67,12 @@ def test_records_of_different_laws_are_refused_by_name(both: list[Path], tmp_pat
 
 
 @pytest.mark.parametrize(("kept", "named"), [(4, "a/one-core.shape-float32"), (6, "a/one-probe-float32")])
-def test_what_was_judged_twice_in_one_environment_is_refused_with_both_places(
+def test_what_is_judged_twice_in_an_environment_is_refused_with_places(
     both: list[Path], tmp_path: Path, kept: int, named: str,
 ) -> None:
     # how many worked at it is no part of an environment
-    again = judged("a/one", torch="2", workers="8")
-    write(both[1], again[0], again[kept - 1])
+    again = events_of_run("a/one", torch="2", workers="8")
+    write_record(both[1], again[0], again[kept - 1])
     text = (f"{both[1]}:2: {named} was judged in the same environment at {both[0]}:{kept} already. "
             "Leave one of the records out.")
     with pytest.raises(DuplicateItemError, match=re.escape(text)):
@@ -88,13 +80,13 @@ def test_what_was_judged_twice_in_one_environment_is_refused_with_both_places(
 
 
 def test_one_subject_in_two_environments_stands_side_by_side(both: list[Path], tmp_path: Path) -> None:
-    write(both[1], *judged("a/one", torch="3"))
+    write_record(both[1], *events_of_run("a/one", torch="3"))
     combine(both, tmp_path / "joined.jsonl")
     assert [run.header.environment["torch"] for run in read_records(tmp_path / "joined.jsonl")] == ["2", "3"]
 
 
 def test_an_interrupted_run_stays_one_and_what_it_was_at_is_kept(both: list[Path], tmp_path: Path) -> None:
-    write(both[0], *judged("a/one")[:3])
+    write_record(both[0], *events_of_run("a/one")[:3])
     combine(both, tmp_path / "joined.jsonl")
     first, second = read_records(tmp_path / "joined.jsonl")
     assert first.interrupted
@@ -116,7 +108,7 @@ def test_the_command_joins_and_tells_of_interruptions(
     both: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    write(both[0], *judged("a/one")[:4])
+    write_record(both[0], *events_of_run("a/one")[:4])
     assert main(["combine", "a.jsonl", "b.jsonl", "-o", "j.jsonl", "--html", "j.html"]) == 0
     assert capsys.readouterr().out == ("a.jsonl: the run was interrupted; 1 of 2 items are known\n"
                                        "record: j.jsonl (2 runs, 3 items)\npage: j.html\n")

@@ -16,8 +16,8 @@ from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.tables import INSTRUMENTS, RELATIONS, TRANSFORMS, WORDS
+from helpers.places import SMALL_SPEC
 
-HERE = Path(__file__).parent
 CLAUSE = '''theme: own
 clauses:
   - id: own.clause
@@ -38,7 +38,7 @@ RECIPE = Recipe(Sizes(1, 2, 2, 3, 4, 2, 2), ("integers",), "none", frozenset(), 
 
 def compiled(folder: Path, *, given: str = ATTENTION, runs: str = "original: []",
              then: str = "leaves_inputs: {}") -> Check:
-    spec = Path(shutil.copytree(HERE / "small_spec", folder / "spec"))
+    spec = Path(shutil.copytree(SMALL_SPEC, folder / "spec"))
     lines = "\n".join(f"      {run}" for run in runs.split("; "))
     (spec / "own.yaml").write_text(CLAUSE.format(given=given, runs=lines, then=then))
     return compile_spec(load_spec(spec))["own.clause"]

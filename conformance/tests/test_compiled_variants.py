@@ -50,7 +50,7 @@ def other(query, key, value, *, mask=None, bias=None, causal=False):
 SOUND = "return attend(query, key, value, mask=mask, bias=bias, causal=causal)"
 
 
-def court(folder: Path, expression: str = SOUND, *, compiles: str = "true", **plan: object) -> Engine:
+def engine(folder: Path, expression: str = SOUND, *, compiles: str = "true", **plan: object) -> Engine:
     """A court for a library of one subject, whose variant answers with this expression."""
     library = folder / f"mine_{folder.name}"
     library.mkdir(exist_ok=True)
@@ -64,7 +64,7 @@ def judged(trial: Engine) -> Outcome:
     return trial.try_item(Item(trial.plan.targets[0], "layers.switches", "float32"))
 
 
-def asked(trial: Engine) -> int:
+def problems_asked(trial: Engine) -> int:
     """Of how many problems the variant was asked."""
     return len(set(load(trial.plan.targets[0], folders=trial.plan.implementations).variant("compiled")
                    .function.__globals__["CALLS"]))
@@ -78,13 +78,13 @@ def asked(trial: Engine) -> int:
     "return attend(query * 1.01, key, value, mask=mask, bias=bias, causal=causal)",
 ], ids=["no causal", "no bias", "no mask", "another scale"])
 def test_a_compiled_variant_that_is_wrong_is_convicted(tmp_path: Path, expression: str, effort: Effort) -> None:
-    outcome = judged(court(tmp_path, expression, effort=effort))
+    outcome = judged(engine(tmp_path, expression, effort=effort))
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.reason.startswith("output with compiled should be that without")
 
 
 def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
-    trial = court(tmp_path, "return attend(query, key, value, mask=mask, bias=bias)")
+    trial = engine(tmp_path, "return attend(query, key, value, mask=mask, bias=bias)")
     evidence = judged(trial).evidence
     assert evidence is not None
     again = trial.replay(Item(trial.plan.targets[0], "layers.switches", "float32"), evidence.recipe)
@@ -94,21 +94,21 @@ def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("effort", "most"), [
     (Effort.QUICK, COMPILED), (Effort.DEFAULT, 30 // COMPILED), (Effort.THOROUGH, 150 // COMPILED)])
 def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, effort: Effort, most: int) -> None:
-    trial = court(tmp_path, effort=effort)
+    trial = engine(tmp_path, effort=effort)
     outcome = judged(trial)
     assert outcome.verdict is Verdict.HELD
-    assert 0 < asked(trial) <= most < outcome.cases + outcome.no_claims
+    assert 0 < problems_asked(trial) <= most < outcome.cases + outcome.no_claims
 
 
 def test_a_variant_that_does_not_compile_is_asked_of_every_case(tmp_path: Path) -> None:
-    trial = court(tmp_path, compiles="false")
+    trial = engine(tmp_path, compiles="false")
     assert judged(trial).readings == ()
-    assert asked(trial) > COMPILED
+    assert problems_asked(trial) > COMPILED
 
 
 @pytest.mark.parametrize(("compiles", "put"), [("true", {"", "plain"}), ("false", {"", "plain", "compiled"})])
 def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[str]) -> None:
-    trial = court(tmp_path, compiles=compiles)
+    trial = engine(tmp_path, compiles=compiles)
     subject = load(trial.plan.targets[0], folders=trial.plan.implementations)
     precision = precision_of(None, DType.FLOAT32)
     panel = DiagnosticInputs(Bar(subject, precision, subject.declaration.conventions, Aspect.NONE), DType.FLOAT32)

@@ -16,13 +16,12 @@ MINE = "def attend(q, k, v): ...\ndef attend_fast(q, k, v): ...\ndef _hidden(q):
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A user's folder, as the working directory."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "deep.py").write_text(MINE, encoding="utf-8")
-    return tmp_path
+    (here / "mine.py").write_text(MINE, encoding="utf-8")
+    (here / "inner").mkdir()
+    (here / "inner" / "deep.py").write_text(MINE, encoding="utf-8")
+    return here
 
 
 def asked(instruction: str, **words: str) -> str:

@@ -69,7 +69,7 @@ def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detai
 
 # --- the first line and the last
 
-def test_verdict_and_likely_cause_stand_first_and_last() -> None:
+def test_verdict_and_likely_cause_worker_first_and_last() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held())
     assert lines[0] == f"Does not conform. Likely: {OFF_BY_ONE}, 2 of 2 failures."
     assert lines[1] == "mine:attend: 1 held, 2 violated"
@@ -107,7 +107,7 @@ def test_a_wider_arithmetic_comes_first_with_what_to_do() -> None:
         "  do: Accumulate in float32", f"  paste: {declare}"]
 
 
-def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste() -> None:
+def test_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line() -> None:
     def rounded(dtype: DType, form: str) -> Outcome:
         words = {"flushes": True} if "precision" in form else {}
         explained = Explanation(f"every step is rounded to {dtype.value}", "Accumulate in float32", form % dtype.value,
@@ -116,12 +116,13 @@ def test_a_wider_arithmetic_at_several_dtypes_is_one_cause_and_one_line_to_paste
 
     for form, line in (('f.precision = {"%s": {"flushes": True}}',
                         "f.precision = {'float16': {'flushes': True}, 'bfloat16': {'flushes': True}}"),
-                       ('precision: {"%s": {"flushes": true}}',
-                        'precision: {"float16": {"flushes": true}, "bfloat16": {"flushes": true}}'),
+                       ("under 'precision' of mine/f (m.yaml:3) write: %s: {flushes: true}",
+                        "under 'precision' of mine/f (m.yaml:3) write:\n"
+                        "    float16: {flushes: true}\n    bfloat16: {flushes: true}"),
                        ('f.lift = "torch"%.0s', 'f.lift = "torch"')):
         lines = told(*(rounded(dtype, form) for dtype in (DType.FLOAT16, DType.BFLOAT16)))
         assert "Likely: every step is rounded to the inputs' dtype, 2 of 2 failures." in lines[0]
-        assert lines[2] == f"  {line}"
+        assert "\n".join(lines[2:]).startswith(f"  {line}\n")
         assert lines[0].startswith("Does not conform to float16 and bfloat16 arithmetic.") is ("precision" in form)
 
 
@@ -142,7 +143,7 @@ def test_a_clause_with_a_cause_a_dtype_is_one_finding() -> None:
     assert not any(line.startswith("also violated") for line in lines)
 
 
-def test_a_wider_arithmetic_that_allows_but_some_is_not_what_it_does_not_conform_to() -> None:
+def test_wider_arithmetic_that_allows_only_some_failures_is_only_likely() -> None:
     rounded = replace(like(), explained=Explanation("it rounds", "Round less", "f.precision = {}"))
     lines = told(failed("a.a", rounded), failed("a.b", rounded), failed("a.c"))
     assert lines[0] == "Does not conform. Likely: it rounds, 2 of 3 failures."
@@ -167,8 +168,14 @@ def test_a_cause_of_few_is_none_where_most_are_unexplained() -> None:
     assert lines[0] == "Does not conform: 4 failures, 3 of which no known fault explains."
 
 
-def test_at_a_glance_nothing_is_said_of_causes() -> None:
-    assert told(failed(evidence=like()), effort="glance")[0] == "Does not conform: 1 failure."
+def test_at_a_glance_it_is_said_once_that_nobody_looked_for_causes() -> None:
+    head, remark, *rest = told(failed(evidence=like()), effort="glance")
+    assert head == "Does not conform: 1 failure."
+    assert remark == ("  Causes are not looked for at effort glance: --effort quick looks for them, and so does a "
+                      "replay line.")
+    assert not any("not looked for" in line for line in rest)
+    assert not any("not looked for" in line for line in told(failed(evidence=like())))
+    assert not any("not looked for" in line for line in told(held(), code=0, effort="glance"))
 
 
 @pytest.mark.parametrize(("verdict", "sentence", "cause"), [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.core.conventions import unfound
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -22,8 +23,8 @@ from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
 from attnspec.trials.trial import ALL_ROWS, SAMPLED_ROWS, Trial
+from helpers.places import SMALL_SPEC
 
-HERE = Path(__file__).parent
 CLAUSE = '''  - id: own.{name}
     level: {level}
     profile: {profile}
@@ -86,7 +87,7 @@ def raises(query, key, value):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    spec = Path(shutil.copytree(HERE / "small_spec", tmp_path / "spec"))
+    spec = Path(shutil.copytree(SMALL_SPEC, tmp_path / "spec"))
     names = ("name", "level", "profile", "given", "runs", "then")
     clauses = "".join(CLAUSE.format(**dict(zip(names, row, strict=True))) for row in ROWS)
     (spec / "own.yaml").write_text(f"theme: own\nclauses:\n{clauses}")
@@ -98,38 +99,38 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def court(folder: Path, function: str = "sound", **plan: object) -> Engine:
+def engine(folder: Path, function: str = "sound", **plan: object) -> Engine:
     return Engine(Plan((f"{folder / 'subjects.py'}:{function}",), spec=str(folder / "spec"),
                       **{"effort": Effort.QUICK, **plan}))  # type: ignore[arg-type]  # fields of a plan
 
 
 def judged(folder: Path, clause: str, function: str = "sound", dtype: DType = DType.FLOAT32, **plan: object) -> Outcome:
-    trial = court(folder, function, **plan)
+    trial = engine(folder, function, **plan)
     return trial.try_item(Item(trial.plan.targets[0], f"own.{clause}", dtype.value))
 
 
 # --- what is on trial
 
 def test_items_come_by_target_dtype_and_clause(folder: Path) -> None:
-    trial = court(folder, clauses=("own.twice", "own.definition"), dtypes=(DType.FLOAT16, DType.FLOAT64))
+    trial = engine(folder, clauses=("own.twice", "own.definition"), dtypes=(DType.FLOAT16, DType.FLOAT64))
     assert [(item.dtype, item.clause) for item in trial.items()] == [
         ("float64", "own.definition"), ("float64", "own.twice"),
         ("float16", "own.definition"), ("float16", "own.twice")]
 
 
 def test_a_profile_names_its_clauses(folder: Path) -> None:
-    trial = court(folder, profiles=("masking",), dtypes=(DType.FLOAT32,))
+    trial = engine(folder, profiles=("masking",), dtypes=(DType.FLOAT32,))
     assert [item.clause for item in trial.items()] == ["own.masked", "own.advice"]
 
 
 def test_a_pattern_names_the_clauses_that_it_fits(folder: Path) -> None:
-    trial = court(folder, clauses=("own.ma*", "own.shown"), dtypes=(DType.FLOAT32,))
+    trial = engine(folder, clauses=("own.ma*", "own.shown"), dtypes=(DType.FLOAT32,))
     assert [item.clause for item in trial.items()] == ["own.masked", "own.shown", "own.many_keys"]
 
 
 def test_at_a_glance_a_pattern_asks_for_no_more_than_is_due(folder: Path) -> None:
     def items(*clauses: str) -> int:
-        return len(court(folder, clauses=clauses, effort=Effort.GLANCE).items())
+        return len(engine(folder, clauses=clauses, effort=Effort.GLANCE).items())
 
     assert items("own.*") == items() < 4 * items("own.*", "own.shown")
     assert (items("own.sho*"), items("own.shown")) == (1, 4)
@@ -141,17 +142,17 @@ def test_at_a_glance_a_pattern_asks_for_no_more_than_is_due(folder: Path) -> Non
     (Plan((), profiles=("maskng",)), "'maskng' is not a known profile. Did you mean 'masking'?")])
 def test_what_does_not_exist_is_not_tried(folder: Path, plan: Plan, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        court(folder, clauses=plan.clauses, profiles=plan.profiles).items()
+        engine(folder, clauses=plan.clauses, profiles=plan.profiles).items()
     assert str(caught.value).startswith(message)
 
 
 def test_a_subject_that_cannot_be_had_is_a_target_error(folder: Path) -> None:
     with pytest.raises(TargetError):
-        court(folder, "nobody").card(f"{folder / 'subjects.py'}:nobody")
+        engine(folder, "nobody").card(f"{folder / 'subjects.py'}:nobody")
 
 
 def test_a_card_tells_what_was_probed(folder: Path) -> None:
-    trial = court(folder)
+    trial = engine(folder)
     card = trial.card(trial.plan.targets[0])
     assert card.id == trial.plan.targets[0]
     assert set(card.precision) == {dtype.value for dtype in DType}
@@ -207,7 +208,7 @@ def test_a_dtype_that_is_not_supported_is_inapplicable(folder: Path) -> None:
     assert (outcome.verdict, outcome.reason) == (Verdict.INAPPLICABLE, "the subject does not take float64")
 
 
-def test_a_claimed_profile_without_its_keyword_is_violated_by_must_clauses_only(folder: Path) -> None:
+def test_a_claimed_profile_without_its_keyword_violates_must_clauses_only(folder: Path) -> None:
     must, should = judged(folder, "masked", "claims_masking"), judged(folder, "advice", "claims_masking")
     assert must.verdict is Verdict.VIOLATED
     assert must.reason.startswith("the subject claims 'masking', but ")
@@ -232,7 +233,7 @@ def test_another_seed_tries_other_cases(folder: Path) -> None:
     crumbs: list[list[str]] = []
     for seed in (0, 0, 1):
         told: list[str] = []
-        trial = Engine(court(folder, seed=seed).plan, breadcrumb=told.append)
+        trial = Engine(engine(folder, seed=seed).plan, breadcrumb=told.append)
         trial.try_item(Item(trial.plan.targets[0], "own.definition", "float32"))
         crumbs.append(told)
     assert crumbs[0] == crumbs[1] != crumbs[2]
@@ -263,14 +264,14 @@ def test_every_process_tries_the_same_cases(folder: Path) -> None:
 def test_a_replayed_recipe_measures_the_same(folder: Path) -> None:
     outcome = judged(folder, "definition", "unscaled")
     assert outcome.evidence
-    trial = court(folder, "unscaled")
+    trial = engine(folder, "unscaled")
     again = trial.replay(Item(trial.plan.targets[0], "own.definition", "float32"), outcome.evidence.recipe)
     assert again.evidence == outcome.evidence
     assert (again.verdict, again.cases) == (Verdict.VIOLATED, 1)
 
 
-def test_a_replayed_recipe_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder: Path) -> None:
-    trial = court(folder)
+def test_a_replay_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder: Path) -> None:
+    trial = engine(folder)
     item = Item(trial.plan.targets[0], "own.definition", "float32")
     recipe = "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0"
     assert trial.replay(item, recipe).verdict is Verdict.HELD
@@ -292,7 +293,7 @@ RECIPE = Recipe.parse("B1,H2,Hkv2,T3,S4,D2,Dv2;mask=none;families=integers;seed=
 
 
 def calls(trial: Trial, *runs: str) -> int:
-    told = trial.bench.subject.function.__globals__["CALLS"]
+    told = trial.evaluator.subject.function.__globals__["CALLS"]
     scene = trial.scene(RECIPE)  # the first one probes the conventions
     before = len(told)
     for run in runs:
@@ -316,10 +317,42 @@ attend.conventions = {"hidden_row": "uniform"}
 """
 
 
-def test_a_convention_that_is_declared_stands_above_what_is_probed_of_one_of_its_forms(tmp_path: Path) -> None:
+def test_a_declared_convention_stands_above_a_probe_of_one_of_its_forms(tmp_path: Path) -> None:
     (tmp_path / "rows.py").write_text(NAN_ROWS)
     found = Evaluator(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
     assert {name: answer for name, answer in found.items() if "hidden_row" in name} == {"hidden_row": "uniform"}
+
+
+EITHER = """
+import numpy as np
+def attend(query, key, value, *, mask=None, causal=False):
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    seen = np.broadcast_to(np.tri(*logits.shape[-2:], dtype=bool) if causal else True, logits.shape)
+    seen = seen if mask is None else (seen | mask if causal else mask)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True)) * seen
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+attend.dtypes = ["float32"]
+"""
+
+
+@pytest.mark.parametrize(("declared", "reason"), [
+    ("", "mask_with_causal could not be found out by a probe, which got none of the known answers; declare "
+         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and it is judged by that'),
+    ('attend.conventions = {"mask_with_causal": "undefined"}',
+     "it makes no promise of mask or bias together with the causal flag"),
+])
+def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, declared: str, reason: str) -> None:
+    (tmp_path / "either.py").write_text(f"{EITHER}{declared}\n")
+    engine = Engine(Plan((f"{tmp_path / 'either.py'}:attend",), clauses=("causal.with_mask",), dtypes=(DType.FLOAT32,)))
+    [outcome] = [engine.try_item(item) for item in engine.items()]
+    assert (outcome.verdict, outcome.reason) == (Verdict.INAPPLICABLE, reason)
+    (tmp_path / "both.py").write_text(f'{EITHER}attend.conventions = {{"mask_with_causal": "both"}}\n')
+    engine = Engine(Plan((f"{tmp_path / 'both.py'}:attend",), clauses=("causal.with_mask",), dtypes=(DType.FLOAT32,)))
+    assert [engine.try_item(item).verdict for item in engine.items()] == [Verdict.VIOLATED]
+
+
+def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
+    assert "declare conventions: {grouped_heads: repeat} in its manifest (or tile)," in unfound("grouped_heads", "a/b")
 
 
 def test_what_is_remembered_does_not_grow_without_end() -> None:
@@ -350,7 +383,7 @@ def test_rows_are_sampled_of_large_plain_problems(folder: Path, clause: str, eff
 
 
 def test_a_fault_shows_in_the_sampled_rows(folder: Path) -> None:
-    trial = court(folder, "unscaled", effort=Effort.DEFAULT)
+    trial = engine(folder, "unscaled", effort=Effort.DEFAULT)
     outcome = trial.replay(Item(trial.plan.targets[0], "own.definition", "float32"), LARGE.text)
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence
@@ -367,7 +400,7 @@ def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     assert any(picture.name == "output seen - output by definition" for picture in outcome.evidence.pictures)
 
 
-def test_a_fault_that_cannot_be_told_from_rounding_at_a_dtype_is_not_put_on_trial_there() -> None:
+def test_a_fault_that_looks_like_rounding_at_a_dtype_is_not_tried_there() -> None:
     item = Item("fault/inputs_tf32", "attention.definition", "bfloat16")
     outcome = Engine(Plan((item.target,))).try_item(item)
     assert outcome.verdict is Verdict.INAPPLICABLE
@@ -390,15 +423,15 @@ def attend(query, key, value, *, mask=None):
 def test_each_dtype_is_held_to_what_it_does_with_hidden_rows(tmp_path: Path) -> None:
     """-1e9 hides a key in float32, and in float16 it is -inf, so that a row without keys is NaN there alone."""
     (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
-    court = Engine(Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.hidden_row_convention",)))
-    assert {court.try_item(item).verdict for item in court.items()} == {Verdict.HELD}
+    engine = Engine(Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.hidden_row_convention",)))
+    assert {engine.try_item(item).verdict for item in engine.items()} == {Verdict.HELD}
 
 
 def test_a_mask_that_is_not_low_enough_is_no_stored_logsumexp(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OVERFLOWING, encoding="utf-8")
     plan = Plan((f"{tmp_path}/mine.py:attend",), clauses=("masking.constant_is_low_enough",), dtypes=(DType.FLOAT32,))
-    court = Engine(plan)
-    [outcome] = [court.try_item(item) for item in court.items()]
+    engine = Engine(plan)
+    [outcome] = [engine.try_item(item) for item in engine.items()]
     assert outcome.evidence is not None
     assert outcome.evidence.explained is None
     assert outcome.evidence.like[0].fault == "mask_constant_1e9"

@@ -13,6 +13,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.known_failures import check_deviations, has_reached, with_deviations
 from attnspec.record.outcome import Change, Evidence, Measured, Outcome
+from helpers.places import SMALL_SPEC
 
 LISTED = Deviation("causal.no_lookahead", "violated", "the flag is ignored", "https://example.org/1", "2.14",
                    (DType.FLOAT32,), Place("manifest.yaml", 7))
@@ -139,7 +140,7 @@ def attend(query, key, value):
 '''
 
 
-def court(folder: Path, clause: str, name: str) -> Engine:
+def engine(folder: Path, clause: str, name: str) -> Engine:
     """Of a library of its own name: an adapter is imported once a process."""
     library = folder / name
     library.mkdir()
@@ -149,26 +150,25 @@ def court(folder: Path, clause: str, name: str) -> Engine:
                       effort=Effort.QUICK, implementations=(str(folder),)))
 
 
-def test_the_court_expects_what_the_manifest_lists(tmp_path: Path) -> None:
-    trial = court(tmp_path, "scale.read_out", "deviating")
+def test_the_engine_expects_what_the_manifest_lists(tmp_path: Path) -> None:
+    trial = engine(tmp_path, "scale.read_out", "deviating")
     verdicts = {item.clause: trial.try_item(item).verdict for item in trial.items()}
     assert verdicts == {"scale.read_out": Verdict.EXPECTED, "attention.shape": Verdict.HELD}
 
 
-def test_the_court_is_surprised_by_a_listed_deviation_that_passes(tmp_path: Path) -> None:
-    trial = court(tmp_path, "attention.shape", "obedient")
+def test_the_engine_is_surprised_by_a_listed_deviation_that_passes(tmp_path: Path) -> None:
+    trial = engine(tmp_path, "attention.shape", "obedient")
     verdicts = {item.clause: trial.try_item(item).verdict for item in trial.items()}
     assert verdicts == {"attention.shape": Verdict.UNEXPECTED, "scale.read_out": Verdict.VIOLATED}
 
 
-def test_the_court_opens_with_no_deviation_from_a_clause_that_does_not_exist(tmp_path: Path) -> None:
+def test_the_engine_refuses_a_deviation_from_a_clause_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"stranger/manifest\.yaml:7: 'scale\.readout' is not a known clause\. "
                                             r"Did you mean 'scale\.read_out'\?"):
-        court(tmp_path, "scale.readout", "stranger").items()
+        engine(tmp_path, "scale.readout", "stranger").items()
 
 
 def test_another_law_may_lack_the_clauses_that_a_manifest_names(tmp_path: Path) -> None:
-    small = Path(__file__).parent / "small_spec"
-    trial = court(tmp_path, "scale.read_out", "foreign")
-    plan = replace(trial.plan, spec=str(small), clauses=())
+    trial = engine(tmp_path, "scale.read_out", "foreign")
+    plan = replace(trial.plan, spec=str(SMALL_SPEC), clauses=())
     assert len(Engine(plan).items()) == 2

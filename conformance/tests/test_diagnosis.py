@@ -193,8 +193,8 @@ def test_keywords_that_spoil_a_case_together_are_told() -> None:
 
 
 def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
-    hearing = SubjectRun(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
-    evidence = hearing.try_clause(CHECKS["masking.hidden_nan_is_irrelevant"], DType.FLOAT32).evidence
+    subject_run = SubjectRun(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
+    evidence = subject_run.try_clause(CHECKS["masking.hidden_nan_is_irrelevant"], DType.FLOAT32).evidence
     assert evidence
     assert evidence.located == "the answer is not finite here, and right once mask is left out"
 
@@ -259,8 +259,8 @@ def test_the_console_says_what_a_violation_is_like() -> None:
 
 
 def _heard(target: str) -> Any:  # noqa: ANN401  (an outcome whose evidence is known to be there)
-    hearing_of = SubjectRun(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
-    return hearing_of.try_clause(CHECKS["scale.unit_variance"], DType.FLOAT32)
+    subject_run_of = SubjectRun(own_subject(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    return subject_run_of.try_clause(CHECKS["scale.unit_variance"], DType.FLOAT32)
 
 
 ALWAYS = """
@@ -279,8 +279,8 @@ def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, 
     text = ALWAYS if default == "True" else without_flag
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    hearing = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
-    evidence = hearing.try_clause(CHECKS["attention.worked_example"], DType.FLOAT32).evidence
+    subject_run = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    evidence = subject_run.try_clause(CHECKS["attention.worked_example"], DType.FLOAT32).evidence
     assert evidence
     assert evidence.like[0].fault == "causal_always"
     assert (evidence.explained is None) is (default == "False")
@@ -303,9 +303,9 @@ def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> 
 def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{ALWAYS}always.causal_only = True\n", encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    hearing = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
-    assert hearing.try_clause(CHECKS["attention.definition"], DType.FLOAT32).verdict is Verdict.HELD
-    assert hearing.try_clause(CHECKS["causal.is_not_ignored"], DType.FLOAT32).verdict is Verdict.INAPPLICABLE
+    subject_run = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    assert subject_run.try_clause(CHECKS["attention.definition"], DType.FLOAT32).verdict is Verdict.HELD
+    assert subject_run.try_clause(CHECKS["causal.is_not_ignored"], DType.FLOAT32).verdict is Verdict.INAPPLICABLE
     problem = make_problem(Recipe.parse("B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=integers;seed=0"), DType.FLOAT32)
-    assert "causal" in hearing.subject.refuses(problem)
-    assert hearing.subject.refuses(problem.but(causal=True)) == ""
+    assert "causal" in subject_run.subject.refuses(problem)
+    assert subject_run.subject.refuses(problem.but(causal=True)) == ""

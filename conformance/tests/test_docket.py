@@ -16,22 +16,20 @@ from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
-
-STUBS = Path(__file__).parent / "stubs"
+from helpers.places import STUBS
 
 
 @pytest.fixture
-def record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RunRecord:
+def record(stubs: Path, tmp_path: Path) -> RunRecord:  # noqa: ARG001  (on the path)
     """What is on record of three errands, of which the second kills its worker."""
-    monkeypatch.syspath_prepend(str(STUBS))
     plan = Plan(("fine", "crash", "carded"), deadline=20)
-    result = Session(plan, docket="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
+    result = Session(plan, source="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
     assert not result.defects
     assert not result.outcomes
     return read_record(tmp_path / "run.jsonl")
 
 
-def test_a_docket_runs_in_workers_and_is_on_record(record: RunRecord) -> None:
+def test_a_source_runs_in_workers_and_is_on_record(record: RunRecord) -> None:
     assert record.header.rules == ({"name": "stub"},)
     assert (record.header.items, dict(record.header.planned)) == (3, {"fine": 1, "crash": 1, "carded": 1})
     assert {put.subject: put.lost for put in record.puts} == {
@@ -46,12 +44,10 @@ def test_a_subject_of_which_the_header_tells_needs_no_card(record: RunRecord) ->
         "carded": "", "crash": "crashed: the process died while the implementation ran (a case)"}
 
 
-def test_errands_are_carried_out_in_the_surroundings_they_ask_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
+@pytest.mark.usefixtures("stubs")
+def test_jobs_are_carried_out_in_the_surroundings_they_ask_for(tmp_path: Path) -> None:
     plan = Plan(("elsewhere 1", "fine", "elsewhere 2", "carded"), deadline=20)
-    result = Session(plan, workers=2, docket="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
+    result = Session(plan, workers=2, source="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
     record = read_record(tmp_path / "run.jsonl")  # one run of four errands, not two of two
     assert (record.header.items, result.exit_code) == (4, 0)
     assert {put.subject: put.stage for put in record.puts} == {
@@ -72,7 +68,7 @@ sys.exit(session.run([RecordWriter(Path(sys.argv[2]))]).exit_code)
 """
 
 
-def test_an_interrupted_docket_keeps_what_it_knows(tmp_path: Path) -> None:
+def test_an_interrupted_source_keeps_what_it_knows(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     command = [sys.executable, "-c", INTERRUPTED, str(STUBS), str(path)]
     with subprocess.Popen(command, start_new_session=True, cwd=tmp_path) as process:
@@ -89,8 +85,8 @@ def test_an_interrupted_docket_keeps_what_it_knows(tmp_path: Path) -> None:
         "elsewhere": "not_run: the run was interrupted ()"}
 
 
-def test_events_come_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
+@pytest.mark.usefixtures("stubs")
+def test_events_come_in_their_order() -> None:
     seen: list[type] = []
 
     class Listener:
@@ -99,5 +95,5 @@ def test_events_come_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.append(type(event))
         def shutdown(self) -> None: ...
 
-    Session(Plan(("fine", "carded"), deadline=20), docket="stub_docket:Docket").run([Listener()])
+    Session(Plan(("fine", "carded"), deadline=20), source="stub_docket:Docket").run([Listener()])
     assert seen == [RunStarted, ItemStarted, SubjectPut, ItemStarted, SubjectKnown, SubjectPut, RunFinished]

@@ -13,8 +13,8 @@ import click
 import pytest
 import yaml
 from attnspec.cli.group import attnspec
+from helpers.places import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CHANGELOG.md", *(CHECKOUT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

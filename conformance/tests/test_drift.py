@@ -7,45 +7,34 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.faults import drift, staged
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import SOUND
 from attnspec.faults.staged import Attend
 from attnspec.faults.subject import own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
-from attnspec.spec.load import load_spec
-from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.chance import has_no_drift
 from attnspec.vocabulary.scene import Posed, Scene
+from helpers.law import checks
+from helpers.subjects import subject_of
 
-CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
-               "grouped_heads": "repeat"}
 CLAUSES = ("drift.temperature", "drift.gain", "drift.mixing", "drift.bias")
 VOUCHED: Mapping[DType, Mapping[str, object]] = {
     dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
 UNVOUCHED: Mapping[DType, Mapping[str, object]] = {dtype: {"grade": "G0"} for dtype in VOUCHED}
 
 
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
-
-
 def subject(attend: Attend, precision: Mapping[DType, Mapping[str, object]], *, single_head: bool = False) -> Subject:
     """A function whose scale, mask and all else are at their defaults."""
-    declared = Declaration(keywords=frozenset(), conventions=CONVENTIONS, precision=precision,
-                           limits=Limits(single_head=single_head))
-    return Subject("mine", "mine", attend, declared, Place(""), Library("mine"))
+    return subject_of(attend, conventions=RECOMMENDED, precision=precision, limits=Limits(single_head=single_head))
 
 
 def scaled(factor: float) -> Attend:
@@ -60,12 +49,12 @@ def tried(clause: str, on: Subject, dtype: DType, seed: int = 0) -> Tally:
     return held(clause, Evaluator(on, dtype), seed)
 
 
-def held(clause: str, bench: Evaluator, seed: int = 0) -> Tally:
-    return Trial(checks()[clause], bench, Effort.QUICK, seed, lambda _: None).hold()
+def held(clause: str, evaluator: Evaluator, seed: int = 0) -> Tally:
+    return Trial(checks()[clause], evaluator, Effort.QUICK, seed, lambda _: None).hold()
 
 
 @functools.cache
-def own_bench(name: str, dtype: DType) -> Evaluator:
+def own_evaluator(name: str, dtype: DType) -> Evaluator:
     """One for all clauses: it remembers the answer and what the definition says."""
     return Evaluator(own_subject(name), dtype)
 
@@ -81,12 +70,12 @@ def where() -> Iterator[tuple[Fault, DType]]:
 
 
 @pytest.mark.parametrize(("fault", "dtype"), list(where()), ids=[f"{one.name}-{dtype.value}" for one, dtype in where()])
-def test_a_drift_is_convicted_by_the_clauses_that_name_it_and_where_it_is_equivalent_by_none(
+def test_a_drift_is_convicted_by_clauses_that_name_it_unless_equivalent(
         fault: Fault, dtype: DType) -> None:
     naming = [clause for clause in CLAUSES if named(clause, fault.name)]
     assert naming
     for clause in naming:
-        assert (held(clause, own_bench(f"fault/{fault.name}", dtype)).failure is None) is (dtype in fault.equivalents)
+        assert (held(clause, own_evaluator(f"fault/{fault.name}", dtype)).failure is None) is (dtype in fault.equivalents)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -103,7 +92,7 @@ def test_the_drifts_of_the_scale_that_are_promised_to_be_convicted_are(
 @pytest.mark.parametrize(("name", "dtype"), [("online_blocks", DType.FLOAT32), ("eager", DType.BFLOAT16)])
 def test_a_sound_formulation_drifts_nowhere(name: str, dtype: DType, clause: str) -> None:
     assert name in SOUND
-    tally = held(clause, own_bench(f"sound/{name}", dtype))
+    tally = held(clause, own_evaluator(f"sound/{name}", dtype))
     assert tally.failure is None
     assert tally.cases == 2
 
@@ -141,14 +130,14 @@ def test_a_subject_of_one_head_has_as_many_head_slices() -> None:
 def test_fewer_head_slices_than_can_convict_are_no_claim() -> None:
     """Values that may overflow leave rows unclaimed: a float16 accumulator, and values of 3e4 in most of the batch."""
     declared = {DType.FLOAT16: {"grade": "G4", "accumulate": "float16", "reason": "a test"}}
-    bench = Evaluator(subject(scaled(1.5), declared), DType.FLOAT16)
+    evaluator = Evaluator(subject(scaled(1.5), declared), DType.FLOAT16)
     recipe = fixed_recipes(checks()["drift.temperature"].domain, Limits(), Effort.QUICK, 0)[0]
     problem = make_problem(recipe, DType.FLOAT16)
     for claimed, is_judged in ((10, False), (11, True)):  # 4 heads each: 40 or 44 slices, and 43 are needed
         large = np.arange(recipe.sizes.B)[:, None, None, None] >= claimed
         value = np.where(large, np.float16(3e4), problem.value)
-        runs = {"original": Posed((problem.but(value=value),), key=str(claimed), conventions=CONVENTIONS)}
-        scene = Scene(bench.subject, DType.FLOAT16, CONVENTIONS, runs, bench)
+        runs = {"original": Posed((problem.but(value=value),), key=str(claimed), conventions=RECOMMENDED)}
+        scene = Scene(evaluator.subject, DType.FLOAT16, RECOMMENDED, runs, evaluator)
         found = has_no_drift(scene, direction="temperature", false_alarm=1e-9)
         assert bool(found.claimed) is is_judged
         told = "40 head slices are claimed, and more than 43 are needed to convict at this rate"

@@ -12,16 +12,11 @@ from attnspec.faults import catalogue
 from attnspec.faults.catalogue import fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import staged
-from attnspec.spec.load import load_spec
-from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.compile import Check
+from helpers.law import checks
 
 SAMPLE = 2
 """Cases a clause: what the issue's whole run does with thirty, on every clause."""
-
-
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
 
 
 @functools.cache

@@ -13,9 +13,9 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.runner.gate import gate
+from helpers.places import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "docs" / "examples" / "gate"
+EXAMPLE = CHECKOUT / "docs" / "examples" / "gate"
 CLAUSE = "numerics.far_below_zero"
 
 
@@ -23,8 +23,8 @@ def verdict_on(module: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Verdict, l
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.syspath_prepend(str(EXAMPLE))
     target = f"kernel.{module}:attend"
-    court = Engine(Plan((target,), clauses=(CLAUSE,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
-    outcome = court.try_item(Item(target, CLAUSE, "float32"))
+    engine = Engine(Plan((target,), clauses=(CLAUSE,), dtypes=(DType.FLOAT32,), effort=Effort.QUICK))
+    outcome = engine.try_item(Item(target, CLAUSE, "float32"))
     return outcome.verdict, [like.fault for like in outcome.evidence.like] if outcome.evidence else []
 
 
@@ -60,7 +60,7 @@ def test_the_page_of_the_first_run_is_there_and_names_the_bug() -> None:
 
 
 def test_the_workflow_uses_the_action_with_inputs_that_it_has() -> None:
-    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    action = yaml.safe_load((CHECKOUT / "action.yml").read_text(encoding="utf-8"))
     workflow = yaml.safe_load((EXAMPLE / ".github/workflows/attention.yml").read_text(encoding="utf-8"))
     [step] = [step for step in workflow["jobs"]["conformance"]["steps"] if "attnspec" in step.get("uses", "")]
     assert set(step["with"]) <= set(action["inputs"])
@@ -70,7 +70,7 @@ def test_the_workflow_uses_the_action_with_inputs_that_it_has() -> None:
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_the_action_leaves_stars_to_attnspec_and_keeps_the_baseline(tmp_path: Path, code: int) -> None:
-    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    action = yaml.safe_load((CHECKOUT / "action.yml").read_text(encoding="utf-8"))
     judge = next(step for step in action["runs"]["steps"] if step["name"] == "Judge")
     python = tmp_path / "python"  # says what it is given, and leaves the baseline that a first run writes
     python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@"\nmkdir -p attention\ntouch known.yaml\nexit {code}\n')
@@ -90,5 +90,5 @@ def test_the_action_leaves_stars_to_attnspec_and_keeps_the_baseline(tmp_path: Pa
 
 
 def test_the_action_looks_as_hard_as_a_gate() -> None:
-    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    action = yaml.safe_load((CHECKOUT / "action.yml").read_text(encoding="utf-8"))
     assert action["inputs"]["effort"]["default"] == inspect.signature(gate).parameters["effort"].default

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
@@ -11,27 +9,16 @@ from attnspec.numerics import bound, expectation
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Sizes, numpy_dtype
+from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
+from helpers.problems import expected_of, normal_problem
 
 OUTPUT = frozenset({"output"})
 
-_SIZES = Sizes(2, 2, 2, 16, 48, 32, 8)
 
 
-def drawn(dtype: DType = DType.FLOAT32, sizes: Sizes = _SIZES, **changes: Any) -> Problem:  # noqa: ANN401  (any field)
-    rng, n = np.random.default_rng(1), sizes
-    shapes = (n.B, n.H, n.T, n.D), (n.B, n.Hkv, n.S, n.D), (n.B, n.Hkv, n.S, n.Dv)
-    query, key, value = (rng.normal(size=shape).astype(numpy_dtype(dtype)) for shape in shapes)
-    return Problem(dtype, query, key, value, **changes)
-
-
-def expected_of(problem: Problem, **declared: object) -> Expectation:
-    return expect(problem, precision_of(declared or None, problem.dtype), conventions={})
-
-
-def test_where_the_errors_of_the_weights_overflow_the_hull_of_the_values_is_the_bound() -> None:
-    problem = drawn(DType.BFLOAT16, scale=3e5)
+def test_where_errors_of_weights_overflow_the_hull_of_values_is_the_bound() -> None:
+    problem = normal_problem(DType.BFLOAT16, scale=3e5)
     value = np.where(np.arange(8) == 0, 0, problem.value.astype(np.float64)).astype(problem.value.dtype)
     expected = expected_of(problem.but(value=value))
     assert expected.claimed.all()
@@ -39,7 +26,7 @@ def test_where_the_errors_of_the_weights_overflow_the_hull_of_the_values_is_the_
 
 
 def test_a_weight_that_underflows_in_the_truth_may_come_back() -> None:
-    problem = drawn(DType.BFLOAT16, Sizes(1, 1, 1, 1, 2, 2, 1))
+    problem = normal_problem(DType.BFLOAT16, Sizes(1, 1, 1, 1, 2, 2, 1))
     key = np.array([[[[0, 0], [199680, -200704]]]]).astype(problem.key.dtype)  # exp(-1024), give or take 1500
     far = problem.but(query=np.ones_like(problem.query), key=key, scale=1.0)
     assert expected_of(far).output_allowance.min() >= np.ptp(problem.value.astype(np.float64))
@@ -57,7 +44,7 @@ def test_the_bound_by_squares_is_never_below_the_bound_by_entries(monkeypatch: p
 
 
 def test_values_too_large_to_be_squared_are_summed_column_by_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = drawn(DType.FLOAT64)
+    problem = normal_problem(DType.FLOAT64)
     huge = problem.but(value=problem.value * 1e200)
     by_entries = expected_of(huge).output_allowance
     monkeypatch.setattr(bound, "ELEMENTWISE_UP_TO", 10_000)
@@ -65,7 +52,7 @@ def test_values_too_large_to_be_squared_are_summed_column_by_column(monkeypatch:
 
 
 def test_zero_values_are_allowed_next_to_nothing_() -> None:
-    problem = drawn()
+    problem = normal_problem()
     expected = expected_of(problem.but(value=problem.value * 0))
     assert expected.output_allowance.max() < 1e-40
     assert (expected.output == 0).all()
@@ -73,21 +60,22 @@ def test_zero_values_are_allowed_next_to_nothing_() -> None:
 
 @pytest.mark.parametrize(("grade", "claims"), [("G0", True), ("G3", False)])
 def test_a_raw_dot_product_beyond_its_storage_is_no_claim(grade: str, claims: bool) -> None:
-    problem = drawn(DType.FLOAT16)
+    problem = normal_problem(DType.FLOAT16)
     large = problem.but(query=np.full_like(problem.query, 100), key=np.full_like(problem.key, 100))
     assert expected_of(large, grade=grade).claimed.all() == claims
 
 
 @pytest.mark.parametrize(("grade", "claims"), [("G0", True), ("G3", False)])
 def test_a_hidden_key_that_overflows_its_storage_is_no_claim(grade: str, claims: bool) -> None:
-    problem = drawn(DType.FLOAT16, causal=True)  # T = 16: no row sees key 40, but -inf added to inf is not a number
+    # T = 16: no row sees key 40, but -inf added to inf is not a number
+    problem = normal_problem(DType.FLOAT16, causal=True)
     key = problem.key.copy()
     key[:, :, 40] = 60000
     assert expected_of(problem.but(key=key), grade=grade).claimed.all() == claims
 
 
 def test_what_no_row_sees_may_be_anything() -> None:
-    problem = drawn(mask=np.broadcast_to(np.arange(48) != 7, (2, 2, 16, 48)))
+    problem = normal_problem(mask=np.broadcast_to(np.arange(48) != 7, (2, 2, 16, 48)))
     key, value = problem.key.copy(), problem.value.copy()
     key[:, :, 7], value[:, :, 7] = np.nan, np.inf
     clean, poisoned = expected_of(problem), expected_of(problem.but(key=key, value=value))
@@ -97,7 +85,7 @@ def test_what_no_row_sees_may_be_anything() -> None:
 
 
 def test_only_rows_that_see_a_nan_lose_their_claim() -> None:
-    problem = drawn(causal=True)
+    problem = normal_problem(causal=True)
     value = problem.value.copy()
     value[:, :, 5] = np.nan
     np.testing.assert_array_equal(expected_of(problem.but(value=value)).claimed[0, 0], np.arange(16) < 5)
@@ -106,13 +94,13 @@ def test_only_rows_that_see_a_nan_lose_their_claim() -> None:
 def test_a_row_without_a_key_is_empty_and_not_claimed() -> None:
     mask = np.ones((2, 2, 16, 48), dtype=bool)
     mask[:, :, 3] = False
-    expected = expected_of(drawn(mask=mask))
+    expected = expected_of(normal_problem(mask=mask))
     assert expected.empty[:, :, 3].all()
     np.testing.assert_array_equal(expected.claimed, ~expected.empty)
 
 
 def test_sampled_rows_are_the_rows_of_the_whole() -> None:
-    problem = drawn(causal=True, mask=np.random.default_rng(0).random((2, 2, 16, 48)) < 0.7)
+    problem = normal_problem(causal=True, mask=np.random.default_rng(0).random((2, 2, 16, 48)) < 0.7)
     rows = np.array([2, 15])
     whole = expected_of(problem)
     sampled = expect(problem, precision_of(None, problem.dtype), conventions={}, rows=rows)
@@ -126,7 +114,7 @@ def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch, broadcast: bool,
 ) -> None:
     mask = np.random.default_rng(0).random((1, 2, 16, 48) if broadcast else (2, 2, 16, 48)) < 0.7
-    problem = drawn(mask=mask, bias=np.ones((16, 48), np.float32))
+    problem = normal_problem(mask=mask, bias=np.ones((16, 48), np.float32))
     whole = expected_of(problem)
     monkeypatch.setattr(expectation, "AT_ONCE", 0)
     for name in Expectation.__slots__:
@@ -134,14 +122,14 @@ def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
 
 
 def test_parts_that_are_not_asked_for_are_empty_and_the_rest_is_the_same() -> None:
-    problem = drawn()
+    problem = normal_problem()
     whole, part = expected_of(problem), expect(problem, precision_of(None, problem.dtype), conventions={}, parts=OUTPUT)
     np.testing.assert_array_equal(part.output_allowance, whole.output_allowance)
     assert part.weights.size == part.logits_allowance.size == part.row_sum_allowance.size == 0
 
 
-def test_where_long_double_is_no_wider_the_truth_pays_for_its_own_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = drawn(DType.FLOAT64)
+def test_where_long_double_is_no_wider_the_truth_pays_for_its_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = normal_problem(DType.FLOAT64)
     before = expected_of(problem)
     monkeypatch.setattr(expectation, "is_wider", lambda dtype: dtype is not DType.FLOAT64)
     for name in ("output_allowance", "weights_allowance", "logits_allowance", "row_sum_allowance"):
@@ -149,13 +137,13 @@ def test_where_long_double_is_no_wider_the_truth_pays_for_its_own_roundings(monk
 
 
 def test_a_hidden_key_is_allowed_no_weight_at_all() -> None:
-    expected = expected_of(drawn(causal=True))
+    expected = expected_of(normal_problem(causal=True))
     assert (expected.weights_allowance[~expected.visible] == 0).all()
     assert (expected.weights_allowance[expected.visible] > 0).all()
 
 
 def test_logits_are_not_read_off_weights_that_may_underflow() -> None:
-    problem = drawn(DType.FLOAT16)
+    problem = normal_problem(DType.FLOAT16)
     expected = expected_of(problem.but(query=(problem.query * 8).astype(np.float16)))
     small = expected.weights < 3e-5
     assert small.any()

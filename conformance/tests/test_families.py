@@ -148,7 +148,7 @@ def test_hidden_values_of_the_attack_lie_outside_the_hull_of_visible_ones(dtype:
 
 
 @pytest.mark.parametrize("dtype", DType)
-def test_the_visible_logits_of_the_attack_tie_and_are_far_below_the_hidden_ones(dtype: DType) -> None:
+def test_visible_logits_of_the_attack_tie_and_are_far_below_hidden_ones(dtype: DType) -> None:
     # float16: raw dot products reach 2.5e4, whatever the width
     assert attack_depth(problem_of("mask_attack_far", dtype)) > (7e3 if dtype is DType.FLOAT16 else 1.9e9)
 

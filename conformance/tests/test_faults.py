@@ -174,7 +174,7 @@ def _found(fault: Fault, dtype: DType) -> str:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16])
-def test_every_attention_fault_departs_beyond_rounding_unless_it_declares_an_equivalent(dtype: DType) -> None:
+def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType) -> None:
     silent = {fault.name for fault in ATTENTION if dtype not in fault.equivalents and not _found(fault, dtype)}
     drifting = {fault.name for fault in drift.FAULTS}  # they stay below any rounding: test_drift.py has them convicted
     assert silent - drifting == {"output_buffer_reused", "mask_not_broadcast"}  # both are seen below
@@ -269,7 +269,7 @@ def _indivisible() -> dict[str, Any]:
     return {"query": x, "key": x, "value": x, "params": params, "heads": 4}
 
 
-def test_the_staged_layer_refuses_heads_that_do_not_divide_and_the_truncating_fault_does_not() -> None:
+def test_only_the_truncating_fault_takes_heads_that_do_not_divide() -> None:
     with pytest.raises(ValueError, match="4 heads do not divide a projection of width 6"):
         staged_layer()()(**_indivisible())
     truncating: Any = fault_named("layer_indivisible_truncated").function

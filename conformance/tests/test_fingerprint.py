@@ -16,17 +16,16 @@ from attnspec.numerics.fingerprint import Fit, ladder, tightest
 from attnspec.numerics.precision import GRADES, graded, looser_words, precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome, Reading
-from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject
-from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
+from helpers.law import checks
 
-GRADE = compile_spec(load_spec())["numerics.precision_grade"]
+GRADE = checks()["numerics.precision_grade"]
 HALF = (DType.FLOAT16, DType.BFLOAT16)
 
 
-def tried(subject: Subject, dtype: DType) -> Outcome:
+def judged(subject: Subject, dtype: DType) -> Outcome:
     return SubjectRun(subject, Plan((subject.id,), effort=Effort.QUICK), lambda _: None).try_clause(GRADE, dtype)
 
 
@@ -68,8 +67,8 @@ def test_a_coarser_class_that_explains_is_named(make: Callable[[], Subject], dty
     assert read(make(), dtype).value == value
 
 
-def test_a_class_that_does_not_explain_is_a_violation_and_its_reading_says_by_how_much() -> None:
-    outcome = tried(own_subject("fault/inputs_tf32"), DType.FLOAT32)
+def test_a_class_that_does_not_explain_is_violated_and_says_by_how_much() -> None:
+    outcome = judged(own_subject("fault/inputs_tf32"), DType.FLOAT32)
     assert outcome.verdict is Verdict.VIOLATED
     [reading] = outcome.readings
     assert reading.quantity == "precision grade"
@@ -81,7 +80,7 @@ def test_a_class_that_does_not_explain_is_a_violation_and_its_reading_says_by_ho
 def test_a_subject_that_is_more_precise_than_it_declares_holds() -> None:
     sound = own_subject("sound/naive")
     modest = replace(sound, declaration=replace(sound.declaration, precision={DType.FLOAT16: {"grade": "G3"}}))
-    outcome = tried(modest, DType.FLOAT16)
+    outcome = judged(modest, DType.FLOAT16)
     assert outcome.verdict is Verdict.HELD
     [reading] = outcome.readings
     assert reading.value == "G0"

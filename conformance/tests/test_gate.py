@@ -14,8 +14,8 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import gate
+from helpers.places import STUBS
 
-STUBS = Path(__file__).parent / "stubs"
 FILE = """
 from attnspec import gate
 test_attention = gate("stub", clauses={clauses}, court="stub_court:Court", strict={strict})
@@ -120,6 +120,20 @@ def test_a_function_of_the_test_file_itself_is_judged(tmp_path: Path) -> None:
 def test_a_mistyped_name_is_told_with_the_nearest(options: dict[str, object], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         gate("numpy/attention", **options)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_gate_takes_a_folder_of_adapters_or_several(tmp_path: Path, many: bool) -> None:
+    folder = tmp_path / "gated_own"
+    folder.mkdir()
+    (folder / "manifest.yaml").write_text("library: Mine\nsubjects:\n  - id: attention\n    title: Mine\n"
+                                          "    function: adapter:attend\n")
+    (folder / "adapter.py").write_text("def attend(query, key, value): ...\n")
+    for given in (str(tmp_path), tmp_path):
+        test = gate("gated_own/attention", implementations=[given] if many else given, clauses=["attention.shape"],
+                    effort="glance")
+        [mark] = test.pytestmark  # type: ignore[attr-defined]
+        assert mark.args[1][0].id.startswith("gated_own/attention-attention.shape")
 
 
 def test_a_gate_takes_patterns_of_clauses() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -20,28 +19,21 @@ from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
-from attnspec.spec.load import load_spec
 from attnspec.subjects.lifts.lift import NoLift
-from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
+from helpers.law import checks
 
 MASKED = "masking.is_not_ignored"
 LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limits(self_attention_only=True),
           "one head": Limits(single_head=True)}
 
 
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
-
-
 def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
     check = checks()[clause]
-    bench = Evaluator(own_subject(target), DType.FLOAT32)
-    return Trial(check, bench, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
+    evaluator = Evaluator(own_subject(target), DType.FLOAT32)
+    return Trial(check, evaluator, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
 
 
 def test_a_sound_subject_is_tried_on_the_dealt_cases_and_no_others() -> None:
@@ -106,7 +98,7 @@ def test_a_case_that_fails_no_more_is_no_evidence() -> None:
     assert shrunk(trial(MASKED, "fault/mask_ignored", before=harmless).hold()) != harmless
 
 
-def test_a_case_of_another_dtype_convicts_nobody_whom_the_dealt_cases_clear() -> None:
+def test_a_case_of_another_dtype_convicts_nobody_that_dealt_cases_clear() -> None:
     """Which dtype a worker has met before is chance: no verdict may hang on it."""
     failing = shrunk(trial(MASKED, "fault/mask_ignored").hold())
     assert trial(MASKED, "sound/naive", before=failing).hold().tried == CASES[Effort.GLANCE]
@@ -114,8 +106,8 @@ def test_a_case_of_another_dtype_convicts_nobody_whom_the_dealt_cases_clear() ->
 
 def outcome(effort: Effort) -> Outcome:
     plan = Plan(("fault/mask_ignored",), effort=effort)
-    hearing = SubjectRun(own_subject("fault/mask_ignored"), plan, lambda _: None)
-    return hearing.try_clause(checks()[MASKED], DType.FLOAT32)
+    subject_run = SubjectRun(own_subject("fault/mask_ignored"), plan, lambda _: None)
+    return subject_run.try_clause(checks()[MASKED], DType.FLOAT32)
 
 
 def test_nothing_is_diagnosed_but_the_case_can_be_repeated() -> None:
@@ -136,7 +128,7 @@ def due(target: str, effort: Effort, *dtypes: DType, clauses: tuple[str, ...] = 
     return found
 
 
-def test_every_clause_is_put_at_float32_and_what_speaks_of_numbers_at_every_dtype() -> None:
+def test_clauses_are_put_at_float32_and_those_of_numbers_at_every_dtype() -> None:
     glance, quick = (due("numpy/attention", effort) for effort in (Effort.GLANCE, Effort.QUICK))
     assert glance["float32"] == quick["float32"] == quick["float16"]
     for dtype in ("float64", "float16", "bfloat16"):
@@ -165,18 +157,18 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
     assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
 
 
-def test_a_court_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forget = Mock()
     monkeypatch.setattr(NoLift, "forget", forget)
     targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))
-    court = Engine(Plan(targets, effort=Effort.GLANCE))
+    engine = Engine(Plan(targets, effort=Effort.GLANCE))
     for target in targets:
-        court.card(target)
+        engine.card(target)
     assert forget.call_count == REMEMBERED
-    assert court.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
+    assert engine.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
 
 
-def test_a_law_of_chance_has_fewer_problems_and_its_rate_is_shared_among_these() -> None:
+def test_a_law_of_chance_has_fewer_problems_that_share_its_rate() -> None:
     for check in checks().values():
         counts = [len(fixed_recipes(check.domain, Limits(), effort, 0)) for effort in (Effort.GLANCE, Effort.QUICK)]
         if check.domain.kind in {"generic", "long", "gaussian", "score"}:
@@ -189,8 +181,8 @@ def refusing(query: Array, key: Array, value: Array, **_: object) -> Array:  # n
 
 def test_the_same_refusal_is_shrunk_under_one_clause_only() -> None:
     subject = replace(own_subject("sound/naive"), function=refusing)
-    hearing = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
-    first, second = (hearing.try_clause(checks()[clause], DType.FLOAT32)
+    subject_run = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    first, second = (subject_run.try_clause(checks()[clause], DType.FLOAT32)
                      for clause in ("attention.definition", "attention.queries_are_independent"))
     assert first.verdict is second.verdict is Verdict.ERRORED
     assert first.cases > second.cases == 1

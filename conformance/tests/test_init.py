@@ -103,13 +103,12 @@ class Headless(nn.Module):
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with somebody's modules, where one stands."""
-    (tmp_path / "their_numpy.py").write_text(THEIRS, encoding="utf-8")
-    (tmp_path / "their_torch.py").write_text(LAYER, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return tmp_path
+    (here / "their_numpy.py").write_text(THEIRS, encoding="utf-8")
+    (here / "their_torch.py").write_text(LAYER, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(here))
+    return here
 
 
 def found(target: str, folder: Path) -> Form:
@@ -200,8 +199,9 @@ def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> 
     first = CliRunner().invoke(init, ["their_numpy:attend_bthd"], standalone_mode=False)
     second = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)
     assert (first.exception, second.exception) == (None, None)
-    assert first.output.splitlines()[-1] == (
-        "Next: attnspec check their_numpy/attend_bthd --implementations implementations")
+    assert first.output.splitlines()[-2:] == [
+        "Next: attnspec check their_numpy/attend_bthd --implementations implementations",
+        'In a test file: test_attention = attnspec.gate("their_numpy/attend_bthd", implementations="implementations")']
     manifest = (here / "implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
     assert [line for line in manifest.splitlines() if "- id" in line] == ["  - id: attend_bthd", "  - id: folded"]
     again = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)

@@ -5,7 +5,6 @@ The table in docs/init.md is made here: `python conformance/tests/test_init_sign
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import re
@@ -32,14 +31,14 @@ from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import arguments, handed
 from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import lying
-from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import foreign
-from attnspec.trials.compile import Check, compile_spec
+from helpers.law import checks
+from helpers.places import CHECKOUT, TESTS
 
-FOLDER, CHECKOUT = Path(__file__).parent / "signatures", Path(__file__).parents[2]
+FOLDER = TESTS / "signatures"
 STAND_INS = ("torch_functions", "torch_layers", "numpy_functions", "jax_functions")
 sys.path.append(str(FOLDER))  # what is judged is imported by name, as a user's modules are
 
@@ -131,11 +130,6 @@ def _written(form: Form) -> str:
     return f"{form.name}{f'({made})' if form.is_class else ''}({', '.join(given)})"
 
 
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
-
-
 @pytest.fixture(scope="module")
 def implementations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for all: adapters are imported by its name."""
@@ -153,10 +147,10 @@ def written(target: str, implementations: Path, folder: Path) -> tuple[Form, Sub
 
 def departures(subject: Subject) -> Mapping[str, Verdict]:
     """By clause, the verdict where it is not HELD: one clause for each profile that the manifest claims."""
-    hearing = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
+    subject_run = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     clauses = [JUDGED[profile] for profile in ("core", *subject.declaration.claims) if profile in JUDGED]
     dtype = first_of(subject.declaration.dtypes)
-    outcomes = {clause: hearing.try_clause(checks()[clause], dtype) for clause in clauses}
+    outcomes = {clause: subject_run.try_clause(checks()[clause], dtype) for clause in clauses}
     return {clause: outcome.verdict for clause, outcome in outcomes.items() if outcome.verdict is not Verdict.HELD}
 
 

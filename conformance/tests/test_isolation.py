@@ -16,19 +16,15 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner.environment import ONE_THREAD, prepared
 from attnspec.runner.session import Session
+from helpers.places import STUBS
 
-STUBS = Path(__file__).parent / "stubs"
+pytestmark = pytest.mark.usefixtures("stubs")
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
-
-
-@pytest.fixture(autouse=True)
-def _stub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(STUBS))
 
 
 def run(*clauses: str, deadline: float = 20, workers: int = 1) -> dict[str, Outcome]:
     plan = Plan(("stub",), clauses=tuple(f"stub.{name}" for name in clauses), deadline=deadline)
-    result = Session(plan, workers, court="stub_court:Court").run([])
+    result = Session(plan, workers, engine="stub_court:Court").run([])
     assert not result.defects
     return {outcome.clause.removeprefix("stub."): outcome for outcome in result.outcomes}
 
@@ -50,7 +46,7 @@ def test_a_crash_leaves_its_case_its_stack_and_what_was_printed() -> None:
 
 
 def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
-    result = Session(Plan(("stub",), clauses=("stub.held",)), court="stub_court:DeadlyCourt").run([])
+    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_court:DeadlyCourt").run([])
     assert result.exit_code == 2
     assert [outcome.verdict for outcome in result.outcomes] == [Verdict.NOT_RUN]
     assert "workers die before they take up an item" in result.defects[0]

@@ -12,11 +12,12 @@ from attnspec.cli.junit import JUnit
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.codec import to_line
-from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Change, ClauseText, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.junit import junit, write_junit
 from click.testing import CliRunner
+from helpers.records import run_started
 
 SUBJECT = "lib/attend"
 MEASURED = Measured("agree", "agree", 3.0, 0.5, 0.125, 1.0, 0.5, (0, 0), 4, 4, 1)
@@ -33,8 +34,7 @@ def outcome(verdict: Verdict, name: str = "core.agrees", *, level: Level = Level
 def run(*outcomes: Outcome, strict: bool = False, broken: str = "", is_whole: bool = True) -> RunRecord:
     clauses = tuple(ClauseText(name, says=f"{name} holds.")
                     for name in dict.fromkeys(each.clause for each in outcomes))
-    header = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec",), "0.1", "f" * 64, 7, "quick", strict, len(outcomes),
-                        ("float32",), {}, clauses)
+    header = run_started(strict=strict, items=len(outcomes), clauses=clauses)
     card = SubjectCard(SUBJECT, "", "attention", "lib", "1.2", "", {}, {}, {}, ())
     return RunRecord(header, (SubjectKnown(card, broken),), outcomes,
                      RunFinished("", 1.0, {}, 0) if is_whole else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,7 @@ from attnspec.spec.fields import Fields
 from attnspec.spec.load import load_spec
 from attnspec.spec.read_clause import read_bibliography
 from attnspec.spec.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown
-
-SMALL = Path(__file__).parent / "small_spec"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small spec that a test may change; it is `spec/` of the working directory."""
-    monkeypatch.chdir(tmp_path)
-    return Path(shutil.copytree(SMALL, tmp_path / "spec"))
+from helpers.places import SMALL_SPEC
 
 
 def clause(folder: Path, identity: str) -> Clause:
@@ -33,11 +24,12 @@ def clause(folder: Path, identity: str) -> Clause:
 
 
 def test_clauses_come_in_the_order_of_their_files() -> None:
-    assert [clause.id for clause in load_spec(SMALL).clauses] == ["causal.no_lookahead", "scale.inverse_root_width"]
+    ids = [clause.id for clause in load_spec(SMALL_SPEC).clauses]
+    assert ids == ["causal.no_lookahead", "scale.inverse_root_width"]
 
 
-def test_a_clause_carries_what_its_file_says(folder: Path) -> None:
-    law = clause(folder, "causal.no_lookahead")
+def test_a_clause_carries_what_its_file_says(spec: Path) -> None:
+    law = clause(spec, "causal.no_lookahead")
     assert (law.theme, law.level, law.profile) == ("causal", Level.MUST, "causal")
     assert law.formula == r"A_{ij} = 0 \quad (j > i)"
     assert law.where == Place("spec/causal.yaml", 3)
@@ -46,46 +38,46 @@ def test_a_clause_carries_what_its_file_says(folder: Path) -> None:
     assert law.refuted_by == ("causal_ignored",)
 
 
-def test_what_is_always_in_use_is_needed_as_well_as_what_is_named(folder: Path) -> None:
-    assert clause(folder, "causal.no_lookahead").needs == {"causal", "return_weights"}
+def test_what_is_always_in_use_is_needed_as_well_as_what_is_named(spec: Path) -> None:
+    assert clause(spec, "causal.no_lookahead").needs == {"causal", "return_weights"}
 
 
-def test_a_problem_is_merged_into_the_clause_which_may_override_it(folder: Path) -> None:
-    path = folder / "scale.yaml"
+def test_a_problem_is_merged_into_the_clause_which_may_override_it(spec: Path) -> None:
+    path = spec / "scale.yaml"
     path.write_text(path.read_text().replace("{problem: any_attention}", "{problem: any_attention, grouped: always}"))
-    given = clause(folder, "scale.inverse_root_width").given
+    given = clause(spec, "scale.inverse_root_width").given
     assert given.args == {"kind": "attention", "sometimes": ["mask", "bias"], "grouped": "always"}
 
 
-def test_each_merged_argument_keeps_the_place_where_it_stands(folder: Path) -> None:
-    given = clause(folder, "causal.no_lookahead").given
+def test_each_merged_argument_keeps_the_place_where_it_stands(spec: Path) -> None:
+    given = clause(spec, "causal.no_lookahead").given
     assert isinstance(given.args, Located)
     assert given.args.place_of("lengths") == Place("spec/problems.yaml", 3)
     assert given.args.place_of("always") == Place("spec/causal.yaml", 12)
 
 
-def test_words_keep_their_arguments_and_places(folder: Path) -> None:
-    law = clause(folder, "causal.no_lookahead")
+def test_words_keep_their_arguments_and_places(spec: Path) -> None:
+    law = clause(spec, "causal.no_lookahead")
     [moved] = law.runs["later_moved"]
     assert (moved.name, moved.args["arrays"], moved.where.line) == ("replace_after", ["key", "value"], 15)
     assert law.runs["original"] == ()
     assert [word.name for word in law.then] == ["agree"]
 
 
-def test_a_clause_without_runs_has_one_that_changes_nothing(folder: Path) -> None:
-    path = folder / "scale.yaml"
+def test_a_clause_without_runs_has_one_that_changes_nothing(spec: Path) -> None:
+    path = spec / "scale.yaml"
     text = path.read_text()
     path.write_text(text[: text.index("    runs:")] + "    then: [is_finite]\n")
-    law = clause(folder, "scale.inverse_root_width")
+    law = clause(spec, "scale.inverse_root_width")
     assert law.runs == {"original": ()}
     assert law.then[0].args == {}
 
 
-def test_the_digest_is_of_every_byte_in_the_order_of_names(folder: Path) -> None:
-    everything = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
-    assert load_spec(folder).digest == hashlib.sha256(everything).hexdigest()
-    (folder / "scale.yaml").write_bytes((folder / "scale.yaml").read_bytes() + b"# a comment\n")
-    assert load_spec(folder).digest != hashlib.sha256(everything).hexdigest()
+def test_the_digest_is_of_every_byte_in_the_order_of_names(spec: Path) -> None:
+    everything = b"".join(path.read_bytes() for path in sorted(spec.iterdir()))
+    assert load_spec(spec).digest == hashlib.sha256(everything).hexdigest()
+    (spec / "scale.yaml").write_bytes((spec / "scale.yaml").read_bytes() + b"# a comment\n")
+    assert load_spec(spec).digest != hashlib.sha256(everything).hexdigest()
 
 
 def test_the_shipped_bibliography_holds_the_documents() -> None:
@@ -115,7 +107,7 @@ def test_every_mapping_key_and_entry_knows_its_line() -> None:
 
 def test_the_slow_parser_reads_and_refuses_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_lines, "_PARSER", yaml.SafeLoader)
-    assert load_spec(SMALL) == load_spec(SMALL)
+    assert load_spec(SMALL_SPEC) == load_spec(SMALL_SPEC)
     assert parse_yaml(b"a: '1'\nb: 1", "a.yaml") == {"a": "1", "b": 1}
     with pytest.raises(SpecError, match=r"a\.yaml:2: the key 'a' is given twice; first on line 1\."):
         parse_yaml(b"a: 1\na: 2", "a.yaml")
@@ -156,7 +148,7 @@ def test_a_path_that_cannot_be_opened_is_named_with_the_cause() -> None:
         load_yaml(Path("a\0b"))
 
 
-def test_a_clause_knows_where_each_of_its_keys_stands(folder: Path) -> None:
-    law = clause(folder, "causal.no_lookahead")
+def test_a_clause_knows_where_each_of_its_keys_stands(spec: Path) -> None:
+    law = clause(spec, "causal.no_lookahead")
     assert law.place_of("refuted_by") == Place("spec/causal.yaml", 18)
     assert law.place_of("note") == law.where

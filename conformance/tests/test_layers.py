@@ -9,8 +9,8 @@ from pathlib import Path
 
 import attnspec
 import pytest
+from helpers.places import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 PACKAGE = Path(attnspec.__file__).parent
 LINT = "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()"
 

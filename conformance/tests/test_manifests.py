@@ -105,7 +105,7 @@ def test_a_subject_that_cannot_be_loaded_says_why(tmp_path: Path, manifest: str,
     assert message.format(id=f"{name}/attention") in str(caught.value)
 
 
-def test_a_library_that_is_not_installed_is_listed_with_the_way_to_install_it(tmp_path: Path) -> None:
+def test_a_library_not_installed_is_listed_with_how_to_install_it(tmp_path: Path) -> None:
     library(tmp_path / "mine_absent", manifest=ABSENT + MANIFEST)
     subject = registered([tmp_path])["mine_absent/attention"]
     assert subject.missing == "not_there_at_all is not installed. Install it: pip install not-there"

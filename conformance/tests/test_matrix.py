@@ -15,8 +15,8 @@ from attnspec.cli.check import check
 from attnspec.core.paths import folder
 from attnspec.subjects.baseline import read_entries
 from click.testing import CliRunner
+from helpers.places import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 BASELINES = sorted((CHECKOUT / "reports" / "baselines").glob("*.yaml"))
 RELEASES = ("numpy126", "numpy2", "torch213", "jax04", "jax06", "jax010")
 
@@ -169,7 +169,7 @@ def test_every_judging_environment_has_its_baseline() -> None:
     assert {name for names in judging for name in names.split(", ")} == set(RELEASES)
 
 
-def test_the_cases_of_the_matrix_are_drawn_by_the_release_that_the_tests_pin() -> None:
+def test_the_matrix_draws_its_cases_by_the_release_that_the_tests_pin() -> None:
     pinned = re.search(r"^hypothesis==.+$", (CHECKOUT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert pinned
     assert f": {pinned[0]}" in tox()["testenv"]["deps"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from attnspec.faults.catalogue import ALL, CATALOGUE, mechanisms
 from attnspec.faults.mechanisms import BUGS, Outside, faults_of, outside
+from helpers.places import CHECKOUT
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
+DOCUMENT = CHECKOUT / "docs" / "faults.md"
 BEYOND = {"position ids": Outside.POSITIONS, "wrong value (unspecified)": Outside.UNTOLD}
 
 

@@ -6,22 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
-from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
 from attnspec.faults import staged
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem
-from attnspec.subjects.manifest import Library
-from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.observables import LOOKS, MOST_BLOCKS, observe, relative_logits, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
+from helpers.subjects import ATTENTION_KEYWORDS, subject_of
 
-CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
-               "grouped_heads": "repeat"}
 B, H, T, S, D = 2, 2, 3, 7, 4
 
 
@@ -42,12 +38,10 @@ def scene(Dv: int, *, limits: Limits | None = None, rows: Array | None = None, S
     random = np.random.RandomState(0)
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in ((B, H, T, D), (B, H, S, D), (B, H, S, Dv))]
     function = Recorder()
-    keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
-    declared = Declaration(keywords=keywords, conventions=CONVENTIONS, limits=limits or Limits())
-    subject = Subject("mine", "mine", function, declared, Place(""), Library("mine"))
-    bench = Evaluator(subject, DType.FLOAT32)
+    subject = subject_of(function, ATTENTION_KEYWORDS, conventions=RECOMMENDED, limits=limits or Limits())
+    evaluator = Evaluator(subject, DType.FLOAT32)
     posed = Posed((Problem(DType.FLOAT32, arrays[0], arrays[1], arrays[2]).but(**changes),), key="original")
-    return Scene(subject, DType.FLOAT32, CONVENTIONS, {"original": posed}, bench, rows=rows), function
+    return Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator, rows=rows), function
 
 
 @pytest.mark.parametrize(("width", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (9, 1)])
@@ -111,7 +105,7 @@ def test_parts_are_joined_in_their_order_and_read_back() -> None:
     case, _ = scene(3)
     whole = see(case, "original", "output")
     moved = axes.split(axes.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
-    parts = Scene(case.subject, case.dtype, CONVENTIONS, {"original": moved}, case.bench)
+    parts = Scene(case.subject, case.dtype, RECOMMENDED, {"original": moved}, case.evaluator)
     apart = see(parts, "original", "output")
     np.testing.assert_allclose(apart.truth, whole.truth, rtol=1e-12)
     assert (np.abs(apart.array - whole.array) <= apart.allowance + whole.allowance).all()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.problems.problem import Array
-from attnspec.spec.load import load_spec
-from attnspec.subjects.manifest import Library
-from attnspec.subjects.subject import Subject
-from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.evaluator import Evaluator, Violated
 from attnspec.trials.trial import Trial
+from helpers.law import checks
+from helpers.subjects import subject_of
 
 CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left"}
 
@@ -45,13 +41,12 @@ def careless(query: Array, key: Array, value: Array, *, params: Mapping[str, Arr
 
 @pytest.mark.parametrize("clause", ["masking.hidden_nan_is_irrelevant", "masking.hidden_infinity_is_irrelevant"])
 @pytest.mark.parametrize(("function", "holds"), [(cautious, True), (careless, False)])
-def test_it_may_forget_hidden_places_and_is_convicted_if_other_rows_show_them(
-    clause: str, function: object, *, holds: bool,
+def test_hidden_places_may_be_forgotten_unless_other_rows_show_them(
+    clause: str, function: Callable[..., object], *, holds: bool,
 ) -> None:
-    declaration = Declaration(Kind.LAYER, frozenset({"mask"}), limits=Limits(self_attention_only=True),
-                              conventions=CONVENTIONS, claims=("masking",))
-    subject = Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"))  # type: ignore[arg-type]  # parametrised
-    check = compile_spec(load_spec())[clause]
+    subject = subject_of(function, {"mask"}, kind=Kind.LAYER, limits=Limits(self_attention_only=True),
+                         conventions=CONVENTIONS, claims=("masking",))
+    check = checks()[clause]
     trial = Trial(check, Evaluator(subject, DType.FLOAT32), Effort.QUICK, seed_of(0, check.domain), lambda _: None)
     with np.errstate(all="ignore"):
         tally = trial.hold()

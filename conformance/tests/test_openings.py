@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -15,13 +14,12 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, byte_for, menu_of
 from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
 from attnspec.problems.recipe import Recipe
-from attnspec.spec.load import load_spec
 from attnspec.trials import trial as trials
-from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, OneExample, openings, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import CASES, Trial
+from helpers.law import checks
 
 KEYWORDS = frozenset({"mask", "bias", "causal", "scale"})
 EVERYTHING = domain(sometimes=sorted(KEYWORDS), grouped="maybe")
@@ -29,11 +27,6 @@ GROUPED = Limits(grouped=True)
 SEEDS = range(5)
 LONGER = [each for each in Effort if each is not Effort.GLANCE]
 """Efforts of more cases than a clause has shapes."""
-
-
-@functools.cache
-def checks() -> dict[str, Check]:
-    return compile_spec(load_spec())
 
 
 def menu(chosen: Domain = EVERYTHING, effort: Effort = Effort.DEFAULT, draws: tuple[str, ...] = ()) -> Menu:
@@ -58,7 +51,7 @@ def test_openings_have_every_shape_of_the_clause(seed: int, effort: Effort) -> N
     assert {recipe.sizes for recipe in opened(seed=seed, effort=effort)} == set(menu(effort=effort).shapes)
 
 
-def test_at_a_glance_no_shape_comes_twice_and_every_shape_comes_for_some_seed() -> None:
+def test_at_a_glance_no_shape_comes_twice_and_each_comes_for_some_seed() -> None:
     """A glance has fewer cases than shapes; clauses have other seeds, so that together they see all."""
     used = [[recipe.sizes for recipe in opened(seed=seed, effort=Effort.GLANCE)] for seed in range(20)]
     assert all(len(set(sizes)) == len(sizes) == CASES[Effort.GLANCE] for sizes in used)
@@ -97,7 +90,7 @@ def test_quick_openings_have_any_two_keywords_together_and_apart(seed: int) -> N
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_openings_always_have_a_family_that_tells_much_and_most_of_the_others(seed: int) -> None:
+def test_openings_have_a_telling_family_and_most_of_the_others(seed: int) -> None:
     """Not all: a problem of one head has no place for a second family."""
     found = opened(seed=seed)
     assert all(recipe.families[0] in TELLING for recipe in found)
@@ -126,7 +119,7 @@ def test_a_byte_picks_what_it_was_made_for() -> None:
         assert [byte_for(index, count) * count >> 8 for index in range(count)] == list(range(count))
 
 
-def test_the_next_number_after_the_choices_is_the_same_problem_with_another_seed() -> None:
+def test_a_number_past_the_choices_is_the_same_problem_at_another_seed() -> None:
     """That is where a search goes which adds one to what came close."""
     dealt = menu()
     chosen = openings(dealt, 0, 1)[0][0]
@@ -161,15 +154,15 @@ def test_drawn_values_differ_from_opening_to_opening() -> None:
 
 def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tuple[Trial, list[str]]:
     told: list[str] = []
-    bench = Evaluator(own_subject(fault), DType.FLOAT32)
+    evaluator = Evaluator(own_subject(fault), DType.FLOAT32)
     check = checks()[clause]
-    return Trial(check, bench, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
+    return Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
 
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     held, told = trial("attention.definition", "sound/naive")
     assert held.hold().tried == CASES[Effort.QUICK] == len(told)
-    declared = held.bench.subject.declaration
+    declared = held.evaluator.subject.declaration
     dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.QUICK)
     assert dealt is not None
     begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, 8)]
@@ -210,7 +203,7 @@ def test_without_shrinking_a_trial_ends_at_its_first_failure() -> None:
 
 def test_a_fault_that_comes_once_is_kept_though_it_does_not_come_again() -> None:
     held, _ = trial("attention.definition", "fault/first_call_wrong")
-    held.bench.ask = _forgetful(held.bench.ask)  # type: ignore[method-assign]  # nothing is remembered
+    held.evaluator.ask = _forgetful(held.evaluator.ask)  # type: ignore[method-assign]  # nothing is remembered
     assert isinstance(held.hold().failure, Violated)
 
 
@@ -234,14 +227,14 @@ def test_a_case_without_a_claim_has_no_margin() -> None:
     text = "B1,H1,Hkv1,T1,S1,D1,Dv1;mask={};families=integers;with=mask;seed=0"
     assert held.judge(Recipe.parse(text.format("with_empty_rows")), Tally()) == 0
     silent, _ = trial("attention.additive_in_values", "sound/naive")
-    silent.bench.subject = replace(silent.bench.subject, declaration=replace(
-        silent.bench.subject.declaration, limits=Limits(min_head_width=2)))
+    silent.evaluator.subject = replace(silent.evaluator.subject, declaration=replace(
+        silent.evaluator.subject.declaration, limits=Limits(min_head_width=2)))
     tally = Tally()
     assert silent.judge(Recipe.parse(text.format("none").replace("with=mask;", "")), tally) is None
     assert (tally.cases, tally.tried) == (0, 0)
 
 
-@pytest.mark.parametrize("clause", [check for check in compile_spec(load_spec()).values()
+@pytest.mark.parametrize("clause", [check for check in checks().values()
                                     if check.domain.kind in FIXED_KINDS], ids=lambda check: check.clause.id)
 def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for the worst of many draws would void the false-alarm rate of a law of chance."""
@@ -251,8 +244,8 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     monkeypatch.setattr(trials, "openings", searched)
     monkeypatch.setattr(Trial, "judge", lambda self, recipe, _: self.breadcrumb(recipe.text))
     told: list[str] = []
-    bench = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    tally = Trial(clause, bench, Effort.THOROUGH, 0, told.append).hold()
+    evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
+    tally = Trial(clause, evaluator, Effort.THOROUGH, 0, told.append).hold()
     assert tally.tried == len(set(told)) < CASES[Effort.THOROUGH]
 
 

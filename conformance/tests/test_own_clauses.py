@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from attnspec.cli import main
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Item, Plan
@@ -20,8 +20,11 @@ from attnspec.runner.gate import gate
 from attnspec.runner.judge import replay_command
 from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import load_yaml
+from attnspec.vocabulary.draws import DRAWS, MEANINGS
 from attnspec.vocabulary.schema import schema
 from attnspec.vocabulary.tables import WORDS
+from helpers.commands import Cli
+from helpers.places import SMALL_SPEC
 from jsonschema import Draft202012Validator
 
 MINE = """\
@@ -52,27 +55,14 @@ def attend(query, key, value):
 def clipped(query, key, value):
     return np.clip(attend(query, key, value), -2, 2)
 """
-Cli = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def mine(here: Path) -> Path:
     """A sound file of own clauses, and a subject, in the working directory."""
-    monkeypatch.chdir(tmp_path)
-    Path("subject.py").write_text(SUBJECT, encoding="utf-8")
-    Path("mine.yaml").write_text(MINE, encoding="utf-8")
+    (here / "subject.py").write_text(SUBJECT, encoding="utf-8")
+    (here / "mine.yaml").write_text(MINE, encoding="utf-8")
     return Path("mine.yaml")
-
-
-@pytest.fixture
-def cli(mine: Path, capfd: pytest.CaptureFixture[str]) -> Cli:  # noqa: ARG001  (the folder)
-    """The command in the folder of `mine`: exit code, standard output, standard error."""
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 # --- how they are read
@@ -84,7 +74,7 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
     assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, Place("mine.yaml", 2))
 
 
-def test_own_clauses_use_sources_and_problems_of_their_file_and_shipped_ones(mine: Path) -> None:
+def test_own_clauses_use_sources_and_problems_of_their_own_and_shipped(mine: Path) -> None:
     mine.write_text(MINE.replace("because: [", "because: [{cite: vaswani2017, note: equation 1}, "), encoding="utf-8")
     law = load_spec(added=[mine])
     assert [law.bibliography[each.cite].title for each in law.clauses[-1].because] == [
@@ -99,13 +89,13 @@ def test_a_file_may_use_the_sources_of_another(mine: Path) -> None:
 
 
 def test_the_digest_covers_added_files(mine: Path) -> None:
-    everything = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("small_spec/*.yaml")))
-    law = load_spec(Path(__file__).parent / "small_spec", [mine])
+    everything = b"".join(path.read_bytes() for path in sorted(SMALL_SPEC.glob("*.yaml")))
+    law = load_spec(SMALL_SPEC, [mine])
     assert law.digest == hashlib.sha256(everything + mine.read_bytes()).hexdigest()
     assert load_spec(added=[mine]).added == ("mine.yaml",)
 
 
-def test_a_folder_stands_for_its_yaml_files_and_a_file_named_twice_is_read_once(mine: Path) -> None:
+def test_a_folder_stands_for_its_yaml_files_and_each_file_is_read_once(mine: Path) -> None:
     Path("own").mkdir()
     mine.rename("own/b.yml")
     Path("own/a.yaml").write_text(MINE[: MINE.index("sources:")].replace("mine.", "more."), encoding="utf-8")
@@ -144,7 +134,11 @@ MISTAKES = [
     ("a misspelled fault", "    runs:", "    refuted_by: [scale_nne]\n    runs:",
      "mine.yaml:8: 'scale_nne' is not a known fault. Did you mean 'scale_none'? …"),
     ("a theme", "clauses:", "theme: mine\nclauses:",
-     "mine.yaml:1: 'theme' is not a known key of an added file. Known: clauses, problems, sources."),
+     "mine.yaml:1: there is no 'theme' in a file of own clauses: leave it out; what an id begins with is its theme."),
+    ("text for a list", "families: [integers]", "families: integers",
+     "mine.yaml:15: 'families' of the problem 'small' should be one of any or a list, each entry one of …"),
+    ("a drawn value that is none", "multiply: {array: value, by: 2}", "shift_keys: {by: amount}",
+     "mine.yaml:10: 'amount' is not a known drawn value of the clause. Known: none. Declare it under `given: draw:`."),
     ("a misspelled key of the file", "clauses:", "clause:",
      "mine.yaml:1: 'clause' is not a known key of an added file. Did you mean 'clauses'?"),
     ("sources alone", MINE[: MINE.index("sources:")], "",
@@ -183,7 +177,7 @@ def test_a_file_or_folder_without_clauses_to_read_is_named(cli: Cli) -> None:
 
 def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Path) -> None:
     (tmp_path / "spec").mkdir()
-    for path in Path(__file__).parent.glob("small_spec/*.yaml"):
+    for path in SMALL_SPEC.glob("*.yaml"):
         (tmp_path / "spec" / path.name).write_bytes(path.read_bytes())
     (tmp_path / "spec" / "mine.yaml").write_text("theme: mine\n" + MINE[: MINE.index("sources:")].replace(
         "design", "vaswani2017").replace("small", "any_attention"), encoding="utf-8")
@@ -205,8 +199,80 @@ def test_own_clauses_are_listed_linted_and_explained(cli: Cli) -> None:
     assert out.endswith(f"{MINE[MINE.index('  - id'):MINE.index('sources:')]}")
 
 
+def clause(name: str, more: str = "", **keys: str) -> str:
+    """A clause of an own file with other keys."""
+    said = {"given": "{problem: small}", "runs": "{original: []}", "then": "[leaves_inputs]", **keys}
+    return (f"  - id: mine.{name}\n    level: must\n    profile: core\n    says: Something holds.\n"
+            f"    because: [{{cite: design, note: none}}]\n{more}" + "".join(f"    {k}: {v}\n" for k, v in said.items()))
+
+
+def linted(cli: Cli, *clauses: str) -> list[str]:
+    Path("own.yaml").write_text("clauses:\n" + "".join(clauses) + MINE[MINE.index("sources:"):], encoding="utf-8")
+    code, out, _ = cli("lint", "--spec-add", "own.yaml")
+    assert code == (0 if out == "Nothing to mend.\n" else 2)
+    return out.splitlines()
+
+
+def test_lint_tells_the_mistakes_of_all_clauses_in_one_run(cli: Cli) -> None:
+    lines = linted(cli, clause("first", levl="must"), clause("second", then="[{is_finit: {}}]"), clause("third"),
+                   clause("fourth", given="{problem: smal}"), clause("fifth", runs="{original: [{agian: {}}]}"))
+    assert [line.partition("'")[2].partition("'")[0] for line in lines] == ["levl", "smal", "is_finit", "agian", ""]
+    assert lines[-1] == "4 to mend."
+
+
+def test_lint_tells_the_mistakes_of_all_clauses_of_a_spec_too(cli: Cli, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(Path(__file__).parent / "small_spec", tmp_path / "spec"))
+    wrong = "".join(clause(name, levl="must").replace("design", "vaswani2017") for name in ("first", "second"))
+    (folder / "mine.yaml").write_text(f"theme: mine\nclauses:\n{wrong}", encoding="utf-8")
+    assert cli("lint", "--spec", str(folder))[1].count("'levl' is not a known key of a clause.") == 2
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    ({"runs": "{original: [], tripled: [{multiply: {array: query, by: 3}}]}"},
+     "'by' of the transform 'multiply' should be a power of two, as 2, 0.5 or -4, not 3."),
+    ({"runs": "{original: [], gone: [{multiply: {array: query, by: 0}}]}"},
+     "'by' of the transform 'multiply' should be a power of two, as 2, 0.5 or -4, not 0."),
+    ({"runs": "{original: [], again: [{again: {}}]}"},
+     "the run 'again' of 'mine.it' is used by nothing: name it where it belongs, or leave it out."),
+    ({"given": "{problem: small, draw: {order: shuffle}}"},
+     "the drawn value 'order' of 'mine.it' is used by nothing: name it where it belongs, or leave it out."),
+    ({"then": "[{agree: {runs: [original, original], observe: output, within: exact}}]"},
+     "the relation 'agree' compares the run 'original' with itself: name two runs."),
+    ({"given": "{problem: small, draw: {step: shuffle}}", "runs": "{original: [{shift_keys: {by: step}}]}"},
+     "'by' of 'shift_keys' wants a number to add (small_step); 'step' is drawn by shuffle, which gives a seed."),
+], ids=["no-power-of-two", "zero", "unused-run", "unused-drawn-value", "equal-runs", "drawn-of-another-kind"])
+def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], answer: str) -> None:
+    [line, count] = linted(cli, clause("it", **keys))
+    assert line.partition(": ")[2] == answer
+    assert count == "1 to mend."
+    assert linted(cli, clause("it")) == ["Nothing to mend."]
+
+
+def test_every_word_of_draw_says_what_it_gives() -> None:
+    assert MEANINGS.keys() == DRAWS.keys()
+
+
 def test_whoever_asks_for_an_own_clause_without_its_file_is_told(cli: Cli) -> None:
-    assert cli("explain", "mine.doubled")[2].endswith(" A clause of your own is found with --spec-add FILE.\n")
+    hint = " A clause of your own is found with --spec-add FILE.\n"
+    assert cli("explain", "mine.doubled")[2].endswith(hint)
+    for name in ("mine.*", "mine.doubled"):
+        code, _, err = cli("check", "subject:attend", "--clause", name)
+        assert (code, err.endswith(hint)) == (2, True)
+    assert cli("replay", "subject:attend mine.doubled float32 B1H1T1S1D1Dv1;integers;none;-;1")[2].endswith(hint)
+    assert not cli("check", "subject:attend", "--clause", "casual.*")[2].endswith(hint)
+
+
+def test_what_is_shown_of_own_clauses_says_that_their_words_are_not_checked(cli: Cli, mine: Path) -> None:
+    mine.write_text(MINE.replace("multiply:", "multipy:"), encoding="utf-8")
+    remark = "The words of own clauses are not checked here: attnspec lint --spec-add FILE checks them.\n"
+    for words in (["explain", "mine.doubled"], ["list", "clauses"]):
+        assert cli(*words, "--spec-add", "mine.yaml")[2] == remark
+    assert cli("explain", "causal.*", "--spec-add", "mine.yaml")[2] == ""
+
+
+def test_text_where_a_list_belongs_is_told_as_a_list(cli: Cli, mine: Path) -> None:
+    mine.write_text(MINE.replace("[integers]", "integers"), encoding="utf-8")
+    assert cli("check", "subject:attend", "--spec-add", "mine.yaml")[2].endswith("not text ('integers'). Write [integers].\n")
 
 
 def judged(cli: Cli, *words: str) -> tuple[int, str, RunRecord]:
@@ -215,7 +281,7 @@ def judged(cli: Cli, *words: str) -> tuple[int, str, RunRecord]:
     return code, out, read_record(Path("run.jsonl"))
 
 
-def test_an_own_clause_is_judged_and_its_case_replayed_by_the_line_that_is_printed(cli: Cli) -> None:
+def test_an_own_clause_is_judged_and_replayed_by_the_line_printed(cli: Cli) -> None:
     code, out, record = judged(cli, "--spec-add", "mine.yaml", "--clause", "mine.doubled")
     assert code == 1
     assert "mine.doubled (mine.yaml:2) is violated" in out

@@ -15,8 +15,8 @@ from pathlib import Path
 import attnspec
 import pytest
 from attnspec.subjects.registry import registered
+from helpers.places import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[2]
 DATA = ("spec", "implementations", "reports/page")
 EXAMPLE = ("numpy/attention", "--clause", "attention.definition", "--dtype", "float32", "--effort", "quick", "-n", "1")
 ORIGIN = "import attnspec, attnspec.core.paths as home; print(attnspec.__file__); print(home.folder('spec'))"

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import ItemStarted, RunFinished, SubjectKnown
 from attnspec.record.outcome import (
     Change,
     ClauseText,
@@ -30,6 +30,8 @@ from attnspec.record.read import RunRecord
 from attnspec.report.figures import counted, duration, figure, gauge, moment
 from attnspec.report.page import mathml, render, write_page
 from attnspec.report.pictures import grid, grids
+from helpers.pages import section, words
+from helpers.records import run_started
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 MEASURED = Measured("agree", "should agree", 59500.0, 0.119, 2e-6, -0.8808, -1.0, (0, 0, 1, 3), 35, 34, 3)
@@ -69,9 +71,7 @@ def card(subject: str, **changes: Changes) -> SubjectKnown:
 
 def run(*outcomes: Outcome, clauses: tuple[ClauseText, ...] = (), **changes: Changes) -> RunRecord:
     names = dict.fromkeys(each.clause for each in outcomes)
-    header = RunStarted(
-        "2026-01-02T03:04:05+00:00", ("attnspec", "check"), "0.1", "aaaabbbbccccdddd", 7, "quick", False, len(outcomes),
-        ("float32",), {"python": "3.11"}, clauses or tuple(clause(name) for name in names))
+    header = run_started(items=len(outcomes), clauses=clauses or tuple(clause(name) for name in names))
     cards = tuple(card(subject) for subject in dict.fromkeys(each.subject for each in outcomes))
     footer = RunFinished("2026-01-02T03:05:05+00:00", 60.0, {}, 0)
     return RunRecord(replace(header, **changes), cards, outcomes, footer)
@@ -79,18 +79,6 @@ def run(*outcomes: Outcome, clauses: tuple[ClauseText, ...] = (), **changes: Cha
 
 def violated(subject: str = "lib/attend", name: str = "core.agrees", **changes: Changes) -> Outcome:
     return outcome(subject, name, Verdict.VIOLATED, **{"evidence": EVIDENCE, "worst": MEASURED, **changes})
-
-
-def section(page: str, name: str) -> str:
-    """The source of one section of the page."""
-    start = page.index(f'<section id="{name}"')
-    return page[start : (page + "<section id=").index("<section id=", start + 1)]
-
-
-def words(html: str) -> str:
-    """What a reader sees: no tags, single spaces."""
-    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", bare)).strip()
 
 
 class Tags(HTMLParser):
@@ -206,7 +194,7 @@ def test_the_evidence_shows_case_numbers_and_the_command_that_repeats_it() -> No
         assert piece in findings
 
 
-def test_a_violation_says_which_faults_it_is_like_and_what_the_verdict_rests_on() -> None:
+def test_a_violation_says_which_faults_it_is_like_and_what_it_rests_on() -> None:
     link = "https://github.com/a/b/pull/7"
     like = (Likeness("hidden_by_constant", "mask", "Hidden keys get -1e4.", link, 11, 11),
             Likeness("late_mask", "mask", "The mask comes late.", "", 9, 11))
@@ -233,7 +221,7 @@ def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
     assert "like" not in findings.split("where the weights")[0]
 
 
-def test_readings_stand_beside_their_instrument_whether_or_not_anything_was_broken() -> None:
+def test_readings_worker_beside_their_instrument_with_and_without_a_failure() -> None:
     drift = Reading("temperature drift", -1.2e-6, 3e-7, "it drifts, by chance at most 1e-9")
     grade = Reading("precision grade", "G1", 0.0, "G1 explains the panel")
     page = render([run(
@@ -325,7 +313,7 @@ def test_a_chinese_quote_says_its_language() -> None:
     assert '<blockquote lang="zh">每一行之和为 1</blockquote>' in page
 
 
-def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
+def test_joined_runs_in_different_environments_worker_side_by_side() -> None:
     page = render([run(outcome("lib/attend", "core.a"), environment={"numpy": "1.26"}),
                    run(violated(name="core.a"), environment={"numpy": "2.4"})])
     assert "1 of 2 implementations × environments conform" in words(page)
@@ -335,7 +323,7 @@ def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
     assert re.search(r"numpy ≠ ?1\.26 ?2\.4", words(section(page, "environment")))
 
 
-def test_known_and_new_stand_apart_in_every_environment() -> None:
+def test_known_and_new_worker_apart_in_every_environment() -> None:
     finding = KnownFinding("lib/flag_ignored", "It ignores the flag.", ("core.*",), (), "", "no", "")
     known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype, finding=finding.id)
              for dtype in (DType.FLOAT32, DType.FLOAT16)]
@@ -388,7 +376,7 @@ def test_a_declared_convention_that_the_probe_contradicts_stands_out() -> None:
     assert "not declared→ probed: tile" in conventions
 
 
-def test_parameters_that_are_left_alone_stand_beside_the_limits() -> None:
+def test_parameters_that_are_left_alone_worker_beside_the_limits() -> None:
     record = run(outcome("lib/attend", "core.a"))
     told = card("lib/attend", defaults={"block": "64", "is_causal": "False"})
     cell = section(render([replace(record, subjects=(told,))]), "conventions").partition("left at their defaults:")[2]

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.events import RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import RunFinished, SubjectKnown
 from attnspec.record.measurements import BINS, SUITE, BlockJudged, Conviction, SubjectPut
 from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, Picture, QuotedSource, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
+from helpers.browser import NEEDS_CHROMIUM, evaluate, open_page, type_into
+from helpers.records import run_started
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not both on PATH: the page is not opened")
+pytestmark = NEEDS_CHROMIUM
 
-OPTIONS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-background-networking --disable-component-update "
-    "--disable-sync --no-first-run --window-size=1280,900")
 CLAUSES = {
     "causal.no_lookahead": "Moving later keys leaves every earlier row where it was.",
     "masking.hidden_weight_is_zero": "A hidden key gets weight exactly zero.",
@@ -56,9 +52,9 @@ def outcome(subject: str, name: str, dtype: DType) -> Outcome:
 
 def made_up_run() -> RunRecord:
     items = tuple(outcome(subject, name, dtype) for subject in SUBJECTS for name in CLAUSES for dtype in DType)
-    header = RunStarted(
-        "2026-01-02T03:04:05+00:00", ("attnspec", "audit", "--html", "x" * 200), "0.1", "f" * 64, 0, "quick", False,
-        len(items), ("float32",), {"platform": "Linux " * 30}, tuple(clause(*each) for each in CLAUSES.items()))
+    header = run_started(
+        command=("attnspec", "audit", "--html", "x" * 200), items=len(items), environment={"platform": "Linux " * 30},
+        clauses=tuple(clause(*each) for each in CLAUSES.items()))
     cards = tuple(
         SubjectKnown(SubjectCard(subject, "a title", "attention", "", "", "", {}, {"hidden_row": "zeros"}, {}, ()))
         for subject in SUBJECTS)
@@ -72,76 +68,38 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    for option in (*OPTIONS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(option)
-    chrome = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield chrome
-    chrome.quit()
-
-
 @pytest.fixture
 def opened(browser: Chrome, page: Path) -> Open:
-    """Opens the page afresh at a width, in a theme, with or without script."""
-
-    def open_page(*, width: int = 1280, theme: str = "light", script: bool = True, fragment: str = "") -> Chrome:
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        features = [{"name": "prefers-color-scheme", "value": theme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not script})
-        browser.get("about:blank")
-        browser.get(page.as_uri() + fragment)
-        return browser
-
-    return open_page
-
-
-def asked(browser: Chrome, expression: str) -> Any:  # noqa: ANN401  (whatever the page answers)
-    """The value of an expression in the page; also works where the page itself may run no script."""
-    answer = browser.execute_cdp_cmd("Runtime.evaluate", {"expression": expression, "returnByValue": True})
-    return answer["result"].get("value")
+    """Opens the page afresh."""
+    return functools.partial(open_page, browser, page)
 
 
 def visible(browser: Chrome, selector: str) -> int:
     """How many elements are laid out, closed details aside."""
     found = f"[...document.querySelectorAll({json.dumps(selector)})]"
-    return int(asked(browser, f"{found}.filter((each) => each.checkVisibility()).length"))
-
-
-def typed(browser: Chrome, field: str, text: str) -> None:
-    browser.execute_script(
-        "const field = document.getElementById(arguments[0]); field.value = arguments[1];"
-        "field.dispatchEvent(new Event('input', {bubbles: true}))", field, text)
+    return int(evaluate(browser, f"{found}.filter((each) => each.checkVisibility()).length"))
 
 
 def test_the_page_opens_from_disk_without_a_complaint(opened: Open) -> None:
     browser = opened()
     assert "attnspec" in browser.title
     assert browser.get_log("browser") == []
-    assert asked(browser, "performance.getEntriesByType('resource').length") == 0
+    assert evaluate(browser, "performance.getEntriesByType('resource').length") == 0
 
 
 @pytest.mark.parametrize("script", [True, False])
 def test_nothing_overflows_a_phone(opened: Open, script: bool) -> None:
     browser = opened(width=390, script=script)
-    asked(browser, "document.querySelectorAll('details').forEach(each => each.open = true)")
-    assert asked(browser, "document.scrollingElement.scrollWidth") <= 390
+    evaluate(browser, "document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert evaluate(browser, "document.scrollingElement.scrollWidth") <= 390
 
 
 def test_search_leaves_only_what_matches(opened: Open) -> None:
     browser = opened()
     assert [visible(browser, each) for each in (".matrix tr[data-c]", ".clause", ".finding")] == [3, 3, 2]
-    typed(browser, "search", "later EARLIER")
+    type_into(browser, "search", "later EARLIER")
     assert [visible(browser, each) for each in (".matrix tr[data-c]", ".clause", ".finding")] == [1, 1, 0]
-    assert asked(browser, "document.getElementById('shown').textContent") == "1 of 3 clauses"
+    assert evaluate(browser, "document.getElementById('shown').textContent") == "1 of 3 clauses"
 
 
 @pytest.mark.parametrize(("field", "value", "left"), [
@@ -149,22 +107,22 @@ def test_search_leaves_only_what_matches(opened: Open) -> None:
     ("subject", "2", 3)])
 def test_filters_choose_clauses(opened: Open, field: str, value: str, left: int) -> None:
     browser = opened()
-    typed(browser, field, value)
+    type_into(browser, field, value)
     assert visible(browser, ".matrix tr[data-c]") == visible(browser, ".clause") == left
 
 
 def test_the_subject_filter_leaves_one_column(opened: Open) -> None:
     browser = opened()
     assert visible(browser, ".matrix tr[data-c='0'] td") == 16
-    typed(browser, "subject", "2")
+    type_into(browser, "subject", "2")
     assert visible(browser, ".matrix tr[data-c='0'] td") == visible(browser, ".matrix .dtype") == 4
-    left = asked(browser, "document.querySelector('.who:not([data-hidden])').textContent")
+    left = evaluate(browser, "document.querySelector('.who:not([data-hidden])').textContent")
     assert left == "numpy/msa"
 
 
 def test_clear_brings_everything_back(opened: Open) -> None:
     browser = opened()
-    typed(browser, "search", "no such clause")
+    type_into(browser, "search", "no such clause")
     assert visible(browser, ".clause") == 0
     browser.execute_async_script(
         "document.querySelector('#tools [type=reset]').click(); setTimeout(arguments[0], 50)")
@@ -173,9 +131,9 @@ def test_clear_brings_everything_back(opened: Open) -> None:
 
 def test_a_cell_leads_to_its_row_and_opens_the_clause(opened: Open) -> None:
     browser = opened()
-    target = asked(browser, "document.querySelector('.matrix a.good').getAttribute('href')")
+    target = evaluate(browser, "document.querySelector('.matrix a.good').getAttribute('href')")
     browser = opened(fragment=target)
-    assert asked(browser, f"document.getElementById('{target[1:]}').closest('details').open") is True
+    assert evaluate(browser, f"document.getElementById('{target[1:]}').closest('details').open") is True
     assert visible(browser, f"[id=\"{target[1:]}\"]") == 1
 
 
@@ -189,8 +147,8 @@ def test_the_page_reads_without_script(opened: Open) -> None:
 
 def test_formulas_are_drawn_as_mathematics(opened: Open) -> None:
     browser = opened()
-    asked(browser, "document.querySelector('.clause').open = true")
-    assert asked(browser, "document.querySelector('.formula math').getBoundingClientRect().width") > 50
+    evaluate(browser, "document.querySelector('.clause').open = true")
+    assert evaluate(browser, "document.querySelector('.formula math').getBoundingClientRect().width") > 50
 
 
 def test_light_and_dark_differ_and_both_have_contrast(opened: Open) -> None:
@@ -227,7 +185,7 @@ def contrasts(browser: Chrome) -> Any:  # noqa: ANN401  (a JSON object)
 
 def test_numbers_in_pictures_have_contrast(opened: Open) -> None:
     for theme in ("light", "dark"):
-        ratios = asked(opened(theme=theme), """(() => {
+        ratios = evaluate(opened(theme=theme), """(() => {
           const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
           const rgb = (colour) => { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
                                     return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3); };
@@ -263,20 +221,20 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_charts_fit_desk_and_phone(opened: Open, measured: Path, width: int, shown: str) -> None:
     browser = opened(width=width)
     browser.get(measured.as_uri())
-    asked(browser, "document.querySelectorAll('details').forEach(each => each.open = true)")
-    assert asked(browser, "document.scrollingElement.scrollWidth") <= width
+    evaluate(browser, "document.querySelectorAll('details').forEach(each => each.open = true)")
+    assert evaluate(browser, "document.scrollingElement.scrollWidth") <= width
     assert visible(browser, f".curves .chart.{shown}") == visible(browser, ".curves .chart") == 1
     assert visible(browser, ".multiples .one svg") == 12
-    boxes = asked(browser, f"""[...document.querySelectorAll('.chart.{shown} g g')].map((row) =>
+    boxes = evaluate(browser, f"""[...document.querySelectorAll('.chart.{shown} g g')].map((row) =>
       [...row.querySelectorAll('text:not(.letter)')].map(e => e.getBoundingClientRect().toJSON()))""")
     assert all(name["right"] <= figure["left"] and name["height"] > 9 for name, figure, _ in boxes)
 
 
-def test_colours_of_curves_stand_out_from_their_ground(opened: Open, measured: Path) -> None:
+def test_colours_of_curves_worker_out_from_their_ground(opened: Open, measured: Path) -> None:
     for theme in ("light", "dark"):
         browser = opened(theme=theme)
         browser.get(measured.as_uri())
-        ratios = asked(browser, """(() => {
+        ratios = evaluate(browser, """(() => {
           const linear = (v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
           const light = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map((v) => linear(v / 255))
             .reduce((sum, v, place) => sum + v * [.2126, .7152, .0722][place], 0);
@@ -295,6 +253,6 @@ def test_paper_is_light_and_shows_no_tools(opened: Open) -> None:
     browser = opened(theme="dark")
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
         "media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]})
-    assert asked(browser, "getComputedStyle(document.body).color") == "rgb(28, 31, 36)"
+    assert evaluate(browser, "getComputedStyle(document.body).color") == "rgb(28, 31, 36)"
     assert visible(browser, "#tools") == 0
-    assert asked(browser, "getComputedStyle(document.querySelector('.grid')).maxHeight") == "none"
+    assert evaluate(browser, "getComputedStyle(document.querySelector('.grid')).maxHeight") == "none"

@@ -43,11 +43,10 @@ OF_IS_CAUSAL = "is_causal=False (attnspec's keyword is causal: rename it, or wra
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def kernel(here: Path) -> Path:
     """A user's file, in the working directory; `tiled` fails where it is given anything that is none of attnspec's."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kernel.py").write_text(KERNEL.lstrip(), encoding="utf-8")
-    return tmp_path / "kernel.py"
+    (here / "kernel.py").write_text(KERNEL.lstrip(), encoding="utf-8")
+    return here / "kernel.py"
 
 
 def taken(function: Callable[..., object]) -> Signature:
@@ -180,6 +179,23 @@ def test_what_tells_no_signature_is_offered_an_adapter() -> None:
 def test_what_takes_its_arrays_otherwise_is_offered_a_wrapper() -> None:
     with pytest.raises(TargetError, match=r"the first three should be .* wrapper written: attnspec init m:f$"):
         signature_of(lambda x: x, "f", target="m:f")
+
+
+@pytest.mark.parametrize("function", [
+    lambda params, x, mask=None: None,  # noqa: ARG005  (a signature)
+    lambda x, y, is_causal: None,  # noqa: ARG005  (a signature)
+    lambda query, key, scale=1: None,  # noqa: ARG005  (a signature)
+], ids=["params", "another-library-s-keyword", "keyword"])
+def test_a_name_of_something_else_is_no_query_key_or_value(function: Callable[..., object]) -> None:
+    with pytest.raises(TargetError, match=r"the first three should be .* wrapper written: attnspec init m:f$"):
+        signature_of(function, "f", target="m:f")
+
+
+@pytest.mark.parametrize("function", [
+    lambda q, k, v: None, lambda x, y, z: None, lambda a, b, c: None, lambda Q, KT, vs: None,  # noqa: ARG005  (signatures)
+])
+def test_query_key_and_value_may_have_other_names(function: Callable[..., object]) -> None:
+    assert signature_of(function, "f").kind is Kind.ATTENTION
 
 
 @pytest.mark.parametrize(("written", "meant"), [

@@ -107,7 +107,7 @@ def test_a_tolerance_is_absolute_plus_relative() -> None:
         False, False, True, True, True]
 
 
-def test_another_dtype_than_that_of_the_inputs_is_wrong_where_torch_says_so() -> None:
+def test_an_output_of_another_dtype_is_wrong_where_torch_says_so() -> None:
     reference = Known(DType.FLOAT32, 1, same=1, eager=1)
     assert rules.close_to_same(rules.ASSERT_CLOSE)(array(1, DType.FLOAT64), reference)
     assert rules.close_to_fused(array(1, DType.FLOAT64), reference)
@@ -137,7 +137,7 @@ def test_flash_attention_3_allows_for_what_adding_and_taking_0_3_costs() -> None
     assert at(2**-9 + 1.9 * noise, rules.twice_eager, reference)
 
 
-def test_fused_tolerances_grow_with_the_deviation_of_the_low_precision_reference() -> None:
+def test_fused_tolerances_grow_with_the_low_precision_deviation() -> None:
     least = Known(DType.FLOAT16, 1.0, same=1.0, eager=0)
     assert rules.earned(least.wider.astype(np.float64), least.same) == (4e-3, 4e-3)
     off = Known(DType.FLOAT16, 1.0, same=1.5, eager=0)

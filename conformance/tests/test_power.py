@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,25 +21,19 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter
+from helpers.commands import Cli
+from helpers.records import write_record
 
-Cli = Callable[..., tuple[int, str, str]]
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16
 EQUIVALENT = "scale_root_in_float32"  # listed as giving no wrong answer in float32: put to nothing, so that it is quick
 REASON = "everything is computed in float32 already"
+ONE = ("--fault", EQUIVALENT, "--dtype", "float32")
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
+def power(cli: Cli) -> Cli:
     """`attnspec power` in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        code = main(["power", "--effort", "quick", *words])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return functools.partial(cli, "power", "--effort", "quick")
 
 
 @pytest.fixture(scope="module")
@@ -110,27 +105,21 @@ HEADER = RunStarted("", (), "1", "d" * 64, 0, "quick", False, 1, ("float32",), {
 
 
 def written(path: Path, puts: Sequence[SubjectPut], effort: str = "quick") -> Path:
-    writer = RecordWriter(path)
-    writer.start()
-    events: list[Event] = [replace(HEADER, effort=effort), *puts]
-    for event in events:
-        writer.handle(event)
-    writer.shutdown()
-    return path
+    return write_record(path, replace(HEADER, effort=effort), *puts)
 
 
-def test_a_fault_that_was_convicted_and_is_no_longer_is_exit_code_1(cli: Cli) -> None:
+def test_a_fault_that_was_convicted_and_is_no_longer_is_exit_code_1(power: Cli) -> None:
     written(Path("old.jsonl"), [put(EQUIVALENT, convicted=True)])
-    code, out, _ = cli("--fault", EQUIVALENT, "--dtype", "float32", "--against", "old.jsonl", "-n", "1", "--no-record")
+    code, out, _ = power(*ONE, "--against", "old.jsonl", "-n", "1", "--no-record")
     assert code == 1
     assert (f"{EQUIVALENT} is convicted no longer at float32, seed 0 (scale.definition did): "
             f"it is listed as giving no wrong answer: {REASON}") in out
     assert out.endswith("Power has fallen: 1 fault convicted no longer. (exit code 1)\n")
 
 
-def test_power_that_holds_is_exit_code_0(cli: Cli) -> None:
+def test_power_that_holds_is_exit_code_0(power: Cli) -> None:
     written(Path("old.jsonl"), [put(EQUIVALENT, convicted=False)])
-    code, out, _ = cli("--fault", EQUIVALENT, "--dtype", "float32", "--against", "old.jsonl", "-n", "1", "--no-record")
+    code, out, _ = power(*ONE, "--against", "old.jsonl", "-n", "1", "--no-record")
     assert code == 0
     assert "Every fault that was convicted before still is." in out
 
@@ -231,10 +220,10 @@ MISTAKES: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("words", "text"), MISTAKES, ids=[" ".join(words) for words, _ in MISTAKES])
-def test_a_mistake_is_told_before_anything_is_put(cli: Cli, words: list[str], text: str) -> None:
+def test_a_mistake_is_told_before_anything_is_put(power: Cli, words: list[str], text: str) -> None:
     Path("empty.jsonl").write_text(to_line(HEADER) + "\n", encoding="utf-8")
     written(Path("default.jsonl"), [put("a", convicted=True)], effort="default")
-    code, out, err = cli(*words, "--no-record")
+    code, out, err = power(*words, "--no-record")
     assert (code, out) == (2, "")
     assert text in " ".join(err.split())
     assert "Traceback" not in err
@@ -244,7 +233,7 @@ def test_a_mistake_is_told_before_anything_is_put(cli: Cli, words: list[str], te
     (DiagnosisShare.ALL, 0), (DiagnosisShare.IN_TURN, 2), (DiagnosisShare.NONE, 3)])
 def test_a_fault_is_diagnosed_at_all_dtypes_at_one_or_at_none(diagnosis: DiagnosisShare, spared: int) -> None:
     plan = Plan(("fault/scale_none",), dtypes=(DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), effort=Effort.QUICK)
-    docket = PowerJobs(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
-    puts = [docket.carry_out(errand) for errand in docket.items()]
+    source = PowerJobs(with_power(plan, seeds=(0,), rules=(SUITE,), diagnosis=diagnosis))
+    puts = [source.carry_out(job) for job in source.items()]
     assert sum(put.undiagnosed for put in puts) == spared
     assert {put.named for put in puts if not put.undiagnosed} <= {"scale_none"}

@@ -104,7 +104,7 @@ def test_an_accusation_of_what_is_sound_is_a_false_alarm_at_whatever_seed() -> N
     assert false_alarms(PUTS) == ()
 
 
-def test_a_diagnosis_is_right_where_it_names_the_fault_or_one_that_explains_no_better() -> None:
+def test_a_diagnosis_is_right_if_it_names_the_fault_or_an_equally_good_one() -> None:
     right, alike, other, none = (put(name, said(SUITE, 1)) for name in "abcd")
     named = naming((
         replace(right, named="a"), replace(alike, named="a", like=("a", "b")), replace(other, named="a", like=("a",)),
@@ -132,7 +132,7 @@ def test_convictions_are_counted_by_what_brought_them() -> None:
     assert tally(told, lambda each: each.clause) == (("y", 2), ("x", 1))
 
 
-def test_cases_to_conviction_are_counted_in_classes_up_to_the_last_that_occurs() -> None:
+def test_cases_to_conviction_are_counted_up_to_the_last_class_that_occurs() -> None:
     single, half = map(dict, distributions(PUTS))
     assert single == {"1": 2, "2": 0, "3": 1, "4–5": 0, "6–10": 1, "not": 0}
     assert half == {"1": 0, "2": 1, "3": 0, "4–5": 0, "6–10": 0, "not": 1}

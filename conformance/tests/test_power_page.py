@@ -14,7 +14,7 @@ from attnspec.cli import main
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import to_line
-from attnspec.record.events import RunFinished, RunStarted
+from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
@@ -23,6 +23,8 @@ from attnspec.report.drawing import write_picture, write_power_picture
 from attnspec.report.figures import grouped, percent
 from attnspec.report.page import render
 from attnspec.report.power_view import markdown_table
+from helpers.pages import spaced_words
+from helpers.records import run_started
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16
@@ -53,21 +55,14 @@ PUTS = (
     put("fault/unscaled", 4, -5, BF16), put("fault/late", 1, -5, BF16))
 
 
-def measured(*puts: SubjectPut, **changes: Changes) -> RunRecord:
-    header = RunStarted(
-        "2026-01-02T03:04:05+00:00", ("attnspec", "power"), "0.2", "aaaabbbbccccdddd", 7, "quick", False, len(puts),
-        ("float32",), {"python": "3.11"}, (), rules=RULES, faults=FAULTS)
+def record_of(*puts: SubjectPut, **changes: Changes) -> RunRecord:
+    header = run_started(command=("attnspec", "power"), items=len(puts), rules=RULES, faults=FAULTS)
     footer = RunFinished("2026-01-02T03:05:05+00:00", 60.0, {}, 0)
     return RunRecord(replace(header, **changes), (), (), footer, puts=puts)
 
 
-def words(html: str) -> str:
-    bare = re.sub(r"<(style|script)\b.*?</\1>", "", html, flags=re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", bare)).replace(" ,", ",").strip()
-
-
 def shown(*puts: SubjectPut) -> str:
-    return words(render([measured(*puts)]))
+    return spaced_words(render([record_of(*puts)]))
 
 
 def test_the_headline_says_how_much_is_convicted_and_who_is_accused() -> None:
@@ -83,22 +78,22 @@ def test_a_table_tells_convictions_cases_and_false_alarms_at_each_dtype() -> Non
 
 
 def test_every_rule_stands_in_the_table_with_its_source_and_what_it_does() -> None:
-    page = render([measured(*PUTS)])
+    page = render([record_of(*PUTS)])
     assert '<a href="https://example.org/gauss" rel="noreferrer noopener">Five Gaussian draws</a>' in page
     assert "Draws five times. Then compares with allclose. 50.0 % 1 / 2 0 % 0 / 2 25.0 % 1 / 4 2 · 2 · 2 1 of 1" in (
-        words(page))
-    assert "whom they accused without cause Five Gaussian draws : f32 plain" in words(page)
+        spaced_words(page))
+    assert "whom they accused without cause Five Gaussian draws : f32 plain" in spaced_words(page)
 
 
 def test_an_escapee_comes_with_its_story_its_reach_and_its_link() -> None:
-    missed = render([measured(put("fault/unscaled", -40, -5), put("fault/late", -40, -5))])
+    missed = render([record_of(put("fault/unscaled", -40, -5), put("fault/late", -40, -5))])
     assert "unscaled scale f32 1 of 1 seed The division by the root is forgotten. Reached by: any input example/" in (
-        words(missed))
+        spaced_words(missed))
     assert 'href="https://github.com/example/attention/issues/12"' in missed
     assert "None: every fault that can be told from rounding was convicted" in shown(put("fault/late", 1, 1))
 
 
-def test_equivalents_are_listed_with_their_reason_and_convicted_ones_stand_out() -> None:
+def test_equivalents_have_their_reason_and_convicted_ones_worker_out() -> None:
     blank = SubjectPut("fault/late", F32, 0, True, "mask", "it rounds alike", ())
     page = shown(*PUTS[:1], blank, replace(PUTS[1], dtype=BF16, equivalent="exact here", convictions=(said(SUITE, 1),)))
     assert "Not to be told from rounding (2)" in page
@@ -137,24 +132,24 @@ def test_a_record_without_a_measurement_says_so() -> None:
     assert "Nothing was executed" not in page
 
 
-def test_an_accusation_of_the_suite_is_told_with_its_clause_and_what_was_seen() -> None:
+def test_an_accusation_is_told_with_its_clause_and_what_was_seen() -> None:
     accused = Conviction(SUITE, True, 2, clause="core.a", sentence="1 against 2")
     page = shown(*PUTS, SubjectPut("sound/odd", BF16, 3, False, "", "", (accused,)))
     assert "The suite accused who is sound. odd bf16, seed 3, by core.a : 1 against 2" in page
     assert "The suite accused" not in shown(*PUTS)
 
 
-def test_only_a_whole_measurement_without_escapees_and_accusations_is_called_good() -> None:
+def test_a_measurement_is_good_if_whole_without_escapees_and_accusations() -> None:
     right, sound = put("fault/unscaled", 1, 1), put("sound/plain", -40, -5)
     lost = SubjectPut("sound/other", F32, 0, False, "", "", (), lost="the worker died")
     colours = [re.findall('<h1 class="verdict (.*?)"', render([record]))[0] for record in (
-        measured(right, sound), measured(right), measured(*PUTS), measured(right, sound, lost),
-        replace(measured(right, sound), footer=None), measured(right, put("sound/plain", 2, 2)))]
+        record_of(right, sound), record_of(right), record_of(*PUTS), record_of(right, sound, lost),
+        replace(record_of(right, sound), footer=None), record_of(right, put("sound/plain", 2, 2)))]
     assert colours == ["good", "idle", "idle", "idle", "idle", "bad"]
 
 
 def test_a_page_of_power_has_no_empty_sections_of_verdicts() -> None:
-    page = render([measured(*PUTS)])
+    page = render([record_of(*PUTS)])
     assert re.findall(r'<section id="(\w+)"', page) == ["power", "environment", "glossary"]
     targets = set(re.findall(r'href="#([\w-]+)"', page))
     assert targets <= set(re.findall(r'id="([\w-]+)"', page))
@@ -167,12 +162,12 @@ def test_rules_may_be_measured_without_the_suite() -> None:
 
 
 def test_verdicts_and_power_share_a_page() -> None:
-    judged = replace(measured(), outcomes=(Outcome("lib/a", "core.a", F32, Level.MUST, Verdict.HELD, cases=3),))
-    page = render([replace(judged, header=replace(judged.header, rules=())), measured(*PUTS)])
-    assert "lib/a conforms" in words(page)
-    assert "Power : 75.0 % of 2 faults convicted" in words(page)
+    judged = replace(record_of(), outcomes=(Outcome("lib/a", "core.a", F32, Level.MUST, Verdict.HELD, cases=3),))
+    page = render([replace(judged, header=replace(judged.header, rules=())), record_of(*PUTS)])
+    assert "lib/a conforms" in spaced_words(page)
+    assert "Power : 75.0 % of 2 faults convicted" in spaced_words(page)
     assert 'id="matrix"' in page
-    assert "sound/plain was not judged" not in words(page)
+    assert "sound/plain was not judged" not in spaced_words(page)
 
 
 def test_what_a_measurement_holds_cannot_break_out_of_the_page() -> None:
@@ -181,7 +176,7 @@ def test_what_a_measurement_holds_cannot_break_out_of_the_page() -> None:
     told = (said(SUITE, -3), conviction)
     fault = SubjectPut(f"fault/{HOSTILE}", F32, 0, True, HOSTILE, "", told, HOSTILE, lost=HOSTILE)
     faults = ({"name": HOSTILE, "story": HOSTILE, "reach": HOSTILE, "link": "javascript:alert(4)"},)
-    record = measured(fault, replace(fault, dtype=BF16, equivalent=HOSTILE), rules=(evil,), faults=faults)
+    record = record_of(fault, replace(fault, dtype=BF16, equivalent=HOSTILE), rules=(evil,), faults=faults)
     page = render([record])
     assert "<img" not in page
     assert page.count("<script>") == 1
@@ -211,7 +206,7 @@ def test_an_axis_grows_with_what_a_rule_needs() -> None:
     assert "H500.0V40.0" in drawn.curves[1].d
 
 
-def test_on_a_phone_rows_stand_below_the_curves_and_letters_tell_them() -> None:
+def test_on_a_phone_rows_worker_below_the_curves_and_letters_tell_them() -> None:
     drawn = chart(PUTS, {}, NARROW)
     assert [(curve.letter, curve.row_y) for curve in drawn.curves] == [("A", 300), ("B", 322)]
     assert drawn.height == 344
@@ -230,7 +225,7 @@ def test_a_long_name_is_cut_with_an_ellipsis() -> None:
 
 def test_the_picture_stands_alone_and_says_in_words_what_it_shows(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "power.svg"
-    write_power_picture(measured(*PUTS), path)
+    write_power_picture(record_of(*PUTS), path)
     drawn = ElementTree.parse(path).getroot()
     text = " ".join(drawn.itertext())
     assert "75.0 % of 2 faults convicted" in text
@@ -244,21 +239,21 @@ def test_the_picture_stands_alone_and_says_in_words_what_it_shows(tmp_path: Path
 
 def test_a_record_without_power_cannot_be_drawn(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no measurement of power, so there is nothing to draw"):
-        write_power_picture(measured(), tmp_path / "power.svg")
+        write_power_picture(record_of(), tmp_path / "power.svg")
 
 
 def test_a_readme_gets_its_table_from_the_record() -> None:
-    assert markdown_table(measured(*PUTS)).splitlines() == [
+    assert markdown_table(record_of(*PUTS)).splitlines() == [
         "| convicted by | float32 | bfloat16 | cases: median, 95 %, worst | sound ones accused |",
         "|---|---|---|---|---|",
         "| **attnspec** | 50.0 % | 100 % | 1, 4, 4 | 0 of 1 |",
         "| [Five Gaussian draws](https://example.org/gauss) | 50.0 % | 0 % | 2, 2, 2 | 1 of 1 |"]
-    assert markdown_table(measured()) == ""
+    assert markdown_table(record_of()) == ""
 
 
 def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record, page, picture = (tmp_path / f"power.{kind}" for kind in ("jsonl", "html", "svg"))
-    run = measured(*PUTS)
+    run = record_of(*PUTS)
     lines = (to_line(run.header), *map(to_line, run.puts))
     record.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     assert main(["report", str(record), "--picture", str(picture), "--table"]) == 0
@@ -266,20 +261,20 @@ def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytes
     assert f"{record}: the run was interrupted; 5 of 5 items are known" in said
     assert f"picture: {picture}" in said
     assert markdown_table(run) in said
-    assert "Interrupted. The run has no footer" in words(page.read_text(encoding="utf-8"))
+    assert "Interrupted. The run has no footer" in spaced_words(page.read_text(encoding="utf-8"))
     assert "75.0 % of 2 faults convicted" in picture.read_text(encoding="utf-8")
 
 
 def test_verdicts_alone_are_no_picture(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pictures are drawn of power and of campaigns for false alarms"):
-        write_picture(measured(), tmp_path / "power.svg")
+        write_picture(record_of(), tmp_path / "power.svg")
 
 
 def test_a_page_of_power_stays_small() -> None:
     rules = [said(f"rule{number}", 3) for number in range(9)]
     puts = [SubjectPut(f"fault/a_fault_number_{number}", dtype, seed, True, f"stage{number % 18}", "",
                        (said(SUITE, 1), *rules), "x") for number in range(300) for dtype in DType for seed in range(3)]
-    assert len(render([measured(*puts)]).encode()) < 300_000
+    assert len(render([record_of(*puts)]).encode()) < 300_000
 
 
 @pytest.mark.parametrize(("part", "text"), [
@@ -289,5 +284,5 @@ def test_only_all_is_a_hundred_percent(part: float, text: str) -> None:
     assert percent(part) == text
 
 
-def test_thousands_stand_apart() -> None:
+def test_thousands_worker_apart() -> None:
     assert [grouped(number) for number in (999, 9999, 1_024_000)] == ["999", "9999", "1\u202f024\u202f000"]

@@ -60,7 +60,7 @@ def test_an_ulp_of_exp_is_two_roundoffs(ulps: float, units: float) -> None:
     assert exp_error(declared) == units
 
 
-def test_a_softmax_in_float32_inside_float64_rounds_logits_weights_and_sums() -> None:
+def test_a_float32_softmax_in_float64_rounds_logits_weights_and_sums() -> None:
     """JAX 0.10 computes the softmax of float64 attention in float32."""
     declared = precision_of({"softmax": "float32", "reason": "documented"}, DType.FLOAT64)
     assert {declared.softmax, declared.logits, declared.weights, declared.row_sum} == {DType.FLOAT32}

@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration
-from attnspec.core.errors import Place
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
-from attnspec.subjects.manifest import Library
 from attnspec.subjects.probe import probe_conventions
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
+from helpers.subjects import subject_of
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False,
@@ -35,16 +33,11 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     return output
 
 
-def subject_of(function: Callable[..., object], keywords: str = "mask causal") -> Subject:
-    declaration = Declaration(keywords=frozenset(keywords.split()))
-    return Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"))
-
-
 def following(**conventions: Any) -> Subject:  # noqa: ANN401  (of several types)
     def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False) -> Array:
         return attention(query, key, value, mask=mask, causal=causal, **conventions)
 
-    return subject_of(attend)
+    return subject_of(attend, {"mask", "causal"})
 
 
 @pytest.mark.parametrize(("conventions", "name", "answer"), [
@@ -70,14 +63,14 @@ def test_the_probe_finds_the_convention(conventions: dict[str, Any], name: str, 
 
 
 def test_a_subject_that_raises_has_no_conventions() -> None:
-    never = subject_of(lambda query, key, value, **more: 1 / 0, "mask bias causal")  # noqa: ARG005
+    never = subject_of(lambda query, key, value, **more: 1 / 0, {"mask", "bias", "causal"})  # noqa: ARG005
     found = probe_conventions(never, DType.FLOAT32)
     assert found == {"hidden_row": "undefined", "hidden_row.mask": "undefined", "hidden_row.bias": "undefined",
                      "causal_alignment": "undefined", "mask_with_causal": "raises", "grouped": "no"}
 
 
 def test_what_cannot_be_asked_is_left_out() -> None:
-    assert set(probe_conventions(subject_of(attention, ""), DType.FLOAT32)) == {"grouped", "grouped_heads"}
+    assert set(probe_conventions(subject_of(attention), DType.FLOAT32)) == {"grouped", "grouped_heads"}
 
 
 def test_smoke_passes_a_sound_function_and_asks_five_things() -> None:
@@ -91,11 +84,11 @@ def test_smoke_passes_a_sound_function_and_asks_five_things() -> None:
     (lambda query, key, value, **more: value + 1, "the output differs by 1"),  # noqa: ARG005
 ])
 def test_smoke_says_what_is_broken(function: Callable[..., object], detail: str) -> None:
-    lines = smoke(subject_of(function))
+    lines = smoke(subject_of(function, {"mask", "causal"}))
     assert any(detail in line.detail and not line.passed for line in lines)
 
 
 def test_smoke_notices_a_function_that_answers_otherwise_the_second_time() -> None:
     calls = iter(range(100))
-    lines = smoke(subject_of(lambda query, key, value, **more: query * 0 + next(calls)))  # noqa: ARG005
+    lines = smoke(subject_of(lambda query, key, value, **more: query * 0 + next(calls), {"mask", "causal"}))  # noqa: ARG005
     assert not lines[-1].passed

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
-from attnspec.cli import main
 from attnspec.cli.conclusion import summary
 from attnspec.cli.digest import Digest
 from attnspec.core.nouns import DType, Level, Verdict
@@ -21,7 +19,8 @@ from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.audit import AUDIT, AuditJobs
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.trial_jobs import with_court
+from attnspec.runner.trial_jobs import with_engine
+from helpers.commands import Cli
 
 SUBJECTS = '''
 import os
@@ -45,21 +44,13 @@ def dying(query, key, value, *, mask=None):
 narrow = lambda query, key, value: attend(query, key, value)
 narrow.dtypes = ["float64"]
 '''
-Cli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def probe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Cli:
+def probe(cli: Cli, here: Path) -> Cli:
     """`attnspec probe mine.py:NAME`."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(SUBJECTS, encoding="utf-8")
-
-    def run(name: str, *words: str) -> tuple[int, str, str]:
-        code = main(["probe", f"mine.py:{name}", "-n", "1", "--dtype", "float32", *words])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    (here / "mine.py").write_text(SUBJECTS, encoding="utf-8")
+    return lambda name, *words: cli("probe", f"mine.py:{name}", "-n", "1", "--dtype", "float32", *words)
 
 
 def test_nothing_against_the_claims_is_exit_code_0(probe: Cli) -> None:
@@ -102,8 +93,8 @@ def test_a_dtype_that_a_function_does_not_support_is_not_asked(probe: Cli) -> No
     assert (code, out) == (2, "\n0 answers, none against what is claimed. (exit code 2)\n")
 
 
-PLAN = with_court(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
-                  court="attnspec.engine.engine:Engine", recipe="")
+PLAN = with_engine(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
+                  engine="attnspec.engine.engine:Engine", recipe="")
 WRONG = Found("mask.polarity", "", "drop", claimed="keep")
 RIGHT = replace(WRONG, answer="keep")
 
@@ -112,7 +103,7 @@ def probed(*found: Found, lost: str = "") -> SubjectProbed:
     return SubjectProbed("mine", "", DType.FLOAT32, found, lost=lost)
 
 
-def judged(verdict: Verdict) -> ItemFinished:
+def finished(verdict: Verdict) -> ItemFinished:
     return ItemFinished(Outcome("mine", "attention.shape", DType.FLOAT32, Level.MUST, verdict))
 
 
@@ -132,9 +123,9 @@ def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
 
 def test_a_question_at_which_nothing_returns_hangs() -> None:
     crumbs: list[str] = []
-    docket = Probes(PLAN, breadcrumb=crumbs.append)
-    docket._note([RIGHT], "zero.keys", "What comes back?")
-    lost = docket.lost(Probing("mine", "", "float32"), JobFailure("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
+    source = Probes(PLAN, breadcrumb=crumbs.append)
+    source._note([RIGHT], "zero.keys", "What comes back?")
+    lost = source.lost(Probing("mine", "", "float32"), JobFailure("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
     assert lost.found[0] == RIGHT
     assert (lost.found[1].question, lost.found[1].answer, lost.lost) == ("zero.keys", "hangs", "")
 
@@ -148,10 +139,10 @@ def test_the_exit_code_of_a_probe(done: list[Done], interrupted: bool, code: int
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [
-    ([judged(Verdict.HELD), probed(RIGHT)], False, 0), ([judged(Verdict.HELD), probed(WRONG)], False, 1),
-    ([judged(Verdict.VIOLATED), probed(RIGHT)], False, 1), ([judged(Verdict.HELD), probed(lost="x")], False, 2),
-    ([judged(Verdict.VIOLATED), probed(lost="x")], False, 1), ([judged(Verdict.NOT_RUN), probed(WRONG)], False, 1),
-    ([judged(Verdict.HELD), probed(WRONG)], True, 2), ([judged(Verdict.HELD)], False, 0)])
+    ([finished(Verdict.HELD), probed(RIGHT)], False, 0), ([finished(Verdict.HELD), probed(WRONG)], False, 1),
+    ([finished(Verdict.VIOLATED), probed(RIGHT)], False, 1), ([finished(Verdict.HELD), probed(lost="x")], False, 2),
+    ([finished(Verdict.VIOLATED), probed(lost="x")], False, 1), ([finished(Verdict.NOT_RUN), probed(WRONG)], False, 1),
+    ([finished(Verdict.HELD), probed(WRONG)], True, 2), ([finished(Verdict.HELD)], False, 0)])
 def test_the_exit_code_of_an_audit(done: list[Done], interrupted: bool, code: int) -> None:
     audit = AuditJobs(PLAN)
     end = audit.conclude(done, interrupted=interrupted)
@@ -167,9 +158,9 @@ def test_an_audit_probes_a_subject_right_after_its_trials() -> None:
         (targets[0], True), (targets[0], False), (targets[0], False), (targets[1], True), (targets[1], False)]
 
 
-def test_the_console_of_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
+def test_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
     digest = Digest()
-    for event in (judged(Verdict.HELD), replace(probed(RIGHT, WRONG), variant="eager"), probed(lost="it died"),
+    for event in (finished(Verdict.HELD), replace(probed(RIGHT, WRONG), variant="eager"), probed(lost="it died"),
                   RunFinished("", 1.0, {}, 1)):
         digest.add(event)
     lines = list(summary(digest, ()))

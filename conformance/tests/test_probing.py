@@ -7,30 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import Answer, HandedOver, as_attend, attention
 from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import probe
 from attnspec.problems.problem import Array
 from attnspec.record.measurements import Found
-from attnspec.subjects.lifts.lift import lift_named
-from attnspec.subjects.manifest import Library
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
+from helpers.subjects import subject_of
 
 ALL = frozenset({"mask", "bias", "causal", "scale", "return_weights"})
 
 
-def subject_of(function: Callable[..., object], keywords: frozenset[str] = ALL, **declared: Any) -> Subject:  # noqa: ANN401
-    declaration = Declaration(**{"keywords": keywords, **declared})
-    return Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"),
-                   lift_named(declaration.lift))
-
-
 def liar(answer: Callable[[HandedOver], Answer], **declared: Any) -> Subject:  # noqa: ANN401  (a declaration's fields)
-    return subject_of(as_attend(answer), **declared)
+    return subject_of(as_attend(answer), ALL, **declared)
 
 
 def asked(subject: Subject, question: str, dtype: DType = DType.FLOAT32, base: Subject | None = None) -> Found | None:
@@ -67,13 +59,13 @@ def test_every_step_of_every_subject_gives_an_answer_of_its_list(target: str) ->
 
 
 def test_what_a_subject_does_not_take_is_not_asked() -> None:
-    bare = subject_of(lambda query, key, value: value * 1, frozenset())  # noqa: ARG005  (the contract's)
+    bare = subject_of(lambda query, key, value: value * 1)  # noqa: ARG005  (the contract's)
     names = {step.name for step in probe(bare, DType.FLOAT32) if step.take()}
     assert not {name for name in names if name.startswith(("mask", "bias", "causal", "hidden", "window", "softcap"))}
     assert {"scale.default", "dtype.output", "zero.keys"} <= names
 
 
-def test_a_mask_the_wrong_way_round_is_a_contradiction_and_is_turned_round_for_what_comes_after() -> None:
+def test_a_negated_mask_is_a_contradiction_and_is_turned_round_afterwards() -> None:
     dropping = liar(lambda call: attention(call if call.mask is None else call.but(mask=~call.mask)))
     assert found(dropping, "mask.polarity").is_contradiction
     assert found(dropping, "hidden_row.mask").answer == "zeros"
@@ -96,7 +88,7 @@ def test_what_is_declared_otherwise_is_a_contradiction(declared: dict[str, Any],
     assert (answer.claimed, answer.is_contradiction) == (claimed, True)
 
 
-def test_a_subject_that_answers_by_chance_contradicts_its_determinism_alone() -> None:
+def test_a_subject_of_chance_contradicts_its_determinism_alone() -> None:
     draw = np.random.default_rng(0)
     random = liar(lambda call: draw.normal(size=call.query.shape).astype(np.float32), claims=("purity",))
     answers = [answer for step in probe(random, DType.FLOAT32) if (answer := step.take())]
@@ -138,7 +130,7 @@ def test_what_is_written_in_numpy_does_as_its_manifest_claims(target: str, dtype
     assert [answer for answer in answers if answer.is_contradiction] == []
 
 
-def test_coarse_answers_contradict_the_declared_precision_and_exact_ones_do_not() -> None:
+def test_coarse_answers_contradict_the_precision_and_exact_ones_do_not() -> None:
     coarse = own_subject("fault/inputs_bfloat16")
     told = found(coarse, "precision")
     assert (told.answer.startswith("inputs in "), told.claimed) == (True, "G0")
@@ -174,7 +166,7 @@ def test_gradients_are_followed_to_what_is_hidden(hide: str) -> None:
         logits = logits if mask is None else eval(hide)
         return torch.softmax(logits, -1) @ value
 
-    subject = subject_of(attend, frozenset({"mask"}), lift="torch")
+    subject = subject_of(attend, {"mask"}, lift="torch")
     assert found(subject, "gradient.flow").answer == "yes"
     answers = tuple(found(subject, f"gradient.{name}.mask").answer for name in ("hidden_key", "hidden_row"))
     assert answers == GRADIENTS[hide]
@@ -187,7 +179,7 @@ def test_a_subject_without_gradients_says_so_and_is_asked_no_more() -> None:
         with torch.no_grad():
             return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
-    subject = subject_of(attend, frozenset({"mask"}), lift="torch")
+    subject = subject_of(attend, {"mask"}, lift="torch")
     assert found(subject, "gradient.flow").answer == "no"
     assert asked(subject, "gradient.hidden_key.mask") is None
     assert asked(liar(attention), "gradient.flow") is None  # NumPy has none
@@ -198,7 +190,7 @@ def test_a_jitted_function_of_jax_is_differentiated() -> None:
     attend = jax.jit(lambda query, key, value, *, mask=None: jax.nn.softmax(
         jax.numpy.where(True if mask is None else mask, query @ key.mT, -1e9)) @ value,
         compiler_options={"xla_cpu_use_fusion_emitters": False})
-    subject = subject_of(attend, frozenset({"mask"}), lift="jax")
+    subject = subject_of(attend, {"mask"}, lift="jax")
     assert found(subject, "gradient.flow").answer == "yes"
     assert found(subject, "gradient.hidden_key.mask").answer == "zero"
 

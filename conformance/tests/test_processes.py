@@ -66,7 +66,7 @@ def test_a_subject_of_another_process_is_refused(choosy: tuple[str, ...], monkey
         load("choosy/one", folders=choosy)
 
 
-def test_flags_may_stand_beside_those_that_are_asked_for(
+def test_flags_may_worker_beside_those_that_are_asked_for(
     choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHOOSY_BACKEND", "--mine one")
@@ -94,7 +94,7 @@ def test_what_makes_a_library_faster_is_set_where_the_requirement_is_met(tmp_pat
 
 
 @pytest.mark.parametrize("where", ["numpy<1", "no-such-distribution", "no-such-distribution>=2"])
-def test_what_makes_a_library_faster_is_left_out_where_the_requirement_is_not_met(tmp_path: Path, where: str) -> None:
+def test_what_makes_a_library_faster_is_left_out_without_its_requirement(tmp_path: Path, where: str) -> None:
     assert faster(tmp_path, where) == {}
 
 

@@ -3,62 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
-from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Kind
-from attnspec.faults.staged import SOUND, Answer, HandedOver, as_attend, attention
+from attnspec.faults.staged import Answer, HandedOver, attention
 from attnspec.probing import numbers, outputs, shapes
-from attnspec.probing.asker import FAILURES
-from attnspec.probing.probe import PendingQuestion, probe
 from attnspec.problems.problem import Array
-from attnspec.record.measurements import Found
-from attnspec.subjects.manifest import Library
-from attnspec.subjects.subject import Subject
-
-Liar = Callable[[HandedOver], Answer]
-TAKEN = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
-
-
-def subject_of(liar: Liar, **declared: Any) -> Subject:  # noqa: ANN401  (a declaration's fields)
-    declaration = Declaration(keywords=TAKEN, limits=Limits(broadcasts=True), **declared)
-    return Subject("mine", "mine", as_attend(liar), declaration, Place("mine.py", 1), Library("mine"))
-
-
-def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, PendingQuestion]:
-    return {step.name: step for step in probe(subject, dtype)}
-
-
-def found(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: Any) -> Found:  # noqa: ANN401
-    answer = steps(subject_of(liar, **declared), dtype)[question].take()
-    assert answer is not None
-    return answer
-
-
-def sound(call: HandedOver) -> Answer:
-    return attention(call)
-
-
-def with_stages(**stages: Any) -> Liar:  # noqa: ANN401  (as dataclasses.replace)
-    return partial(attention, stages=replace(SOUND, **stages))
-
-
-def changing(change: Callable[[HandedOver], HandedOver]) -> Liar:
-    return lambda call: attention(change(call))
-
-
-def when(condition: Callable[[HandedOver], bool], liar: Liar, otherwise: Liar = sound) -> Liar:
-    return lambda call: liar(call) if condition(call) else otherwise(call)
-
-
-def everywhere(number: float) -> Liar:
-    return lambda call: np.full((*call.query.shape[:3], call.value.shape[-1]), number, call.query.dtype)
+from helpers.liars import Liar, answers_to, changing, everywhere, found, sound, when, with_stages
 
 
 def is_huge(call: HandedOver) -> bool:
@@ -167,5 +118,4 @@ def test_a_planted_liar_gets_its_answer(question: str, answer: str) -> None:
 
 
 def test_every_answer_is_planted() -> None:
-    listed = {question.name: set(question.answers) - set(FAILURES) for question in ASKED if question.answers}
-    assert {name: set(answers) for name, answers in PLANTED.items()} == listed
+    assert {name: set(answers) for name, answers in PLANTED.items()} == answers_to(ASKED)

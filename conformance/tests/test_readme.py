@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 from attnspec.core.nouns import DType
-from attnspec.record.events import RunFinished, RunStarted
+from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.report.drawing import write_power_picture
 from attnspec.report.power_view import markdown_table
+from helpers.places import CHECKOUT
+from helpers.records import run_started
 
-CHECKOUT = Path(__file__).parents[2]
 RECORD, PICTURE = CHECKOUT / "reports" / "power" / "quick.jsonl", CHECKOUT / "docs" / "images" / "power.svg"
 TABLE = re.compile(r"^\| convicted by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
@@ -23,9 +24,8 @@ def tables(text: str) -> list[str]:
 
 
 def made_up() -> RunRecord:
-    header = RunStarted("", (), "", "", 0, "quick", False, 1, (), {}, ())
     put = SubjectPut("fault/a", DType.FLOAT32, 0, True, "scale", "", (Conviction(SUITE, convicted=True, cases=1),))
-    return RunRecord(header, (), (), RunFinished("", 1.0, {}, 0), puts=(put,))
+    return RunRecord(run_started(), (), (), RunFinished("", 1.0, {}, 0), puts=(put,))
 
 
 def test_the_table_of_rules_is_that_of_the_record() -> None:

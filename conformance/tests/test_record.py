@@ -27,6 +27,7 @@ from attnspec.record.read import (
 )
 from attnspec.record.schema import record_schema, schema_text
 from attnspec.record.write import RecordWriter
+from helpers.records import write_record
 
 MEASURED = Measured("agree", "they differ", margin=math.inf, gap=math.nan, allowance=1e-7, seen=-math.inf, expected=2.0,
                     index=(0, 1, 2), entries=9, claimed=8, wrong=3)
@@ -41,15 +42,6 @@ STARTED = RunStarted("2026-01-01T00:00:00+00:00", ("attnspec", "check"), "1", "a
 FINISHED = RunFinished("2026-01-01T00:00:01+00:00", 1.5, {"violated": 1}, 1)
 RUN: tuple[Event, ...] = (
     STARTED, SubjectKnown(CARD), ItemStarted("numpy/msa", "core.shape", "bfloat16"), ItemFinished(OUTCOME), FINISHED)
-
-
-def write(path: Path, events: tuple[Event, ...]) -> Path:
-    writer = RecordWriter(path)
-    writer.start()
-    for event in events:
-        writer.handle(event)
-    writer.shutdown()
-    return path
 
 
 def edited(path: Path, number: int, change: Callable[[str], str]) -> Path:
@@ -83,7 +75,7 @@ def test_a_record_cannot_hold_a_file() -> None:
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    record = read_record(write(tmp_path / "new" / "run.jsonl", RUN))
+    record = read_record(write_record(tmp_path / "new" / "run.jsonl", *RUN))
     assert record.header == STARTED
     assert record.subjects == (SubjectKnown(CARD),)
     assert [outcome.evidence.pictures for outcome in record.outcomes if outcome.evidence] == [EVIDENCE.pictures]
@@ -93,14 +85,14 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_record_without_footer_is_interrupted(tmp_path: Path) -> None:
-    record = read_record(write(tmp_path / "run.jsonl", RUN[:3]))
+    record = read_record(write_record(tmp_path / "run.jsonl", *RUN[:3]))
     assert record.interrupted
     assert record.footer is None
     assert record.unfinished == (RUN[2],)
 
 
 def test_a_line_cut_off_in_mid_write_costs_one_event(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.jsonl", RUN)
+    path = write_record(tmp_path / "run.jsonl", *RUN)
     path.write_text(path.read_text(encoding="utf-8")[:-20], encoding="utf-8")
     record = read_record(path)
     assert record.interrupted
@@ -108,7 +100,7 @@ def test_a_line_cut_off_in_mid_write_costs_one_event(tmp_path: Path) -> None:
 
 
 def test_a_later_card_replaces_an_earlier_one(tmp_path: Path) -> None:
-    record = read_record(write(tmp_path / "run.jsonl", (STARTED, SubjectKnown(CARD, "no"), SubjectKnown(CARD))))
+    record = read_record(write_record(tmp_path / "run.jsonl", STARTED, SubjectKnown(CARD, "no"), SubjectKnown(CARD)))
     assert record.subjects == (SubjectKnown(CARD),)
 
 
@@ -150,7 +142,7 @@ DAMAGES: dict[str, tuple[type[RecordError], int, Callable[[str], str], str]] = {
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_named_with_file_and_line(tmp_path: Path, name: str) -> None:
     error, number, change, text = DAMAGES[name]
-    path = edited(write(tmp_path / "run.jsonl", RUN), number, change)
+    path = edited(write_record(tmp_path / "run.jsonl", *RUN), number, change)
     with pytest.raises(error, match=re.escape(f"{path}:{number}: ") + f".*{text}"):
         read_record(path)
 

@@ -11,6 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
+from helpers.problems import normal_problem
 
 mpmath.mp.dps = 50
 RNG = np.random.default_rng(7)
@@ -18,13 +19,10 @@ SMALL = Sizes(1, 2, 1, 2, 3, 2, 2)
 
 
 def drawn(sizes: Sizes = SMALL, dtype: DType = DType.FLOAT32, **changes: Any) -> Problem:  # noqa: ANN401  (any field)
-    n, made = sizes, numpy_dtype(dtype)
-    shapes = (n.B, n.H, n.T, n.D), (n.B, n.Hkv, n.S, n.D), (n.B, n.Hkv, n.S, n.Dv)
-    query, key, value = (RNG.normal(size=shape).astype(made) for shape in shapes)
-    return Problem(dtype, query, key, value, **changes)
+    return normal_problem(dtype, sizes, random=RNG, **changes)
 
 
-def expected_of(problem: Problem, **conventions: str) -> Expectation:
+def expected_under(problem: Problem, **conventions: str) -> Expectation:
     return expect(problem, precision_of(None, problem.dtype), conventions=conventions)
 
 
@@ -46,7 +44,7 @@ def exact(array: Array) -> list[Any]:
 
 def assert_as_by_hand(problem: Problem, heads: list[int], **conventions: str) -> None:
     """To within a few units of the arithmetic in which the truth is computed."""
-    expected, sizes = expected_of(problem, **conventions), problem.sizes
+    expected, sizes = expected_under(problem, **conventions), problem.sizes
     unit = float(np.finfo(expected.output.dtype).eps)
     largest = max(float(np.abs(np.asarray(array, float)).max()) for array in (problem.query, problem.key))
     for index in np.ndindex(sizes.B, sizes.H, sizes.T):
@@ -75,7 +73,7 @@ def test_huge_logits_and_ties_are_no_difficulty() -> None:
 def test_the_truth_of_float64_is_finer_than_float64() -> None:
     if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
         pytest.skip("this platform has no wider type")
-    assert expected_of(drawn(dtype=DType.FLOAT64)).output.dtype == np.longdouble
+    assert expected_under(drawn(dtype=DType.FLOAT64)).output.dtype == np.longdouble
     assert_as_by_hand(drawn(dtype=DType.FLOAT64), [0, 0])
 
 
@@ -106,7 +104,7 @@ def test_a_mask_beside_the_causal_flag_does_what_is_declared(convention: str, vi
 def test_minus_infinity_in_the_bias_hides_a_key() -> None:
     bias = np.zeros((1, 2, 2, 3), np.float32)
     bias[..., 1] = -np.inf
-    hidden = expected_of(drawn(bias=bias))
+    hidden = expected_under(drawn(bias=bias))
     assert not hidden.visible[..., 1].any()
     assert (hidden.weights[..., 1] == 0).all()
     assert hidden.claimed.all()
@@ -115,11 +113,11 @@ def test_minus_infinity_in_the_bias_hides_a_key() -> None:
 def test_the_default_scale_may_be_that_of_another_width() -> None:
     problem = drawn()
     widened = expect(problem, precision_of(None, problem.dtype), conventions={}, scale_width=8)
-    np.testing.assert_allclose(widened.output, expected_of(problem.but(scale=8**-0.5)).output, rtol=1e-14)
+    np.testing.assert_allclose(widened.output, expected_under(problem.but(scale=8**-0.5)).output, rtol=1e-14)
 
 
 def test_weights_and_logits_belong_to_the_same_softmax() -> None:
-    expected = expected_of(drawn(causal=True))
+    expected = expected_under(drawn(causal=True))
     np.testing.assert_allclose(expected.weights.sum(axis=-1), 1, rtol=1e-14)
     unnormalised = np.exp(expected.logits)
     np.testing.assert_allclose(unnormalised / unnormalised.sum(axis=-1, keepdims=True), expected.weights, rtol=1e-14)
@@ -165,7 +163,7 @@ def test_an_output_row_of_a_layer_is_claimed_where_all_heads_are() -> None:
     assert expected.claimed.sum() == 2 * 4 * 3 - 1
 
 
-def test_a_layer_without_an_output_projection_answers_its_heads_side_by_side() -> None:
+def test_without_an_output_projection_a_layer_answers_heads_side_by_side() -> None:
     problem = layer()
     bare = problem.but(params={name: array for name, array in problem.params.items() if not name.endswith("_out")})
     expected = expect_layer(bare, precision_of(None, problem.dtype), conventions={})

@@ -54,9 +54,9 @@ def written(folder: Path, check: str, more: str = "") -> str:
     return f"{path}:attend"
 
 
-def tried(target: str, *clauses: str) -> dict[str, Outcome]:
-    court = Engine(Plan((target,), clauses=clauses, effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
-    return {item.clause: court.try_item(item) for item in court.items()}
+def judged(target: str, *clauses: str) -> dict[str, Outcome]:
+    engine = Engine(Plan((target,), clauses=clauses, effort=Effort.QUICK, dtypes=(DType.FLOAT32,)))
+    return {item.clause: engine.try_item(item) for item in engine.items()}
 
 
 @pytest.mark.parametrize("name", REFUSALS)
@@ -68,14 +68,14 @@ def test_a_clear_refusal_is_noted_with_its_words(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", [name for name, row in REFUSALS.items() if row[3]])
 def test_a_clause_that_needs_it_does_not_apply(name: str, tmp_path: Path) -> None:
     check, refused, words, clause = REFUSALS[name]
-    outcome = tried(written(tmp_path, check), clause)[clause]
+    outcome = judged(written(tmp_path, check), clause)[clause]
     assert outcome.verdict is Verdict.INAPPLICABLE
     assert outcome.reason == f"the function refuses what the clause's problems need ({refused}: {words})"
 
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_the_rest_is_judged_all_the_same(name: str, tmp_path: Path) -> None:
-    outcomes = tried(written(tmp_path, REFUSALS[name][0]), "attention.definition", "masking.definition",
+    outcomes = judged(written(tmp_path, REFUSALS[name][0]), "attention.definition", "masking.definition",
                      "causal.flag_is_mask")
     assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.HELD}
 
@@ -89,12 +89,12 @@ def test_the_card_names_what_is_refused(tmp_path: Path) -> None:
 def test_who_claims_the_profile_has_promised_it(tmp_path: Path) -> None:
     target = written(tmp_path, REFUSALS["grouped"][0], 'attend.claims = ["grouped"]')
     assert not summon(target, Plan(())).refused
-    assert tried(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
+    assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
 
 
 def test_a_promise_as_an_attribute_counts_too(tmp_path: Path) -> None:
     target = written(tmp_path, REFUSALS["grouped"][0], "attend.grouped = True")
-    assert tried(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
+    assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
 
 
 @pytest.mark.parametrize("accident", [
@@ -106,7 +106,7 @@ def test_an_accident_is_no_refusal(accident: str, tmp_path: Path) -> None:
 
 def test_a_wrong_answer_is_no_refusal(tmp_path: Path) -> None:
     target = written(tmp_path, "if Hkv != H: return np.zeros((B, H, T, Dv), query.dtype)")
-    assert tried(target, "grouped.definition")["grouped.definition"].verdict is Verdict.VIOLATED
+    assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.VIOLATED
 
 
 def test_who_refuses_everything_gets_no_limits(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_dtype_that_is_declared_is_a_promise(tmp_path: Path) -> None:
 
 def test_a_convention_that_is_undefined_is_like_no_fault(tmp_path: Path) -> None:
     target = written(tmp_path, "if Hkv != H: key, value = np.roll(key, 1, 1), value * 2")
-    outcome = tried(target, "grouped.order_is_repeat")["grouped.order_is_repeat"]
+    outcome = judged(target, "grouped.order_is_repeat")["grouped.order_is_repeat"]
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence is not None
     assert "'undefined'" in outcome.evidence.sentence

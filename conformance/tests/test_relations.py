@@ -7,26 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place
-from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
 from attnspec.faults import staged
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.record.outcome import Measured
-from attnspec.subjects.manifest import Library
-from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
 from attnspec.vocabulary.observables import equal, measure, nothing, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
 from attnspec.vocabulary.transforms import axes, contents, history
+from helpers.subjects import ATTENTION_KEYWORDS, subject_of
 
 ORIGINAL, OTHER = RunName("original"), RunName("other")
-CONVENTIONS = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
-               "grouped_heads": "repeat"}
-KEYS = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
 B, H, T, S, D, DV = 2, 2, 3, 5, 4, 3
 Attend = Callable[..., object]
 SOUND: Attend = staged.staged()()
@@ -88,17 +83,16 @@ def problem(dtype: DType = DType.FLOAT32, Hkv: int = H, **changes: object) -> Pr
 
 
 def scene(function: Attend, *, posed: Mapping[str, Posed[Problem]] | None = None, limits: Limits | None = None,
-          conventions: Mapping[str, str] = CONVENTIONS, dtype: DType = DType.FLOAT32, **changes: object) -> Scene:
-    declaration = Declaration(keywords=KEYS, conventions=conventions,
-                              limits=limits or Limits(grouped=True, broadcasts=True))
-    subject = Subject("mine", "mine", function, declaration, Place(""), Library("mine"))
-    bench = Evaluator(subject, dtype, conventions)
+          conventions: Mapping[str, str] = RECOMMENDED, dtype: DType = DType.FLOAT32, **changes: object) -> Scene:
+    subject = subject_of(function, ATTENTION_KEYWORDS, conventions=conventions,
+                         limits=limits or Limits(grouped=True, broadcasts=True))
+    evaluator = Evaluator(subject, dtype, conventions)
     runs = posed or {"original": start(problem(dtype, **changes))}  # type: ignore[arg-type]  # sizes or fields
-    return Scene(subject, dtype, conventions, runs, bench)
+    return Scene(subject, dtype, conventions, runs, evaluator)
 
 
 def start(one: Problem, key: str = "") -> Posed[Problem]:
-    return Posed((one,), conventions=CONVENTIONS, key=key)
+    return Posed((one,), conventions=RECOMMENDED, key=key)
 
 
 def wrong(spoil: Callable[[Array], Array]) -> Attend:
@@ -338,7 +332,7 @@ def test_a_variant_that_answers_otherwise_is_named() -> None:
         declared = replace(plain.subject.declaration, variants={"eval": None})  # type: ignore[dict-item]  # only the name counts
         flipped = replace(plain.subject, function=function)
         subject = replace(plain.subject, declaration=declared, variants={"eval": flipped})
-        return replace(plain, subject=subject, bench=Evaluator(subject, DType.FLOAT32, CONVENTIONS), cache={})
+        return replace(plain, subject=subject, evaluator=Evaluator(subject, DType.FLOAT32, RECOMMENDED), cache={})
 
     assert relations.variants_agree(with_variant(SOUND), observe="output").margin <= 1
     found = relations.variants_agree(with_variant(wrong(plus(0.5))), observe="output")
@@ -367,7 +361,7 @@ def rows(answer: float | str) -> Attend:
     ("zeros", rows(0.0), rows("mean")), ("nan", rows(np.nan), rows(0.0)), ("uniform", rows("mean"), rows(0.0))])
 def test_hidden_rows_are_held_to_the_convention(convention: str, right: Attend, planted: Attend) -> None:
     def check(function: Attend) -> Measured:
-        held = scene(function, conventions={**CONVENTIONS, "hidden_row": convention}, mask=BLIND)
+        held = scene(function, conventions={**RECOMMENDED, "hidden_row": convention}, mask=BLIND)
         return rulings.hidden_rows_follow_convention(held)
     assert check(right).margin <= 1
     assert check(right).claimed == DV
@@ -376,7 +370,7 @@ def test_hidden_rows_are_held_to_the_convention(convention: str, right: Attend, 
 
 
 def test_hidden_rows_are_held_to_the_convention_of_their_form() -> None:
-    by_form = {**CONVENTIONS, "hidden_row": "zeros", "hidden_row.bias": "nan"}
+    by_form = {**RECOMMENDED, "hidden_row": "zeros", "hidden_row.bias": "nan"}
     bias = np.where(BLIND, 0, -np.inf).astype(np.float32)
     assert rulings.hidden_rows_follow_convention(scene(rows(np.nan), conventions=by_form, bias=bias)).margin == 0
     assert rulings.hidden_rows_follow_convention(scene(rows(np.nan), conventions=by_form, mask=BLIND)).margin == np.inf
@@ -384,13 +378,13 @@ def test_hidden_rows_are_held_to_the_convention_of_their_form() -> None:
 
 @pytest.mark.parametrize(("convention", "mask"), [("undefined", BLIND), ("zeros", MASK)])
 def test_without_a_promise_or_a_hidden_row_nothing_is_claimed(convention: str, mask: Array) -> None:
-    held = scene(SOUND, conventions={**CONVENTIONS, "hidden_row": convention}, mask=mask)
+    held = scene(SOUND, conventions={**RECOMMENDED, "hidden_row": convention}, mask=mask)
     assert rulings.hidden_rows_follow_convention(held).claimed == 0
 
 
 def test_another_convention_than_the_recommended_is_named() -> None:
     kept = rulings.convention_is(scene(SOUND), convention="causal_alignment")
-    other = scene(SOUND, conventions={**CONVENTIONS, "causal_alignment": "bottom_right"})
+    other = scene(SOUND, conventions={**RECOMMENDED, "causal_alignment": "bottom_right"})
     found = rulings.convention_is(other, convention="causal_alignment")
     assert kept.margin == 0
     assert (found.margin, found.sentence) == (

@@ -36,14 +36,12 @@ class Listener:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
-
+def run(stubs: Path) -> Run:  # noqa: ARG001  (on the path)
     def run_clauses(*clauses: str, targets: tuple[str, ...] = ("stub",), workers: int = 1, recipe: str = "",
                     strict: bool = False) -> tuple[Result, list[Event]]:
         plan = Plan(targets, clauses=tuple(f"stub.{name}" for name in clauses), strict=strict, deadline=20)
         listener = Listener()
-        result = Session(plan, workers, court="stub_court:Court", recipe=recipe).run([listener])
+        result = Session(plan, workers, engine="stub_court:Court", recipe=recipe).run([listener])
         assert listener.is_shut_down
         return result, listener.events
 
@@ -115,9 +113,9 @@ def test_a_failure_of_our_own_is_a_defect_and_the_rest_goes_on(run: Run) -> None
     assert result.exit_code == 2
 
 
-def test_a_failure_before_any_item_is_a_defect_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
-    result = Session(Plan(("stub",), clauses=("stub.held",)), court="stub_court:FailingCourt").run([])
+@pytest.mark.usefixtures("stubs")
+def test_a_failure_before_any_item_is_a_defect_too() -> None:
+    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_court:FailingCourt").run([])
     assert "ZeroDivisionError: a defect of attnspec itself" in result.defects[0]
     assert [outcome.verdict for outcome in result.outcomes] == [Verdict.NOT_RUN]
 
@@ -128,10 +126,10 @@ class Clumsy(Listener):
             raise ZeroDivisionError("a handler that fails")
 
 
-def test_a_handler_that_fails_is_a_defect_and_the_run_has_its_footer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
+@pytest.mark.usefixtures("stubs")
+def test_a_handler_that_fails_is_a_defect_and_the_run_has_its_footer() -> None:
     listener = Listener()
-    result = Session(Plan(("stub",), clauses=("stub.held",)), court="stub_court:Court").run([listener, Clumsy()])
+    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_court:Court").run([listener, Clumsy()])
     assert "ZeroDivisionError: a handler that fails" in result.defects[0]
     assert isinstance(listener.events[-1], RunFinished)
     assert result.exit_code == 2
@@ -153,9 +151,9 @@ def test_nothing_to_run_is_exit_code_2(run: Run) -> None:
     assert [type(event) for event in events] == [RunStarted, RunFinished]
 
 
-def test_a_run_becomes_a_record_that_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent / "stubs"))
-    session = Session(Plan(("stub",), clauses=("stub.violated",)), court="stub_court:Court")
+@pytest.mark.usefixtures("stubs")
+def test_a_run_becomes_a_record_that_can_be_read(tmp_path: Path) -> None:
+    session = Session(Plan(("stub",), clauses=("stub.violated",)), engine="stub_court:Court")
     session.run([RecordWriter(tmp_path / "run.jsonl")])
     record = read_record(tmp_path / "run.jsonl")
     assert [outcome.verdict for outcome in record.outcomes] == [Verdict.VIOLATED]

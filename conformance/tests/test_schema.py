@@ -11,11 +11,11 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.vocabulary.schema import schema, schema_text
 from attnspec.vocabulary.tables import WORDS
+from helpers.places import SMALL_SPEC
 from jsonschema import Draft202012Validator
 
-SMALL = Path(__file__).parent / "small_spec"
 VALIDATOR = Draft202012Validator(schema(WORDS))
-FILES = sorted([*SMALL.glob("*.yaml"), *paths.folder("spec").glob("*.yaml")])
+FILES = sorted([*SMALL_SPEC.glob("*.yaml"), *paths.folder("spec").glob("*.yaml")])
 
 
 def refusals(document: object) -> list[str]:
@@ -23,7 +23,7 @@ def refusals(document: object) -> list[str]:
 
 
 def with_clause(**changes: object) -> dict[str, object]:
-    document = load_yaml(SMALL / "causal.yaml")
+    document = load_yaml(SMALL_SPEC / "causal.yaml")
     return {"theme": "causal", "clauses": [{**document["clauses"][0], **changes}]}
 
 
@@ -60,7 +60,7 @@ def test_it_refuses_a_mistake(changes: dict[str, object]) -> None:
     assert refusals(with_clause(**changes)) != []
 
 
-def test_a_word_that_needs_nothing_may_stand_bare() -> None:
+def test_a_word_that_needs_nothing_may_worker_bare() -> None:
     assert refusals(with_clause(then=["leaves_inputs", {"leaves_inputs": None}, {"leaves_inputs": {}}])) == []
 
 

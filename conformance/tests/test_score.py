@@ -121,7 +121,7 @@ U = {DType.FLOAT64: 2.0**-53, DType.FLOAT32: 2.0**-24, DType.FLOAT16: 2.0**-11, 
 
 
 @pytest.mark.parametrize("dtype", DType)
-def test_who_says_nothing_vouches_for_eight_units_or_in_half_precision_for_a_sixteenth_of_one(dtype: DType) -> None:
+def test_undeclared_precision_vouches_for_8_units_and_in_halves_a_16th(dtype: DType) -> None:
     half = dtype in (DType.FLOAT16, DType.BFLOAT16)
     wide = U[DType.FLOAT32] if half else U[dtype]
     expected = 8 * wide + U[dtype] ** 2 + (U[dtype] / 16 if half else 0)
@@ -141,7 +141,7 @@ def test_a_coarser_softmax_is_what_eight_units_are_of() -> None:
     assert systematic_error(precision_of(declared, DType.FLOAT64)) == pytest.approx(8 * 2.0**-24)
 
 
-def test_a_scale_held_in_half_precision_is_off_unless_its_roots_are_powers_of_two() -> None:
+def test_a_scale_in_half_precision_is_off_unless_roots_are_powers_of_two() -> None:
     stored = precision_of({"grade": "G3"}, DType.BFLOAT16)
     exact = systematic_error(stored)
     more = [systematic_error(stored, scale_width=width) - exact for width in (16, 256, 24, 64)]

@@ -93,7 +93,7 @@ def test_a_right_argument_arrives_as_its_type(text: str, name: str, value: objec
 @pytest.mark.parametrize(("text", "message"), [
     ("array: [key]", "'array' is not a known argument of the transform 'blend'. Did you mean 'arrays'?"),
     ("arrays: key", "'arrays' of the transform 'blend' should be a list, each entry one of query, key, value, "
-                    "not text ('key')."),
+                    "not text ('key'). Write [key]."),
     ("arrays: [key, vale]", "'vale' is not a known choice for 'arrays[1]' of the transform 'blend'. "
                             "Did you mean 'value'?"),
     ("families: all", "'all' is not a known choice for 'families' of the transform 'blend'. Known: any."),

@@ -21,7 +21,7 @@ SHAPE = "B2,H2,Hkv2,T5,S9,D8,Dv4"
 WIDE = "B1,H2,Hkv2,T4,S130,D24,Dv16"
 
 
-def posed(families: str, cap: float, dtype: DType, *, seed: int = 1, shape: str = SHAPE, more: str = "") -> Problem:
+def capped(families: str, cap: float, dtype: DType, *, seed: int = 1, shape: str = SHAPE, more: str = "") -> Problem:
     features = "+".join(["softcap", *filter(None, more.split())])
     text = f"{shape};mask=none;families={families};with={features};softcap={cap};seed={seed}"
     return make_problem(Recipe.parse(text), dtype)
@@ -31,7 +31,7 @@ def posed(families: str, cap: float, dtype: DType, *, seed: int = 1, shape: str 
 
 
 def test_the_truth_is_that_of_fifty_digits() -> None:
-    problem = posed("normal", 0.5, DType.FLOAT32, more="bias")
+    problem = capped("normal", 0.5, DType.FLOAT32, more="bias")
     found = expect(problem, assumed(DType.FLOAT32), conventions={}).output
     with mpmath.workdps(50):
         for at in ((0, 0, 0, 0), (1, 1, 4, 3)):
@@ -52,14 +52,14 @@ def _in_fifty_digits(problem: Problem, at: tuple[int, ...]) -> float:
 
 
 def test_hidden_keys_are_hidden_after_the_cap() -> None:
-    problem = posed("normal", 2.0, DType.FLOAT32, more="causal")
+    problem = capped("normal", 2.0, DType.FLOAT32, more="causal")
     expected = expect(problem, assumed(DType.FLOAT32), conventions={})
     assert (expected.weights[~expected.visible] == 0).all()
     assert (expected.weights[expected.visible] > 0).all()
 
 
 def test_capped_logits_are_no_further_apart_than_twice_the_cap() -> None:
-    expected = expect(posed("huge_logits", 0.5, DType.FLOAT32), assumed(DType.FLOAT32), conventions={})
+    expected = expect(capped("huge_logits", 0.5, DType.FLOAT32), assumed(DType.FLOAT32), conventions={})
     assert expected.logits.min() >= -1.0
 
 
@@ -149,16 +149,16 @@ def test_an_honest_softcap_lies_within_the_worst_case(way: str, dtype: DType, ca
     precision = precision_of({"grade": "G0", **declared}, dtype)
     for seed, family in enumerate(FAMILIES):
         for more in ("", "bias"):
-            problem = posed(family, cap, dtype, seed=seed, more=more)
+            problem = capped(family, cap, dtype, seed=seed, more=more)
             assert excess(problem, attention(problem, compute), precision) <= 1, (family, more)
 
 
 @pytest.mark.parametrize("cap", [0.5, 30.0])
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16], ids=lambda dtype: dtype.value)
-def test_storing_each_step_in_half_precision_is_paid_for_by_g3_and_not_by_g0(dtype: DType, cap: float) -> None:
+def test_steps_stored_in_half_precision_are_paid_for_by_g3_not_by_g0(dtype: DType, cap: float) -> None:
     worst = {"G3": 0.0, "G0": 0.0}
     for seed, family in enumerate(FAMILIES):
-        problem = posed(family, cap, dtype, seed=seed, more="bias")
+        problem = capped(family, cap, dtype, seed=seed, more="bias")
         output = attention(problem, divided, stored=True)
         worst = {grade: max(ratio, excess(problem, output, precision_of({"grade": grade}, dtype)))
                  for grade, ratio in worst.items()}
@@ -169,12 +169,12 @@ def test_storing_each_step_in_half_precision_is_paid_for_by_g3_and_not_by_g0(dty
 def test_independent_roundings_add_up_under_a_cap_too(dtype: DType) -> None:
     precision, half = precision_of({"grade": "G0"}, dtype), 0.5
     for seed in range(6):
-        problem = posed("normal+student_t", 8.0, dtype, seed=seed, shape=WIDE)
+        problem = capped("normal+student_t", 8.0, dtype, seed=seed, shape=WIDE)
         assert excess(problem, attention(problem, divided), precision, half) <= 1
 
 
 def test_the_law_of_chance_is_the_sharper_one_on_long_rows() -> None:
-    problem = posed("normal", 8.0, DType.FLOAT32, shape=WIDE)
+    problem = capped("normal", 8.0, DType.FLOAT32, shape=WIDE)
     expected = expect(problem, assumed(DType.FLOAT32), conventions={}, parts=OUTPUT)
     assert np.median(expected.output_allowance / expected.typical_allowance(1e-6)) > 5
 
@@ -186,7 +186,7 @@ def test_the_law_of_chance_is_the_sharper_one_on_long_rows() -> None:
 @pytest.mark.parametrize("wrong", [clipped, uncapped, lambda x, cap: np.tanh(x / cap)],
                          ids=["clipped", "ignored", "not multiplied back"])
 def test_what_is_no_softcap_lies_beyond(wrong: Callable[[Array, np.floating], Array], dtype: DType) -> None:
-    problem = posed("normal", 0.5, dtype)
+    problem = capped("normal", 0.5, dtype)
     assert excess(problem, attention(problem, wrong), assumed(dtype)) > 2
 
 
@@ -195,7 +195,7 @@ def test_a_tanh_of_eleven_bits_must_be_declared() -> None:
         bent: Array = np.tanh(x / cap) * cap * x.dtype.type(1 + 2.0**-11)
         return bent
 
-    problem = posed("normal", 2.0, DType.FLOAT32)
+    problem = capped("normal", 2.0, DType.FLOAT32)
     declared = precision_of({"tanh_ulps": 2**13, "reason": "the documented error of a GPU's tanh"}, DType.FLOAT32)
     output = attention(problem, rough)
     assert excess(problem, output, assumed(DType.FLOAT32)) > 1 >= excess(problem, output, declared)
@@ -209,7 +209,7 @@ def test_a_looser_tanh_gives_a_reason(words: dict[str, object]) -> None:
 
 def test_a_quotient_that_would_overflow_is_no_claim() -> None:
     """X / c is larger than x where c is below 1."""
-    problem = posed("normal", 0.5, DType.FLOAT16)
+    problem = capped("normal", 0.5, DType.FLOAT16)
     huge = problem.but(query=np.full_like(problem.query, 60.0), key=np.full_like(problem.key, 100.0))
     stored = precision_of({"grade": "G3"}, DType.FLOAT16)
     conventions: Mapping[str, str] = {}

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-
 import mpmath
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration
-from attnspec.core.errors import Place
-from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Effort, Kind
+from attnspec.core.nouns import DType, Effort
 from attnspec.faults import staged
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Measured
-from attnspec.spec.load import load_spec
-from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
-from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.compile import Check
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.chance import chernoff, has_variance
 from attnspec.vocabulary.scene import Posed, Scene
+from helpers.law import checks
+from helpers.subjects import subject_of
 
 RATES = (0.1, 1e-3, 1e-9)
 FREEDOMS = (1, 7, 63, 1008, 4032)
@@ -46,7 +42,7 @@ def test_the_limit_is_crossed_at_most_at_the_stated_rate(freedom: int, rate: flo
 
 @pytest.mark.parametrize("side", [1, -1])
 @pytest.mark.parametrize("freedom", [63, 1008, 4032])
-def test_the_limit_is_no_further_out_than_an_eighth_more_than_the_exact_quantile(freedom: int, side: int) -> None:
+def test_the_limit_is_at_most_an_eighth_beyond_the_exact_quantile(freedom: int, side: int) -> None:
     ratio = chernoff(freedom, 1e-9, side)  # type: ignore[arg-type]  # 1 or -1
     assert outside(freedom, 1 + (ratio - 1) / 1.125, side) > 1e-9
 
@@ -61,9 +57,8 @@ def test_the_rate_is_kept_where_it_can_be_seen() -> None:
 
 # --- the law, put to real problems
 
-@functools.cache
-def check() -> Check:
-    return compile_spec(load_spec())["scale.unit_variance"]
+def unit_variance() -> Check:
+    return checks()["scale.unit_variance"]
 
 
 def scaled_by(factor: float, power: float) -> Subject:
@@ -73,26 +68,22 @@ def scaled_by(factor: float, power: float) -> Subject:
     def attend(query: Array, key: Array, value: Array, *, scale: float | None = None) -> object:
         return sound(query, key, value, scale=factor * query.shape[-1] ** power if scale is None else scale)
 
-    keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds) & {"scale"}
-    conventions = {"hidden_row": "zeros", "causal_alignment": "top_left", "mask_with_causal": "both",
-                   "grouped_heads": "repeat"}
-    declared = Declaration(keywords=keywords, conventions=conventions)
-    return Subject("mine", "mine", attend, declared, Place(""), Library("mine"))
+    return subject_of(attend, {"scale"}, conventions=RECOMMENDED)
 
 
-def judged(subject: Subject, seed: int, width: int, *, rate: float = 1e-9, dtype: DType = DType.FLOAT32) -> Measured:
-    shapes = shapes_for(check().domain, subject.declaration.limits, Effort.DEFAULT)
+def measured(subject: Subject, seed: int, width: int, *, rate: float = 1e-9, dtype: DType = DType.FLOAT32) -> Measured:
+    shapes = shapes_for(unit_variance().domain, subject.declaration.limits, Effort.DEFAULT)
     [sizes] = [sizes for sizes in shapes if width == sizes.D]
     problem = make_problem(Recipe(sizes, ("gaussian",), "none", frozenset(), seed), dtype)
-    bench = Evaluator(subject, dtype)
-    runs = {"original": Posed((problem,), conventions=bench.conventions)}
-    return has_variance(Scene(subject, dtype, bench.conventions, runs, bench), value="one", false_alarm=rate)
+    evaluator = Evaluator(subject, dtype)
+    runs = {"original": Posed((problem,), conventions=evaluator.conventions)}
+    return has_variance(Scene(subject, dtype, evaluator.conventions, runs, evaluator), value="one", false_alarm=rate)
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(width, dtype) for width in (4, 16, 64, 256) for dtype in DType
                                              if dtype is not DType.FLOAT16 or width > 16])  # there weights underflow
 def test_right_logits_have_unit_variance_at_every_width(width: int, dtype: DType) -> None:
-    found = judged(scaled_by(1, -0.5), 1, width, dtype=dtype)
+    found = measured(scaled_by(1, -0.5), 1, width, dtype=dtype)
     assert found.claimed == 1
     assert found.margin <= 1
 
@@ -100,7 +91,7 @@ def test_right_logits_have_unit_variance_at_every_width(width: int, dtype: DType
 @pytest.mark.parametrize("width", [4, 16])
 def test_right_logits_raise_alarms_at_most_at_the_stated_rate(width: int) -> None:
     """At a rate of 0.2 in 60 draws: more than 24 alarms would have a chance of less than 0.0001."""
-    found = [judged(scaled_by(1, -0.5), seed, width, rate=0.2) for seed in range(60)]
+    found = [measured(scaled_by(1, -0.5), seed, width, rate=0.2) for seed in range(60)]
     assert sum(each.margin > 1 for each in found) <= 24
     ratios = np.array([each.seen for each in found])
     assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios))
@@ -112,15 +103,15 @@ def test_right_logits_raise_alarms_at_most_at_the_stated_rate(width: int) -> Non
     ids=["1/d", "none", "half", "a quarter more", "fourth root"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_wrong_scale_is_found_at_every_width(wrong: Subject, widths: tuple[int, ...], seed: int) -> None:
-    assert all(judged(wrong, seed, width).margin > 1 for width in widths)
+    assert all(measured(wrong, seed, width).margin > 1 for width in widths)
 
 
 def test_without_a_scale_the_variance_is_the_width() -> None:
-    bench = Evaluator(scaled_by(1, -0.5), DType.FLOAT64)
-    without = compile_spec(load_spec())["scale.variance_without"]
+    evaluator = Evaluator(scaled_by(1, -0.5), DType.FLOAT64)
+    without = checks()["scale.variance_without"]
     from attnspec.trials.trial import Trial
 
-    right = Trial(without, bench, Effort.DEFAULT, 0, lambda _: None).hold()
+    right = Trial(without, evaluator, Effort.DEFAULT, 0, lambda _: None).hold()
     assert right.failure is None
     assert right.cases > 0
     assert right.worst
@@ -130,9 +121,9 @@ def test_without_a_scale_the_variance_is_the_width() -> None:
 def test_logits_that_cannot_be_read_are_not_claimed_on() -> None:
     """Queries and keys so large that most weights underflow."""
     subject = scaled_by(1, -0.5)
-    problem = make_problem(Recipe(shapes_for(check().domain, subject.declaration.limits, Effort.DEFAULT)[0],
+    problem = make_problem(Recipe(shapes_for(unit_variance().domain, subject.declaration.limits, Effort.DEFAULT)[0],
                                   ("gaussian",), "none", frozenset(), 0), DType.FLOAT32)
-    bench = Evaluator(subject, DType.FLOAT32)
-    runs = {"original": Posed((problem.but(query=problem.query * 256),), conventions=bench.conventions)}
-    scene = Scene(subject, DType.FLOAT32, bench.conventions, runs, bench)
+    evaluator = Evaluator(subject, DType.FLOAT32)
+    runs = {"original": Posed((problem.but(query=problem.query * 256),), conventions=evaluator.conventions)}
+    scene = Scene(subject, DType.FLOAT32, evaluator.conventions, runs, evaluator)
     assert has_variance(scene, value="one", false_alarm=1e-9).claimed == 0

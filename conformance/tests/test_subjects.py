@@ -7,21 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.declaration import Limits
+from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
 from attnspec.subjects.lower import lower
-from attnspec.subjects.manifest import Library
 from attnspec.subjects.registry import load
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
-
-
-def subject_of(function: Callable[..., object], keywords: str = "", **declared: Any) -> Subject:  # noqa: ANN401  (of a Declaration)
-    declaration = Declaration(keywords=frozenset(keywords.split()), **declared)
-    return Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"))
-
+from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
+from helpers.subjects import subject_of
 
 SMALL = Sizes(2, 4, 4, 3, 3, 2, 2)
 
@@ -56,11 +50,11 @@ def test_the_subject_gets_writable_copies_and_what_it_changes_is_named() -> None
 
     problem = problem_of(mask=np.ones((2, 4, 3, 3), bool))
     before = problem.query.copy()
-    assert subject_of(spoil, "mask").answer(problem).mutated == ("query", "mask")
+    assert subject_of(spoil, {"mask"}).answer(problem).mutated == ("query", "mask")
     assert np.array_equal(problem.query, before)
 
 
-def test_replacing_zero_by_minus_zero_is_a_mutation_and_nan_left_alone_is_none() -> None:
+def test_minus_zero_for_zero_is_a_mutation_and_nan_left_alone_is_none() -> None:
     def negate_key(query: Array, key: Array, value: Array) -> Array:  # noqa: ARG001  (a subject's signature)
         key *= -1
         return value + 0
@@ -150,7 +144,7 @@ UNUSABLE: Mapping[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_an_answer_that_is_no_array_of_the_right_shape_is_told_as_what_it_is(name: str) -> None:
+def test_an_answer_that_is_no_array_of_the_right_shape_is_named(name: str) -> None:
     returned, sentence = UNUSABLE[name]
     with pytest.raises(UnusableAnswer) as caught:
         subject_of(returns(returned)).answer(problem_of())
@@ -170,17 +164,17 @@ def test_a_list_of_lists_of_the_right_shape_is_an_array() -> None:
 def test_weights_come_as_a_pair_where_they_are_asked_for() -> None:
     output, weights = np.zeros((2, 4, 3, 2)), np.full((2, 4, 3, 3), 1 / 3)
     problem = problem_of(return_weights=True)
-    answer = subject_of(returns((output, weights)), "return_weights").answer(problem)
+    answer = subject_of(returns((output, weights)), {"return_weights"}).answer(problem)
     assert answer.weights is not None
     assert np.array_equal(answer.weights, weights)
     with pytest.raises(UnusableAnswer, match=r"where the pair \(output, weights\) is expected"):
-        subject_of(returns(output), "return_weights").answer(problem)
+        subject_of(returns(output), {"return_weights"}).answer(problem)
     with pytest.raises(UnusableAnswer, match="where the weights should be: an array of shape"):
-        subject_of(returns((output, output)), "return_weights").answer(problem)
+        subject_of(returns((output, output)), {"return_weights"}).answer(problem)
 
 
 def test_averaged_weights_have_no_axis_of_heads() -> None:
-    averaged = subject_of(returns((np.zeros((2, 4, 3, 2)), np.ones((2, 3, 3)))), "return_weights",
+    averaged = subject_of(returns((np.zeros((2, 4, 3, 2)), np.ones((2, 3, 3)))), {"return_weights"},
                           limits=Limits(weights="averaged"))
     weights = averaged.answer(problem_of(return_weights=True)).weights
     assert weights is not None
@@ -195,7 +189,7 @@ def test_a_mask_travels_as_a_bias_where_that_is_its_only_form() -> None:
         return value + 0
 
     mask = np.tri(3, dtype=bool) & np.ones((2, 4, 3, 3), bool)
-    subject = subject_of(additive, "bias mask", limits=Limits(bias_is_mask=True))
+    subject = subject_of(additive, {"bias", "mask"}, limits=Limits(bias_is_mask=True))
     subject.answer(problem_of(mask=mask, bias=np.full((2, 4, 3, 3), 2, np.float32)))
     assert np.array_equal(seen["bias"], np.where(mask, 2, -np.inf))
     assert seen["bias"].dtype == np.float32
@@ -216,7 +210,7 @@ def test_what_lies_outside_the_limits_is_refused(declared: dict[str, Any], sizes
 
 
 def test_a_lacking_keyword_is_named() -> None:
-    subject = subject_of(first_rows, "mask")
+    subject = subject_of(first_rows, {"mask"})
     assert subject.lacks(frozenset({"mask"})) == ""
     assert subject.lacks(frozenset({"mask", "scale", "causal"})) == "mine takes no causal and no scale"
     with pytest.raises(ValueError, match="mine takes no causal"):
@@ -320,7 +314,7 @@ def test_a_variant_that_is_not_declared_is_a_usage_error() -> None:
         subject_of(first_rows).variant("fast")
 
 
-def test_a_limit_to_contiguous_features_refuses_gaps_along_the_last_axis_only() -> None:
+def test_a_limit_to_contiguous_features_refuses_gaps_in_the_last_axis() -> None:
     def values(query: Array, key: Array, value: Array) -> Array:  # noqa: ARG001  (the contract's signature)
         return value
 
@@ -339,7 +333,7 @@ def test_a_limit_to_contiguous_features_refuses_gaps_along_the_last_axis_only() 
 def test_a_mask_that_differs_where_the_subject_has_no_axis_is_refused(axes: str, shape: tuple[int, ...],
                                                                       reason: str) -> None:
     mask = np.random.default_rng(0).integers(0, 2, shape).astype(bool)
-    subject = subject_of(first_rows, "mask", limits=Limits(mask_axes=axes, broadcasts=True))
+    subject = subject_of(first_rows, {"mask"}, limits=Limits(mask_axes=axes, broadcasts=True))
     refusals = {subject.refuses(problem_of(Sizes(2, 2, 2, 3, 4, 2, 2), mask=each))
                 for each in (mask, np.broadcast_to(mask, (2, 2, 3, 4)))}
     assert len(refusals) == 1

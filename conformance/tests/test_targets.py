@@ -71,19 +71,17 @@ wrong_lift.lift = "tensorflow"
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def here(here: Path) -> Iterator[Path]:
     """A user's folder, as the working directory."""
     files = {"my_attention.py": MINE, "my_imports.py": "import not_there_at_all", "my_raising.py": "x = 1\nx / 0",
              "my_syntax.py": "def f(:", "my_exit.py": "raise SystemExit(3)",
              "my_sibling.py": "from my_attention import attend"}
     for name, text in files.items():
-        (tmp_path / name).write_text(textwrap.dedent(text).lstrip())
-    (tmp_path / "my_folder").mkdir()
-    (tmp_path / "my_package").mkdir()
-    (tmp_path / "my_package" / "__init__.py").write_text("")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*sys.path])
-    yield tmp_path
+        (here / name).write_text(textwrap.dedent(text).lstrip())
+    (here / "my_folder").mkdir()
+    (here / "my_package").mkdir()
+    (here / "my_package" / "__init__.py").write_text("")
+    yield here
     for name in [name for name in sys.modules if name.startswith(("my_", "attnspec_target_my_"))]:
         del sys.modules[name]
 
@@ -147,7 +145,8 @@ MISTAKES = [
     ("my_syntax:f", "my_syntax.py:1: 'my_syntax' is no valid Python: invalid syntax."),
     ("my_syntax.py:f", "my_syntax.py:1: 'my_syntax.py' is no valid Python: invalid syntax."),
     ("my_attention:Thing", "my_attention.py:14: 'my_attention:Thing' is a class. Name a function, or a module-level "
-                           "instance that can be called: attend = Thing(...)"),
+                           "instance that can be called: attend = Thing(...); or let an adapter be written: "
+                           "attnspec init my_attention:Thing"),
     ("my_attention:number", "'my_attention:number' is int and cannot be called; a function is expected: "
                             "attend(query, key, value, *, ...)."),
     ("my_attention:typo", "my_attention.py:37: typo takes 'masc', which is not a known keyword. Did you mean 'mask'?"),

@@ -13,13 +13,13 @@ import pytest
 from attnspec.core.errors import RecordError
 from attnspec.core.nouns import Verdict
 from attnspec.spec.load import load_spec
+from helpers.places import CHECKOUT
 
-HOME = Path(__file__).resolve().parents[2]
 HELD, VIOLATED, ERRORED, INAPPLICABLE = Verdict.HELD, Verdict.VIOLATED, Verdict.ERRORED, Verdict.INAPPLICABLE
 
 
 def _loaded() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("verdict", HOME / "conformance" / "time_machine" / "verdict.py")
+    spec = importlib.util.spec_from_file_location("verdict", CHECKOUT / "conformance" / "time_machine" / "verdict.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -82,7 +82,7 @@ def test_tox_pins_the_releases_of_the_table_and_judges_its_subjects() -> None:
 
 def _tox_section() -> str:
     parser = configparser.RawConfigParser()
-    parser.read(HOME / "tox.ini", encoding="utf-8")
+    parser.read(CHECKOUT / "tox.ini", encoding="utf-8")
     name = next(name for name in parser.sections() if name.startswith("testenv:tm-{"))
     assert set(re.findall(r"[a-z]+-\d+", name)) == {pair.id for pair in PAIRS}
     return "\n".join(parser[name].values())
@@ -101,7 +101,7 @@ def test_a_record_of_another_release_is_refused(tmp_path: Path) -> None:
         machine.read_release(PAIRS[0], "buggy", tmp_path)
 
 
-def test_the_records_convict_every_buggy_release_and_acquit_every_mended_one() -> None:
+def test_records_convict_every_buggy_release_and_acquit_the_mended() -> None:
     verdicts, is_right = machine.table(PAIRS)
     assert is_right, verdicts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
+from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -13,7 +14,6 @@ from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
 
-RECOMMENDED = {"causal_alignment": "top_left", "mask_with_causal": "both", "grouped_heads": "repeat"}
 B, H, T, S, D, DV = 2, 4, 3, 5, 4, 2
 AXES = ("B", "H", "T", "S")
 

@@ -123,7 +123,7 @@ def test_it_is_never_more_than_the_worst_case() -> None:
     assert (typical < expected.output_allowance).any()
 
 
-def test_where_weights_are_too_uncertain_to_be_linear_the_worst_case_stands() -> None:
+def test_the_worst_case_stands_where_weights_are_too_uncertain() -> None:
     """Logits in the hundreds, stored in bfloat16."""
     expected = of(made("huge_logits", sizes=Sizes(1, 1, 1, 8, 40, 8, 8), dtype=DType.BFLOAT16),
                   graded("G3", DType.BFLOAT16))

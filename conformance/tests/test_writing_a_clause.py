@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from attnspec.cli import main
 from attnspec.core import paths
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
+from attnspec.problems.entries import Family
+from attnspec.problems.families import FAMILIES
+from attnspec.problems.masks import BIASES, MASKS, BiasRecipe, MaskRecipe
 from attnspec.record.outcome import Outcome
+from helpers.places import CHECKOUT
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing-a-clause.md"
+PAGE = CHECKOUT / "docs" / "writing-a-clause.md"
 SUBJECTS = '''
 import numpy as np
 
@@ -62,10 +68,21 @@ def example(name: str) -> str:
 
 def judged(clause: str, function: str, folder: Path, **law: object) -> Outcome:
     (folder / "subjects.py").write_text(SUBJECTS)
-    court = Engine(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
+    engine = Engine(Plan(targets=(f"{folder / 'subjects.py'}:{function}",), clauses=(clause,), dtypes=(DType.FLOAT32,),
                        effort=Effort.QUICK, **law))  # type: ignore[arg-type]  # where clauses come from
-    [item] = court.items()
-    return court.try_item(item)
+    [item] = engine.items()
+    return engine.try_item(item)
+
+
+@pytest.mark.parametrize(("what", "known"), [("families", FAMILIES), ("masks", MASKS), ("biases", BIASES)])
+def test_the_page_and_list_say_what_families_masks_and_biases_mean(
+    what: str, known: Mapping[str, Family | MaskRecipe | BiasRecipe], capsys: pytest.CaptureFixture[str],
+) -> None:
+    meanings = {name: each.meaning for name, each in known.items()}
+    table = PAGE.read_text(encoding="utf-8").partition(f"| `{what}` | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", table, re.MULTILINE)) == meanings
+    assert main(["list", what]) == 0
+    assert dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()) == meanings
 
 
 def test_a_clause_added_in_yaml_alone_is_held_by_a_sound_function(extended: Path) -> None:
@@ -78,7 +95,7 @@ def test_a_clause_of_ones_own_is_held_by_who_keeps_it(own: Path) -> None:
     assert outcome.verdict is Verdict.HELD
 
 
-def test_a_clause_of_ones_own_is_violated_by_who_does_not_though_no_shipped_one_is(own: Path) -> None:
+def test_an_own_clause_is_violated_where_no_shipped_one_is(own: Path) -> None:
     outcome = judged("mine.batch_invariant", "sees_its_batch", own.parent, spec_add=(str(own),))
     assert outcome.verdict is Verdict.VIOLATED
     shipped = judged("attention.batch_is_independent", "sees_its_batch", own.parent, spec_add=(str(own),))

@@ -205,7 +205,7 @@ class _Campaign:
     def _round(self, plan: Plan, counting: CaseCounter, *, goes_on: bool) -> Result:
         if goes_on:
             reopen(self.path)
-        session = Session(plan, workers=self.workers, command=typed(), docket=CAMPAIGN)
+        session = Session(plan, workers=self.workers, command=typed(), source=CAMPAIGN)
         return session.run([counting, RecordWriter(self.path, goes_on=goes_on)])
 
 

@@ -72,8 +72,8 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     Where clauses or profiles are asked for, nothing is probed.
     """
     targets = remaining(judgeable(options["implementations"], libraries), without)
-    docket = TRIALS if options["clauses"] or options["profiles"] else AUDIT
-    return _judge(targets, options, docket, {LIBRARIES: libraries})
+    source = TRIALS if options["clauses"] or options["profiles"] else AUDIT
+    return _judge(targets, options, source, {LIBRARIES: libraries})
 
 
 @click.command()
@@ -91,7 +91,7 @@ def replay(line: str, **options: Given) -> int:
     return _run(Session(plan, command=typed(), recipe=recipe), Outputs.console().handlers())
 
 
-def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIALS,
+def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
@@ -100,7 +100,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], docket: str = TRIA
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)
     handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict, folders=plan.implementations), *junit]
-    return _run(Session(plan, workers=workers, command=typed(), docket=docket), handlers)
+    return _run(Session(plan, workers=workers, command=typed(), source=source), handlers)
 
 
 def _run(session: Session, handlers: Sequence[Handler]) -> int:

@@ -61,7 +61,17 @@ def remedy(digest: Digest) -> Iterator[str]:
     if cause and cause.advice:
         yield f"  {cause.advice}{', or declare it:' if cause.declare else '.'}"
     if cause and cause.declare:
-        yield f"  {cause.declare}"
+        yield from (f"  {line}" for line in cause.declare.splitlines())
+
+
+def undiagnosed(digest: Digest) -> Iterator[str]:
+    """That nobody looked for causes, where that is why failures have none."""
+    if digest.failures and _is_glance(digest) and unexplained(digest.failures):
+        yield "  Causes are not looked for at effort glance: --effort quick looks for them, and so does a replay line."
+
+
+def _is_glance(digest: Digest) -> bool:
+    return digest.header is not None and digest.header.effort == Effort.GLANCE.value
 
 
 def _code(digest: Digest) -> int:
@@ -109,10 +119,9 @@ def _why(digest: Digest) -> str:
     """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
     if cause := likely_words(digest.failures):
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
-    is_diagnosed = digest.header is None or digest.header.effort != Effort.GLANCE.value
     number, unknown = len(digest.failures), len(unexplained(digest.failures))
     which = "which" if unknown == number else f"{unknown} of which"
-    remark = f", {which} no known fault explains" if is_diagnosed else ""
+    remark = f", {which} no known fault explains" if not _is_glance(digest) else ""
     return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
 
 
@@ -211,6 +220,7 @@ def _head(digest: Digest) -> Iterator[str]:
     """The verdict, and how each subject fared."""
     yield ""
     yield verdict(digest)
+    yield from undiagnosed(digest)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
         yield from (f"{subject}: {counted(counts)}" for subject, counts in digest.counts.items())

@@ -18,7 +18,7 @@ from attnspec.core.paths import folder
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, themes_of
-from attnspec.spec.load import added_files, load_spec
+from attnspec.spec.load import NOT_CHECKED, OWN, added_files, load_spec
 from attnspec.spec.yaml_lines import shown
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
     """
     law = load_spec(spec, spec_add)
     clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
+    if any(clause.where.file in law.added for clause in clauses):
+        click.echo(NOT_CHECKED, err=True)
     if not clauses:
         _tell_faults(name, law)
     elif as_json:
@@ -114,8 +116,7 @@ def _tell_faults(name: str, law: Spec) -> None:
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy, and only for faults)
 
     if not (faults := fnmatch.filter(CATALOGUE, name)):
-        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}"
-                         " A clause of your own is found with --spec-add FILE.")
+        raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}{OWN}")
     _one_after_another([_story(CATALOGUE[each], law) for each in faults])
 
 

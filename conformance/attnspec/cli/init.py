@@ -36,7 +36,9 @@ def init(target: str, into: Path, deadline: float) -> int:
     for sentence in written.found:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {sentence}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
-    click.echo(f"Next: attnspec check {folder.name}/{written.name} --implementations {into}")
+    subject = f"{folder.name}/{written.name}"
+    click.echo(f"Next: attnspec check {subject} --implementations {into}")
+    click.echo(f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}")')
     return CONFORMS
 
 

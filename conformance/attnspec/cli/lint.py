@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -54,13 +55,14 @@ def lint(
 
 
 def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
-    law, found = _tried(lambda: load_spec(spec, spec_add))
-    yield from found
+    wrong: list[AttnspecError] = []
+    law, found = _tried(lambda: load_spec(spec, spec_add, tell=wrong.append))
+    yield from (*found, *wrong)
     if law:
-        yield from _tried(lambda: _compile(law))[1]
+        yield from _badly_put(law)
     subjects, found = _tried(lambda: tuple(registered(implementations).values()))
     yield from found
-    if law and subjects:
+    if law and subjects and not wrong:  # a clause that cannot be read is not there for manifests to name
         yield from (problem for subject in subjects for problem in _strangers(subject, law))
     if not spec:
         yield from _tried(check_schemas)[1]
@@ -73,11 +75,15 @@ def _tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
         return None, [problem]
 
 
-def _compile(law: Spec) -> None:
+def _badly_put(law: Spec) -> Iterator[AttnspecError]:
+    """One mistake of each clause whose words mean nothing; of the others, what makes them claim less than it seems."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
-    compile_spec(law, faults=CATALOGUE.keys())
+    for clause in law.clauses:
+        _, found = _tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
+        yield from found or empty_claims(clause)
 
 
 def _strangers(subject: Registered, law: Spec) -> Iterator[ManifestError]:

@@ -1,4 +1,4 @@
-"""`list`: what there is, without importing NumPy or any framework."""
+"""`list`: what there is, without importing any framework, and NumPy only for how entries are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
 from attnspec.spec.clause import Spec
-from attnspec.spec.load import load_spec
+from attnspec.spec.load import NOT_CHECKED, load_spec
 from attnspec.subjects.registry import registered
 
 Row = Mapping[str, str]
@@ -76,6 +76,24 @@ def _flow(value: object) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
+def _families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.problems.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
+
+    yield from ({"name": name, "meaning": family.meaning} for name, family in FAMILIES.items())
+
+
+def _masks(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.problems.masks import MASKS  # noqa: PLC0415  (weight: NumPy)
+
+    yield from ({"name": name, "meaning": mask.meaning} for name, mask in MASKS.items())
+
+
+def _biases(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.problems.masks import BIASES  # noqa: PLC0415  (weight: NumPy)
+
+    yield from ({"name": name, "meaning": bias.meaning} for name, bias in BIASES.items())
+
+
 def _sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for source in law().bibliography.values():
         yield {"key": source.key, "kind": source.kind, "title": source.title, "url": source.url}
@@ -99,7 +117,7 @@ def _first_sentence(text: str) -> str:
 
 WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
     "subjects": _subjects, "clauses": _clauses, "profiles": _profiles, "faults": _faults, "words": _words,
-    "problems": _problems, "sources": _sources}
+    "problems": _problems, "sources": _sources, "families": _families, "masks": _masks, "biases": _biases}
 
 
 @click.command("list")
@@ -109,7 +127,12 @@ WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
 @SPEC_ADD
 @JSON
 def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """List subjects, clauses, profiles or faults; or words, problems and sources, of which clauses are made."""
+    """List subjects, clauses, profiles or faults; or words, problems and sources, of which clauses are made.
+
+    Or families, masks and biases: how the entries of a problem are made.
+    """
+    if spec_add and what == "clauses":
+        click.echo(NOT_CHECKED, err=True)
     rows = list(WHAT[what](implementations, partial(load_spec, spec, spec_add)))
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))

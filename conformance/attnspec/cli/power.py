@@ -58,7 +58,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     plan = _plan(against, options)
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
-    session = Session(plan, workers=workers, command=typed(), docket=POWER)
+    session = Session(plan, workers=workers, command=typed(), source=POWER)
     return exit_code_of(session.run([table, SubjectCounter(outputs.console_stream), *outputs.kept]))
 
 

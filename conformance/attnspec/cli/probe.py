@@ -116,7 +116,7 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = Answers(outputs.console_stream, outputs.places)
-    result = Session(plan, workers=workers, command=typed(), docket=PROBES).run([answers, *outputs.kept])
+    result = Session(plan, workers=workers, command=typed(), source=PROBES).run([answers, *outputs.kept])
     if result.defects:
         own_up(result.defects)
     return CANNOT_RUN if result.defects else result.exit_code

@@ -20,6 +20,16 @@ class Convention:
     recommended: str
 
 
+def unfound(name: str, subject: str) -> str:
+    """What to say where a probe found none of a convention's answers, and the subject declares none."""
+    convention = CONVENTIONS[name]
+    entry = (f'{subject.rpartition(":")[2]}.conventions = {{"{name}": "{convention.recommended}"}}' if ":" in subject
+             else f"conventions: {{{name}: {convention.recommended}}} in its manifest")
+    others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
+    return (f"{name} could not be found out by a probe, which got none of the known answers; declare {entry} "
+            f"(or {others}), and it is judged by that")
+
+
 CONVENTIONS: Mapping[str, Convention] = {
     convention.name: convention
     for convention in (

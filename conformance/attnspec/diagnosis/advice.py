@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 
 from attnspec.record.outcome import Explanation, Likeness
@@ -44,4 +45,17 @@ def causal_by_default(subject: Subject, like: Sequence[Likeness]) -> Explanation
     return Explanation(
         cause=f"its default, causal=True, hides later keys where no flag is given (`{ALWAYS}`)",
         advice=f"Write causal=False{wrap}",
-        declare=f"{name}.causal_only = True" if is_own else "limits: {causal_only: true}")
+        declare=f"{name}.causal_only = True" if is_own else manifest_line(subject, "limits", {"causal_only": True}))
+
+
+def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> str:
+    """`under 'precision' of mine/attend (FILE:LINE) write: float16: {…}`. The key may be there already, with others."""
+    place = f" ({subject.entry})" if subject.entry else ""
+    return f"under {key!r} of {subject.id}{place} write: {', '.join(f'{k}: {_yaml(v)}' for k, v in entries.items())}"
+
+
+def _yaml(value: object) -> str:
+    """The value as one writes it in YAML on one line; texts are quoted as in JSON."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)

@@ -17,7 +17,7 @@ import numpy as np
 
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
-from attnspec.diagnosis.advice import frameworks_of
+from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.failing_case import judged
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.problems.problem import numpy_dtype
@@ -26,8 +26,7 @@ from attnspec.record.outcome import Explanation
 from attnspec.subjects.subject import Answer, Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.evaluator import Evaluator, Violated
 from attnspec.trials.trial import Trial
 
 Words = Mapping[str, object]
@@ -136,28 +135,28 @@ class ArithmeticExplainer:
 
         claimed: how many entries the violated relation claimed. A class that claims fewer says nothing of the rest.
         """
-        for wider, bench in self._wider(trial.bench):
-            under = replace(trial, bench=bench, shrinks=False, before=None, breadcrumb=lambda _: None)
-            if _allows(under, failing, claimed) and self._is_of(wider, trial.bench, bench):
-                return _told(trial.bench.subject, trial.bench.dtype, wider)
+        for wider, evaluator in self._wider(trial.evaluator):
+            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
+            if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
+                return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
-    def _wider(self, bench: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
+    def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
-        dtype = bench.dtype
+        dtype = evaluator.dtype
         known = sorted(classes_for(dtype), key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
-            precision = _precision(bench.subject, dtype, wider)
-            if precision and looser_words(precision, bench.precision) and self._tried.get((dtype, wider.cause), True):
-                yield wider, bench.under(precision)
+            precision = _precision(evaluator.subject, dtype, wider)
+            if precision and looser_words(precision, evaluator.precision) and self._tried.get((dtype, wider.cause), True):
+                yield wider, evaluator.under(precision)
 
-    def _is_of(self, wider: Wider, declared: Evaluator, bench: Evaluator) -> bool:
+    def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
-        key = bench.dtype, wider.cause
+        key = evaluator.dtype, wider.cause
         if key not in self._tried:
-            self._tried[key] = ((not wider.fits or _fit(bench.remembered, wider.fits))
+            self._tried[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
                                 and not (wider.shows and self._is_finer(wider, declared))
-                                and self._allows_plain(bench, CONVICTING))
+                                and self._allows_plain(evaluator, CONVICTING))
         return self._tried[key]
 
     def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
@@ -166,17 +165,17 @@ class ArithmeticExplainer:
         # the twin that flushes subnormals has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
         precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
-        benches = (declared.under(precision) for precision in precisions if precision)
-        return any(self._allows_plain(bench, ORDINARY) for bench in (declared, *benches))
+        evaluators = (declared.under(precision) for precision in precisions if precision)
+        return any(self._allows_plain(evaluator, ORDINARY) for evaluator in (declared, *evaluators))
 
-    def _allows_plain(self, bench: Evaluator, kinds: frozenset[str]) -> bool:
+    def _allows_plain(self, evaluator: Evaluator, kinds: frozenset[str]) -> bool:
         plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
-        return all(self._holds(check, bench) for check in plain)
+        return all(self._holds(check, evaluator) for check in plain)
 
-    def _holds(self, check: Check, bench: Evaluator) -> bool:
-        if check.lacking(bench.subject):
+    def _holds(self, check: Check, evaluator: Evaluator) -> bool:
+        if check.lacking(evaluator.subject):
             return True
-        trial = Trial(check, bench, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False)
+        trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 
@@ -188,7 +187,7 @@ def _is_plain(check: Check) -> bool:
 
 def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
     """Whether a clause, on the case where it failed, claims as many entries and holds; and then on all of its cases."""
-    tally = judged(trial, trial.bench, recipe)
+    tally = judged(trial, trial.evaluator, recipe)
     if tally.failure is not None or tally.worst is None or tally.worst.claimed < claimed:
         return False
     return trial.hold().failure is None
@@ -235,9 +234,9 @@ def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, 
 
 
 def declaration(subject: Subject, precision: Mapping[str, Words]) -> str:
-    """The line to paste: below a function of one's own, or into a registered subject's manifest."""
+    """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
     if ":" not in subject.id:
-        return f"precision: {json.dumps(precision, ensure_ascii=False)}"
+        return manifest_line(subject, "precision", precision)
     return f"{subject.id.rpartition(':')[2]}.precision = {_python(_with_own(subject, precision))}"
 
 

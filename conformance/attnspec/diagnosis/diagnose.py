@@ -22,8 +22,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Violated
+from attnspec.trials.evaluator import Evaluator, Violated
 from attnspec.trials.trial import Trial
 
 ROUNDS = 8
@@ -88,10 +87,10 @@ class Examiner:
         case = self._case(trial, failing)
         like = self._named_before(case) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
-        problems = [step.problem for step in case.tape]
+        problems = [step.problem for step in case.log]
         if like or case.bar.aspect is Aspect.DTYPE:  # read-outs are of numbers, and cannot show a dtype
             return Diagnosis(like)
-        return Diagnosis(located=locate(case.bar, trial.bench.dtype, problems))
+        return Diagnosis(located=locate(case.bar, trial.evaluator.dtype, problems))
 
     def _named_before(self, case: FailingCase) -> tuple[Likeness, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
@@ -99,9 +98,9 @@ class Examiner:
 
     def _named_now(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
-        candidates = [fault for fault in among if _may_stand(fault, case.trial)]
+        candidates = [fault for fault in among if _may_worker(fault, case.trial)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
-        resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_stand(fault, case.trial)]
+        resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_worker(fault, case.trial)]
         likely = [] if is_late else [fault for fault in (*candidates, *resized)
                                      if case.fails and self._is_likely(fault, case)]
         if likely:
@@ -131,32 +130,32 @@ class Examiner:
         return tuple(each.likeness for each in best[:NAMED])
 
     def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
-        subject, tape = self._anew(trial), list[LoggedCall]()
+        subject, log = self._anew(trial), list[LoggedCall]()
         for _ in range(ROUNDS):
-            tally = judged(trial, LoggingEvaluator(subject, trial.bench, tape), failing)
+            tally = judged(trial, LoggingEvaluator(subject, trial.evaluator, log), failing)
             if tally.failure is not None:
                 break
         failure = tally.failure
         relation = failure.measured.relation if isinstance(failure, Violated) else ""
-        bar = Bar(subject, trial.bench.precision, trial.bench.conventions, aspect_of(relation))
-        return FailingCase(trial, failing, bar, tuple(tape), fails=failure is not None)
+        bar = Bar(subject, trial.evaluator.precision, trial.evaluator.conventions, aspect_of(relation))
+        return FailingCase(trial, failing, bar, tuple(log), fails=failure is not None)
 
     def _anew(self, trial: Trial) -> Subject:
-        return self.again() if self.again else trial.bench.subject
+        return self.again() if self.again else trial.evaluator.subject
 
     def _faring(self, case: FailingCase) -> Faring:
-        place = case.trial.bench.dtype, case.bar.aspect
+        place = case.trial.evaluator.dtype, case.bar.aspect
         if place not in self._fares:
-            # made anew where it can be: what the failing case left in its memory must not answer the panel
+            # made anew where it can be: what a failing case left in its memory must not answer these calls
             bar = replace(case.bar, subject=self._anew(case.trial))
-            self._fares[place] = Faring.of(bar, case.trial.bench.dtype)
+            self._fares[place] = Faring.of(bar, case.trial.evaluator.dtype)
         return self._fares[place]
 
 
-def _may_stand(fault: Fault, trial: Trial) -> bool:
+def _may_worker(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
-    is_layer = trial.bench.subject.declaration.kind is Kind.LAYER
-    return trial.bench.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
+    is_layer = trial.evaluator.subject.declaration.kind is Kind.LAYER
+    return trial.evaluator.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
 
 
 def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
@@ -200,25 +199,25 @@ class Faring:
 
         of_old: only calls count that it was put before.
         """
-        return all(self._agreed(fault, case, self.panel.suspect(fault).answered if of_old else len(self.steps)))
+        return all(self._agreed(fault, case, self.panel.candidate(fault).answered if of_old else len(self.steps)))
 
     def _agreed(self, fault: Fault, case: FailingCase, calls: int) -> Iterator[bool]:
         """Whether fault and subject agree, call by call.
 
         Where the subject raises, it may not be meant to answer; that NaN leaks is another matter than most mistakes.
         """
-        suspect = self.panel.suspect(fault)
+        candidate = self.panel.candidate(fault)
         if case.bar.aspect is Aspect.KEPT and self.steps:
-            suspect.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
+            candidate.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
         for index in range(calls):
             held_to, seen, is_right = self.panel.rulers[index], self.steps[index], self.right[index]
-            step = suspect.step(index)
+            step = candidate.step(index)
             poisoned = self.panel.poisoned[index] and not case.is_poisoned
             if poisoned or (seen.ending is Ending.RAISED and not case.raises):
                 continue
             wrong = (not is_right) + (not self.panel.is_right(fault, index))
             if wrong == BOTH:
-                yield held_to.are_alike(seen, step, partial(suspect.shaken, index))
+                yield held_to.are_alike(seen, step, partial(candidate.shaken, index))
             elif wrong and not held_to.are_close(seen, step):
                 yield False
 
@@ -236,10 +235,10 @@ def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
 
     trial = Trial(check, Evaluator(again(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
                   shrinks=False)
-    failing = recipe if judged(trial, trial.bench, recipe).failure is not None else _own_case(trial, again())
+    failing = recipe if judged(trial, trial.evaluator, recipe).failure is not None else _own_case(trial, again())
     return Diagnosis() if failing is None else diagnose(trial, failing, again=again)
 
 
 def _own_case(trial: Trial, subject: Subject) -> Recipe | None:
     """The first case on which the clause convicts the double itself."""
-    return replace(trial, bench=Evaluator(subject, trial.bench.dtype)).hold().failing
+    return replace(trial, evaluator=Evaluator(subject, trial.evaluator.dtype)).hold().failing

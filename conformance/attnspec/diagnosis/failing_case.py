@@ -10,17 +10,16 @@ from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
 from attnspec.faults.fault import Fault
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 
 LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
 
-def judged(trial: Trial, bench: Evaluator, recipe: Recipe) -> Tally:
+def judged(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
     """The clause on one case before another bench."""
-    return replace(trial, bench=bench, breadcrumb=lambda _: None).put(recipe)
+    return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).put(recipe)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,7 +29,7 @@ class FailingCase:
     trial: Trial
     recipe: Recipe
     bar: Bar
-    tape: tuple[LoggedCall, ...]
+    log: tuple[LoggedCall, ...]
     fails: bool
     _rulers: dict[int, Ruler] = field(default_factory=dict)
     _candidates: dict[str, Candidate] = field(default_factory=dict)
@@ -39,18 +38,18 @@ class FailingCase:
     @property
     def is_large(self) -> bool:
         """Whether putting it to every fault is dear."""
-        sizes = [step.problem.sizes for step in self.tape]
+        sizes = [step.problem.sizes for step in self.log]
         return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
 
     @property
     def raises(self) -> bool:
         """Whether the subject raised in it."""
-        return any(step.ending is Ending.RAISED for step in self.tape)
+        return any(step.ending is Ending.RAISED for step in self.log)
 
     @property
     def is_poisoned(self) -> bool:
         """Whether it is about entries that are not finite."""
-        return any(is_poisoned(step.problem) for step in self.tape)
+        return any(is_poisoned(step.problem) for step in self.log)
 
     def explains(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well; found out once."""
@@ -59,43 +58,43 @@ class FailingCase:
         return self._explained[fault.name]
 
     def _explains(self, fault: Fault) -> bool:
-        suspect = self._candidate(fault)
-        return all(self._is_alike(suspect, index) for index in range(len(self.tape))) and (
-            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(suspect)) and self._convicts(fault)
+        candidate = self._candidate(fault)
+        return all(self._is_alike(candidate, index) for index in range(len(self.log))) and (
+            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(candidate)) and self._convicts(fault)
 
     def nearness(self, fault: Fault) -> float:
         """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth.
 
         No call is put after one where they are further apart than that.
         """
-        suspect, furthest = self._candidate(fault), 0.0
-        for index, step in enumerate(self.tape):
-            furthest = max(furthest, self._ruler(index).nearness(step, suspect.step(index)))
+        candidate, furthest = self._candidate(fault), 0.0
+        for index, step in enumerate(self.log):
+            furthest = max(furthest, self._ruler(index).nearness(step, candidate.step(index)))
             if furthest >= 1:
                 break
         return furthest
 
     def _candidate(self, fault: Fault) -> Candidate:
         if fault.name not in self._candidates:
-            calls = [(step.problem, step.variant) for step in self.tape]
+            calls = [(step.problem, step.variant) for step in self.log]
             self._candidates[fault.name] = Candidate(fault, self.bar, calls)
         return self._candidates[fault.name]
 
-    def _is_alike(self, suspect: Candidate, index: int) -> bool:
-        return self._ruler(index).are_alike(self.tape[index], suspect.step(index),
-                                            partial(suspect.shaken, index))
+    def _is_alike(self, candidate: Candidate, index: int) -> bool:
+        return self._ruler(index).are_alike(self.log[index], candidate.step(index),
+                                            partial(candidate.shaken, index))
 
-    def _keeps_alike(self, suspect: Candidate) -> bool:
+    def _keeps_alike(self, candidate: Candidate) -> bool:
         """Whether answers are kept, or not, by both: asked when all calls are made."""
-        return all(step.is_kept is suspect.step(index).is_kept for index, step in enumerate(self.tape))
+        return all(step.is_kept is candidate.step(index).is_kept for index, step in enumerate(self.log))
 
     def _convicts(self, fault: Fault) -> bool:
-        bench = LoggingEvaluator(as_candidate(fault, self.bar.subject), self.trial.bench, [])
-        return judged(self.trial, bench, self.recipe).failure is not None
+        evaluator = LoggingEvaluator(as_candidate(fault, self.bar.subject), self.trial.evaluator, [])
+        return judged(self.trial, evaluator, self.recipe).failure is not None
 
     def _ruler(self, index: int) -> Ruler:
         """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
         if index not in self._rulers:
             bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
-            self._rulers[index] = bar.ruler(self.tape[index].problem)
+            self._rulers[index] = bar.ruler(self.log[index].problem)
         return self._rulers[index]

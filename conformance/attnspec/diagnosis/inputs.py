@@ -142,23 +142,23 @@ class DiagnosticInputs:
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
         self.poisoned = tuple(is_poisoned(problem) for problem, _ in self._calls)
-        self._suspects: dict[str, Candidate] = {}
+        self._candidates: dict[str, Candidate] = {}
         self._right: dict[tuple[str, int], bool] = {}
 
     def put_to(self, subject: Subject) -> tuple[LoggedCall, ...]:
         """Every call, in order, to one subject."""
         return tuple(put(subject, problem, variant) for problem, variant in self._calls)
 
-    def suspect(self, fault: Fault) -> Candidate:
+    def candidate(self, fault: Fault) -> Candidate:
         """The fault in the place of such a subject; it is put each call once in the life of the panel."""
-        if fault.name not in self._suspects:
-            self._suspects[fault.name] = Candidate(fault, self._bar, self._calls)
-        return self._suspects[fault.name]
+        if fault.name not in self._candidates:
+            self._candidates[fault.name] = Candidate(fault, self._bar, self._calls)
+        return self._candidates[fault.name]
 
     def is_right(self, fault: Fault, index: int) -> bool:
         """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
         if (fault.name, index) not in self._right:
-            step = self.suspect(fault).step(index)
+            step = self.candidate(fault).step(index)
             self._right[fault.name, index] = self.rulers[index].is_right(step, is_subject=False)
         return self._right[fault.name, index]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
-from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
 from attnspec.engine.schedule import is_due
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, themes_of
-from attnspec.spec.load import load_spec
+from attnspec.spec.load import OWN, load_spec
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
@@ -39,7 +39,7 @@ class Engine:
         self.plan = plan
         self.breadcrumb = breadcrumb
         self.spec: Spec = load_spec(plan.spec, plan.spec_add)
-        self._hearings: dict[str, SubjectRun] = {}
+        self._subject_runs: dict[str, SubjectRun] = {}
         self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
         self._manifests: dict[str, Mapping[str, Registered]] = {}
 
@@ -111,12 +111,12 @@ class Engine:
 
         return compile_spec(self.spec, faults=CATALOGUE.keys())
 
-    def _hearing(self, target: str) -> SubjectRun:
+    def _subject_run(self, target: str) -> SubjectRun:
         from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         if target in self._absent:
             raise TargetError(str(self._absent[target]))
-        if target not in self._hearings:
+        if target not in self._subject_runs:
             self._let_go()
             try:
                 subject = summon(target, self.plan)
@@ -124,29 +124,29 @@ class Engine:
                 self._absent[target] = problem
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
-            self._hearings[target] = SubjectRun(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
+            self._subject_runs[target] = SubjectRun(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
                                              lambda: self.checks)
-        return self._hearings[target]
+        return self._subject_runs[target]
 
     def _let_go(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
-        if len(self._hearings) < REMEMBERED:
+        if len(self._subject_runs) < REMEMBERED:
             return
-        for hearing in self._hearings.values():
-            hearing.subject.lift.forget()
-        self._hearings.clear()
+        for subject_run in self._subject_runs.values():
+            subject_run.subject.lift.forget()
+        self._subject_runs.clear()
 
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
-        self._hearing(target)
+        self._subject_run(target)
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
-        return self._hearing(target).card()
+        return self._subject_run(target).card()
 
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
-        outcome = self._hearing(item.target).try_clause(self._check(item.clause), DType(item.dtype))
+        outcome = self._subject_run(item.target).try_clause(self._check(item.clause), DType(item.dtype))
         return self.compared(outcome)
 
     def compared(self, outcome: Outcome) -> Outcome:
@@ -160,10 +160,11 @@ class Engine:
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""
-        return self._hearing(item.target).replay(self._check(item.clause), DType(item.dtype), recipe)
+        return self._subject_run(item.target).replay(self._check(item.clause), DType(item.dtype), recipe)
 
     def _check(self, clause: str) -> Check:
-        _known("clause", (clause,), self.checks)
+        if clause not in self.checks:
+            raise _no_clause(clause, tuple(self.checks))
         return self.checks[clause]
 
 
@@ -171,8 +172,15 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
     """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
-            raise UsageError.unknown("clause", pattern, [*ids, *themes_of(ids)])
+            raise _no_clause(pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
+
+
+def _no_clause(name: str, known: Sequence[str]) -> UsageError:
+    """That there is no such clause, and where it may be, if its theme is like none that there is."""
+    theme, dot, _ = name.partition(".")
+    is_own = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
+    return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_own else ''}")
 
 
 def _known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:

@@ -28,8 +28,7 @@ from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import importable
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import defined, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
@@ -119,20 +118,20 @@ class SubjectRun:
         self.subject = subject
         self.plan = plan
         self.breadcrumb = breadcrumb
-        self._benches: dict[DType, Evaluator] = {}
+        self._evaluators: dict[DType, Evaluator] = {}
         self._examiner = Examiner(self._again)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
 
-    def bench(self, dtype: DType) -> Evaluator:
+    def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
 
         A constant that hides keys may do so at one dtype and overflow at another, so each dtype is probed for itself.
         """
-        if dtype not in self._benches:
-            self._benches[dtype] = Evaluator(self.subject, dtype)
-        return self._benches[dtype]
+        if dtype not in self._evaluators:
+            self._evaluators[dtype] = Evaluator(self.subject, dtype)
+        return self._evaluators[dtype]
 
     def _again(self) -> Subject:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
@@ -141,9 +140,9 @@ class SubjectRun:
     def card(self) -> SubjectCard:
         """What a report says of the subject."""
         declared = self.subject.declaration
-        found = self.bench(declared.dtypes[0]).conventions
+        found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
-        return self.subject.card(probed, {dtype.value: str(self.bench(dtype).precision) for dtype in declared.dtypes})
+        return self.subject.card(probed, {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes})
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -176,7 +175,7 @@ class SubjectRun:
 
     def _as_known(self, trial: Trial) -> Tally | None:
         """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
-        known = self._known(trial.check, trial.bench.dtype)
+        known = self._known(trial.check, trial.evaluator.dtype)
         if known is None or not known.case:
             return None
         tally = trial.put(parsed_case(known.case, known.where))
@@ -184,7 +183,7 @@ class SubjectRun:
 
     def _trial(self, check: Check, dtype: DType) -> Trial:
         known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
-        return Trial(check, self.bench(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
+        return Trial(check, self.evaluator(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0, shrinks=known is None,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
 
@@ -197,7 +196,7 @@ class SubjectRun:
         return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
 
     def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
-        check, dtype = trial.check, trial.bench.dtype
+        check, dtype = trial.check, trial.evaluator.dtype
         if isinstance(tally.failure, Violated):
             return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
                                  evidence=self._diagnosed(trial, _evidence(trial, tally.failure)))

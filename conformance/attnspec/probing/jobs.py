@@ -53,37 +53,37 @@ class Probes:
         """Every subject of the plan."""
         return tuple(probings(self.plan))
 
-    def surroundings(self, errand: Probing) -> Mapping[str, str]:
+    def surroundings(self, job: Probing) -> Mapping[str, str]:
         """What the subject's manifest says."""
-        return process_of(errand.target, self.plan.implementations)
+        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""
         return blank
 
     @cached_property
-    def _stand(self) -> ProbeWorker:
+    def _worker(self) -> ProbeWorker:
         from attnspec.probing.worker import ProbeWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         return ProbeWorker(self.plan)
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""
-        return self._stand.subject(target).card({}, {})
+        return self._worker.subject(target).card({}, {})
 
-    def carry_out(self, errand: Probing) -> SubjectProbed:
+    def carry_out(self, job: Probing) -> SubjectProbed:
         """Ask every question."""
         try:
-            return self._stand.probe(errand.target, errand.variant, DType(errand.dtype), self._note)
+            return self._worker.probe(job.target, job.variant, DType(job.dtype), self._note)
         except AttnspecError as problem:
-            return self.lost(errand, JobFailure(str(problem)))
+            return self.lost(job, JobFailure(str(problem)))
 
     def _note(self, found: Sequence[Found], question: str, asks: str) -> None:
         self.breadcrumb(json.dumps(encode(Crumb(tuple(found), question, asks))))
 
-    def lost(self, errand: Probing, loss: JobFailure) -> SubjectProbed:
+    def lost(self, job: Probing, loss: JobFailure) -> SubjectProbed:
         """What was found before the process ended, and at which question it did. What comes after is not asked."""
-        blank = SubjectProbed(errand.target, errand.variant, DType(errand.dtype), ())
+        blank = SubjectProbed(job.target, job.variant, DType(job.dtype), ())
         if loss.verdict not in DEATHS or not loss.recipe:
             return replace(blank, lost=loss.reason)
         crumb = decode(Crumb, json.loads(loss.recipe))

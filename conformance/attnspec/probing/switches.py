@@ -141,7 +141,7 @@ class Pair:
         """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed together, as far as the
         bounds claim to hold.
         """
-        allowed = [_allowance(bench, problem, drops=asker.drops) for asker, bench in self._sides]
+        allowed = [_allowance(evaluator, problem, drops=asker.drops) for asker, evaluator in self._sides]
         with np.errstate(all="ignore"):
             near = np.abs(base - variant) <= sum(slack for slack, _ in allowed)
             near |= (base == variant) | (np.isnan(base) & np.isnan(variant))
@@ -172,23 +172,23 @@ def _told(base: Array, variant: Array, apart: Array) -> Reply:
                          f"{int(apart.sum())} of {apart.size} entries differ")
 
 
-def _allowance(bench: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
+def _allowance(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
     """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is claimed. A row that sees
     nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
-    expected = _expected(bench, meant)
+    expected = _expected(evaluator, meant)
     empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
-    of_mean = (meant.sizes.S + 2) * bench.unit() * _largest(meant)
+    of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
 
 
-def _expected(bench: Evaluator, problem: AnyProblem) -> Expectation:
+def _expected(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
     if isinstance(problem, LayerProblem):
-        return expect_layer(problem, bench.precision, conventions=bench.conventions)
-    return expect(problem, bench.precision, conventions=bench.conventions, parts=frozenset({"output"}),
-                  scale_width=bench.subject.scale_width(problem))
+        return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
+    return expect(problem, evaluator.precision, conventions=evaluator.conventions, parts=frozenset({"output"}),
+                  scale_width=evaluator.subject.scale_width(problem))
 
 
 def _largest(problem: AnyProblem) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import keyword
 import math
 import re
@@ -25,6 +24,7 @@ UNLOCATED = ("no read-out ", "the read-outs could not be taken", "the diagnosis 
 _ITS_DTYPE = "the inputs' dtype"
 _LONGEST = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
+_MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the key that the words stand behind
 ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
@@ -91,14 +91,19 @@ def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCau
 
 
 def together(explained: Sequence[Explanation]) -> str:
-    """One line for those that declare the precision at one dtype each: pasted one by one, each would undo the last."""
+    """One text for those that declare the precision at one dtype each: pasted one by one, each line may undo the last.
+
+    A function's attribute is one line, a manifest's mapping has a line for each dtype.
+    """
     lines = tuple(dict.fromkeys(each.declare for each in explained))
-    begins = {line.partition("{")[0] for line in lines}
+    begins = {_MANIFEST_DTYPE.sub("", line.partition("{")[0]) for line in lines}
     if len(lines) < 2 or len(begins) > 1 or not all(each.declared for each in explained):
         return "".join(lines[:1])
-    whole = {dtype: words for each in explained for dtype, words in each.declared.items()}
     start = begins.pop()
-    return f"{start}{whole if start.endswith('= ') else json.dumps(whole, ensure_ascii=False)}"
+    if start.endswith("= "):
+        whole = {dtype: words for each in explained for dtype, words in each.declared.items()}
+        return f"{start}{whole}"
+    return "\n  ".join([start.rstrip(), *(line.removeprefix(start) for line in lines)])
 
 
 def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:

@@ -37,14 +37,14 @@ class AuditJobs:
     def items(self) -> tuple[Item | Probing, ...]:
         """A subject's probes come right after its trials, so that a worker that has loaded it goes on with it."""
         by_target: dict[str, list[Item | Probing]] = {}
-        errands: tuple[Item | Probing, ...] = (*self._trials.items(), *self._probes.items())
-        for errand in errands:
-            by_target.setdefault(errand.target, []).append(errand)
-        return tuple(errand for of_one in by_target.values() for errand in of_one)
+        jobs: tuple[Item | Probing, ...] = (*self._trials.items(), *self._probes.items())
+        for job in jobs:
+            by_target.setdefault(job.target, []).append(job)
+        return tuple(job for of_one in by_target.values() for job in of_one)
 
-    def surroundings(self, errand: Item | Probing) -> Mapping[str, str]:
+    def surroundings(self, job: Item | Probing) -> Mapping[str, str]:
         """What the subject's manifest says."""
-        return process_of(errand.target, self._trials.plan.implementations)
+        return process_of(job.target, self._trials.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial, and who could not be put on trial."""
@@ -54,13 +54,13 @@ class AuditJobs:
         """The court's card of the subject."""
         return self._trials.card(target)
 
-    def carry_out(self, errand: Item | Probing) -> Done:
+    def carry_out(self, job: Item | Probing) -> Done:
         """Try the item, or probe the subject."""
-        return self._probes.carry_out(errand) if isinstance(errand, Probing) else self._trials.carry_out(errand)
+        return self._probes.carry_out(job) if isinstance(job, Probing) else self._trials.carry_out(job)
 
-    def lost(self, errand: Item | Probing, loss: JobFailure) -> Done:
+    def lost(self, job: Item | Probing, loss: JobFailure) -> Done:
         """What stands in the record for an errand that came to nothing."""
-        return self._probes.lost(errand, loss) if isinstance(errand, Probing) else self._trials.lost(errand, loss)
+        return self._probes.lost(job, loss) if isinstance(job, Probing) else self._trials.lost(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts and of contradictions. The exit code is the graver of the two."""

@@ -22,7 +22,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.record.codec import encode
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT
-from attnspec.runner.judge import COURT, HANDED, clause_of, distinct_items, pronounce, summon
+from attnspec.runner.judge import ENGINE, HANDED, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import announce
 
 E = TypeVar("E", DType, Effort)
@@ -37,20 +37,22 @@ def gate(
     seed: int = 0,
     strict: bool = False,
     lift: str = "",
-    implementations: Iterable[str] = (),
+    implementations: str | Path | Iterable[str | Path] = (),
     spec_add: str | Path | Iterable[str | Path] = (),
     deadline: float = 300,
     baseline: str = "",
-    court: str = COURT,
+    engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
 
     targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
     profiles, clauses, dtypes: names to narrow the run to; empty means all that apply.
-    effort: quick, default or thorough. Quick, and with no dtypes named, every clause is put at float32 (or the first
-    dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped.
+    effort: glance, quick, default or thorough. Quick, and with no dtypes named, every clause is put at float32 (or the
+    first dtype that the target takes); at the others those whose verdict depends on the dtype. The others are skipped.
+    A glance tries one case of each clause, and looks for no causes.
     strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
-    for.  spec_add: files of clauses of your own, judged beside the others (docs/writing-a-clause.md).
+    for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
+    of your own, judged beside the others (docs/writing-a-clause.md).
     baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
     started.  court: what judges (for tests of attnspec itself).
     The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
@@ -63,13 +65,13 @@ def gate(
     plan = Plan(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=named, effort=_member(Effort, "effort", effort),
-        seed=seed, strict=strict, lift=lift, implementations=tuple(implementations), deadline=deadline,
+        seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), is_brief=effort == Effort.QUICK.value and not named)
-    return _test(plan, court)
+    return _test(plan, engine)
 
 
-def _test(plan: Plan, court: str) -> Callable[..., None]:
-    judge = summon(plan, court=court)
+def _test(plan: Plan, engine: str) -> Callable[..., None]:
+    judge = summon(plan, engine=engine)
     saying = dict[str, str]()  # by target that cannot be had: the one test that fails for it, and says why
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])

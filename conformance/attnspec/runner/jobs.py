@@ -38,7 +38,7 @@ class JobSource(Protocol[E]):
     def items(self) -> tuple[E, ...]:
         """The errands, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
 
-    def surroundings(self, errand: E) -> Mapping[str, str]:
+    def surroundings(self, job: E) -> Mapping[str, str]:
         """The environment variables that must stand before the process begins in which the errand is carried out."""
 
     def header(self, blank: RunStarted) -> RunStarted:
@@ -47,10 +47,10 @@ class JobSource(Protocol[E]):
     def card(self, target: str) -> SubjectCard | None:
         """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
 
-    def carry_out(self, errand: E) -> Done:
+    def carry_out(self, job: E) -> Done:
         """Do it, in a worker. What escapes is a defect of attnspec."""
 
-    def lost(self, errand: E, loss: JobFailure) -> Done:
+    def lost(self, job: E, loss: JobFailure) -> Done:
         """What stands in the record for an errand that came to nothing."""
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
@@ -60,8 +60,8 @@ class JobSource(Protocol[E]):
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
     """The docket called "module:Class", for this plan. Raises AttnspecError where the law or the plan is bad."""
     module, _, kind = name.partition(":")
-    docket: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
-    return docket
+    source: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
+    return source
 
 
 def plan_text(plan: Plan) -> str:
@@ -77,15 +77,15 @@ def plan_of(config: pytest.Config) -> Plan:
     return decode(Plan, json.loads(text))
 
 
-def docket_of(config: pytest.Config, breadcrumb: Breadcrumb) -> JobSource[Any]:
+def source_of(config: pytest.Config, breadcrumb: Breadcrumb) -> JobSource[Any]:
     """The docket that this pytest was started with."""
     return open_jobs(str(config.getoption("attnspec_docket")), plan_of(config), breadcrumb=breadcrumb)
 
 
-def errands_of(config: pytest.Config, docket: JobSource[Any]) -> tuple[Job, ...]:
+def jobs_of(config: pytest.Config, source: JobSource[Any]) -> tuple[Job, ...]:
     """The errands of the docket that belong into processes such as this pytest was started in."""
     process = json.loads(str(config.getoption("attnspec_process")))
-    return tuple(errand for errand in docket.items() if docket.surroundings(errand) == process)
+    return tuple(job for job in source.items() if source.surroundings(job) == process)
 
 
 # The verdicts of items in which the subject was called and judged.

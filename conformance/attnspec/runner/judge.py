@@ -18,7 +18,7 @@ from attnspec.spec.clause import Clause, Spec
 
 _WORDS = 4
 HANDED = "attnspec_handed"  # a module in memory only, for functions handed to `gate` that no import would find again
-COURT = "attnspec.engine.engine:Engine"
+ENGINE = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):
@@ -47,9 +47,9 @@ class Judge(Protocol):
         """An outcome that `try_item` did not live to give, in the light of the failures that are known."""
 
 
-def summon(plan: Plan, *, court: str = COURT, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
+def summon(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
     """The court for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
-    module, _, name = court.partition(":")
+    module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
     return judge
 

@@ -29,12 +29,12 @@ class Listener:
     """A pytest plugin. `done` grows as errands end; `defects` are failures of attnspec itself."""
 
     def __init__(
-        self, docket: JobSource[Any], items: Sequence[Job], plan: Plan, emit: Callable[[Event], None],
+        self, source: JobSource[Any], items: Sequence[Job], plan: Plan, emit: Callable[[Event], None],
     ) -> None:
         self.done: dict[Job, Done] = {}
         self.defects: list[str] = []
         self.interrupted = False
-        self._docket, self._items, self._plan, self._emit = docket, items, plan, emit
+        self._source, self._items, self._plan, self._emit = source, items, plan, emit
         self._by_id = {item.id: item for item in items}
         self._cards: dict[str, SubjectCard] = {}
         self._traces = Path()
@@ -121,7 +121,7 @@ class Listener:
             self._emit(done)
 
     def _lose(self, item: Job, loss: JobFailure) -> None:
-        self._finish(item, self._docket.lost(item, loss))
+        self._finish(item, self._source.lost(item, loss))
 
     def _defect(self, text: str) -> None:
         if text not in self.defects:

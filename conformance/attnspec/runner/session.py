@@ -26,9 +26,9 @@ from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinish
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import environment, prepared
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
-from attnspec.runner.judge import COURT
+from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
-from attnspec.runner.trial_jobs import TRIALS, with_court
+from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown
 
@@ -58,32 +58,32 @@ class Result:
 class Session:
     """How to run a plan: with how many workers, and what is carried out.
 
-    docket: the court's trials unless another is named.  court, recipe: for trials, before which court, and, to replay,
+    source: the court's trials unless another is named.  court, recipe: for trials, before which court, and, to replay,
     on which one case.
     """
 
     plan: Plan
     workers: int = 1
     command: tuple[str, ...] = ()
-    court: str = COURT
+    engine: str = ENGINE
     recipe: str = ""
-    docket: str = TRIALS
+    source: str = TRIALS
 
     def run(self, handlers: Sequence[Handler]) -> Result:
         """Carry out every errand of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
-        docket = open_jobs(self.docket, self._plan)
-        items = docket.items()
+        source = open_jobs(self.source, self._plan)
+        items = source.items()
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
             began = time.perf_counter()
-            emit(docket.header(self._header(docket.spec, items)))
-            clerk = Listener(docket, items, self.plan, emit)
-            self._work(docket, items, clerk, Path(folder))
-            clerk.close("the run was interrupted" if clerk.interrupted else "the run ended before its turn came")
-            return self._footer(docket, clerk, emit, time.perf_counter() - began)
+            emit(source.header(self._header(source.spec, items)))
+            listener = Listener(source, items, self.plan, emit)
+            self._work(source, items, listener, Path(folder))
+            listener.close("the run was interrupted" if listener.interrupted else "the run ended before its turn came")
+            return self._footer(source, listener, emit, time.perf_counter() - began)
 
     @property
     def _plan(self) -> Plan:
-        return with_court(self.plan, court=self.court, recipe=self.recipe)
+        return with_engine(self.plan, engine=self.engine, recipe=self.recipe)
 
     def _header(self, spec: Spec, items: Sequence[Job]) -> RunStarted:
         return RunStarted(
@@ -94,26 +94,26 @@ class Session:
             spec_added=tuple(map(portable_argument, spec.added)),
             baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")
 
-    def _footer(self, docket: JobSource[Any], clerk: Listener, emit: Callable[[Event], None], seconds: float) -> Result:
-        done = tuple(clerk.done.values())
-        end = docket.conclude(done, interrupted=clerk.interrupted)
-        emit(RunFinished(_now(), seconds, end.counts, end.exit_code, clerk.interrupted))
-        return Result(end.exit_code, done, clerk.interrupted, tuple(clerk.defects))
+    def _footer(self, source: JobSource[Any], listener: Listener, emit: Callable[[Event], None], seconds: float) -> Result:
+        done = tuple(listener.done.values())
+        end = source.conclude(done, interrupted=listener.interrupted)
+        emit(RunFinished(_now(), seconds, end.counts, end.exit_code, listener.interrupted))
+        return Result(end.exit_code, done, listener.interrupted, tuple(listener.defects))
 
-    def _work(self, docket: JobSource[Any], items: Sequence[Job], clerk: Listener, folder: Path) -> None:
+    def _work(self, source: JobSource[Any], items: Sequence[Job], listener: Listener, folder: Path) -> None:
         """One pytest after the other: a process has one environment, from before its first import to its end."""
-        for number, process in enumerate(_processes(docket, items)):
-            if not clerk.interrupted:
-                self._work_in(process, clerk, folder / str(number))
+        for number, process in enumerate(_processes(source, items)):
+            if not listener.interrupted:
+                self._work_in(process, listener, folder / str(number))
 
-    def _work_in(self, process: Mapping[str, str], clerk: Listener, folder: Path) -> None:
+    def _work_in(self, process: Mapping[str, str], listener: Listener, folder: Path) -> None:
         import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
 
         folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
-        clerk.watch(folder)
+        listener.watch(folder)
         with prepared(process), _termination_interrupts(), _importing_from_here():
-            pytest.main(self._arguments(folder, process), plugins=[clerk])
+            pytest.main(self._arguments(folder, process), plugins=[listener])
 
     def _arguments(self, folder: Path, process: Mapping[str, str]) -> list[str]:
         return [
@@ -125,14 +125,14 @@ class Session:
             # unlike loadscope and loadfile it goes on after a crash. Every item may cost a worker its life.
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
-            "--attnspec-path", json.dumps(sys.path), "--attnspec-docket", self.docket,
+            "--attnspec-path", json.dumps(sys.path), "--attnspec-docket", self.source,
             "--attnspec-process", json.dumps(dict(process)),
         ]
 
 
-def _processes(docket: JobSource[Any], items: Sequence[Job]) -> list[Mapping[str, str]]:
+def _processes(source: JobSource[Any], items: Sequence[Job]) -> list[Mapping[str, str]]:
     """The surroundings that the errands ask for, each once, the ordinary ones first."""
-    asked = {tuple(process.items()): process for process in map(docket.surroundings, items)}
+    asked = {tuple(process.items()): process for process in map(source.surroundings, items)}
     return sorted(asked.values(), key=bool)
 
 

@@ -14,7 +14,7 @@ import pytest
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
-from attnspec.runner.jobs import JobSource, docket_of, errands_of
+from attnspec.runner.jobs import JobSource, source_of, jobs_of
 from attnspec.runner.traces import NAME, Guard
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
@@ -22,26 +22,26 @@ _sent: dict[str, str] = {}  # the card of each subject, as this worker last repo
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test an errand, with the errand's id."""
-    items = errands_of(metafunc.config, _docket(metafunc.config))
-    metafunc.parametrize("errand", [pytest.param(errand, id=errand.id) for errand in items])
+    items = jobs_of(metafunc.config, _source(metafunc.config))
+    metafunc.parametrize("errand", [pytest.param(job, id=job.id) for job in items])
 
 
-def test_errand(errand: Job, request: pytest.FixtureRequest) -> None:
+def test_job(job: Job, request: pytest.FixtureRequest) -> None:
     """Carry out the errand; its end and the subject's card travel home in `user_properties`."""
-    docket = _docket(request.config)
-    request.node.user_properties.append(("attnspec", to_line(docket.carry_out(errand))))
-    _send_card(docket, errand.target, request.node)
+    source = _source(request.config)
+    request.node.user_properties.append(("attnspec", to_line(source.carry_out(job))))
+    _send_card(source, job.target, request.node)
 
 
 @functools.cache
-def _docket(config: pytest.Config) -> JobSource[Any]:
+def _source(config: pytest.Config) -> JobSource[Any]:
     guard = config.pluginmanager.get_plugin(NAME)
-    return docket_of(config, guard.drop_crumb if isinstance(guard, Guard) else lambda _: None)
+    return source_of(config, guard.drop_crumb if isinstance(guard, Guard) else lambda _: None)
 
 
-def _send_card(docket: JobSource[Any], target: str, node: pytest.Item) -> None:
+def _send_card(source: JobSource[Any], target: str, node: pytest.Item) -> None:
     try:
-        card = docket.card(target)
+        card = source.card(target)
     except AttnspecError:  # the subject cannot be had: its outcomes say why
         return
     text = json.dumps(encode(card)) if card else ""

@@ -23,7 +23,8 @@ from attnspec.subjects.stderr import keep_in
 
 STDERR_END = 2000  # characters kept at either end of what libraries printed
 _OURS = re.compile(
-    r"^Extension modules:|File \"(<string>|.*/(_pytest|pluggy|xdist|execnet|attnspec/(runner|court|vocabulary))/)")
+    r"^Extension modules:|File \"(<string>|.*/(_pytest|pluggy|xdist|execnet|"
+    r"attnspec/(runner|engine|diagnosis|trials|vocabulary))/)")
 _TIMEOUT = "Timeout ("  # how faulthandler begins when a deadline passes
 
 

@@ -17,21 +17,21 @@ from attnspec.spec.clause import Spec
 from attnspec.subjects.registry import process_of
 
 TRIALS = "attnspec.runner.trial_jobs:TrialJobs"
-_COURT, _RECIPE = "court", "recipe"
+_ENGINE, _RECIPE = "court", "recipe"
 
 
-def with_court(plan: Plan, *, court: str, recipe: str) -> Plan:
+def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
     """The plan, saying before which court and, to replay, on which one case."""
-    return replace(plan, more={**plan.more, _COURT: (court,), _RECIPE: (recipe,)})
+    return replace(plan, more={**plan.more, _ENGINE: (engine,), _RECIPE: (recipe,)})
 
 
 class TrialJobs:
     """A docket."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
-        [court], [self.recipe] = plan.more[_COURT], plan.more[_RECIPE]
+        [engine], [self.recipe] = plan.more[_ENGINE], plan.more[_RECIPE]
         self.plan = plan
-        self.judge: Judge = summon(plan, court=court, breadcrumb=breadcrumb)
+        self.judge: Judge = summon(plan, engine=engine, breadcrumb=breadcrumb)
 
     @property
     def spec(self) -> Spec:
@@ -42,9 +42,9 @@ class TrialJobs:
         """The court's items, each once."""
         return distinct_items(self.judge)
 
-    def surroundings(self, errand: Item) -> Mapping[str, str]:
+    def surroundings(self, job: Item) -> Mapping[str, str]:
         """What the subject's manifest says."""
-        return process_of(errand.target, self.plan.implementations)
+        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""
@@ -55,19 +55,19 @@ class TrialJobs:
         """The court's card of the subject."""
         return self.judge.card(target)
 
-    def carry_out(self, errand: Item) -> ItemFinished:
+    def carry_out(self, job: Item) -> ItemFinished:
         """Try the item."""
-        return ItemFinished(pronounce(self.judge, errand, plan=self.plan, recipe=self.recipe))
+        return ItemFinished(pronounce(self.judge, job, plan=self.plan, recipe=self.recipe))
 
-    def lost(self, errand: Item, loss: JobFailure) -> ItemFinished:
+    def lost(self, job: Item, loss: JobFailure) -> ItemFinished:
         """The outcome of an item that came to nothing; a death is evidence."""
-        level = clause_of(self.spec, errand.clause).level
-        outcome = Outcome(errand.target, errand.clause, DType(errand.dtype), level, loss.verdict)
+        level = clause_of(self.spec, job.clause).level
+        outcome = Outcome(job.target, job.clause, DType(job.dtype), level, loss.verdict)
         if loss.verdict is Verdict.NOT_RUN:
             return ItemFinished(replace(outcome, reason=loss.reason))
         evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe, traceback=loss.traceback,
                             stderr=loss.stderr)
-        lost = complete(replace(outcome, evidence=evidence), errand, self.plan)
+        lost = complete(replace(outcome, evidence=evidence), job, self.plan)
         return ItemFinished(lost if self.recipe else self.judge.compared(lost))
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

@@ -1,1 +1,1 @@
-"""The written law as frozen data: YAML to clauses. Knows no arrays and no words' meanings."""
+"""The spec as frozen data: YAML to clauses. Knows no arrays and no words' meanings."""

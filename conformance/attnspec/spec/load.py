@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -26,19 +26,25 @@ from attnspec.spec.yaml_lines import Located, parse_yaml, read_bytes, shown
 _COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
 
 
-def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()) -> Spec:
+def _give_up(problem: SpecError) -> None:
+    raise problem
+
+
+def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = (), *,
+              tell: Callable[[SpecError], None] = _give_up) -> Spec:
     """The law in `folder` (default: the law that attnspec ships with), and the clauses of the `added` files beside it.
 
-    Raises SpecError (file, line, cause, nearest name) at the first thing that is wrong. Words and their arguments are
-    looked up later, when the spec is compiled.
+    Raises SpecError (file, line, cause, nearest name) at the first thing that is wrong; what is wrong with a clause is
+    told to `tell`, and if that raises nothing, the clause is left out. Words and their arguments are looked up later,
+    when the spec is compiled.
     """
     folder = Path(folder) if folder else paths.folder("spec")
     files, own = _files(folder), read_added(added)
     documents = {name: parse_yaml(data, shown(folder / name)) for name, data in files.items()}
     context = _context(documents, own)
     themes = [name for name in files if name not in _COMMON]
-    shipped = (clause for name in themes for clause in _theme(name, documents[name], context))
-    clauses = _unique(chain(shipped, (clause for file in own for clause in added_clauses(file, context))))
+    shipped = (clause for name in themes for clause in _theme(name, documents[name], context, tell))
+    clauses = _unique(chain(shipped, (clause for file in own for clause in added_clauses(file, context, tell))))
     return Spec(version=_version(documents["spec.yaml"]), digest=_digest(*files.values(), *(file.data for file in own)),
                 clauses=clauses, bibliography=context.bibliography, problems=context.problems,
                 added=tuple(file.name for file in own))
@@ -84,14 +90,19 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {name: read_bytes(folder / name) for name in sorted(names.union(_COMMON))}
 
 
-def _theme(file: str, document: Located, context: Context) -> Iterator[Clause]:
+def _theme(
+    file: str, document: Located, context: Context, tell: Callable[[SpecError], None],
+) -> Iterator[Clause]:
     fields = Fields(document, "a theme's file")
     fields.only({"theme", "clauses"})
     theme, expected = fields.text("theme"), file.removesuffix(".yaml")
     if theme != expected:
         raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {theme!r}.")
     for clause in fields.each("clauses", "a clause"):
-        yield _refutable(read_clause(clause, theme, context))
+        try:
+            yield _refutable(read_clause(clause, theme, context))
+        except SpecError as problem:
+            tell(problem)
 
 
 def _refutable(clause: Clause) -> Clause:
@@ -123,6 +134,10 @@ def _digest(*files: bytes) -> str:
     return hashlib.sha256(b"".join(files)).hexdigest()
 
 
+OWN = " A clause of your own is found with --spec-add FILE."
+"""What to say, after a message, to whoever names a clause that is none."""
+
+NOT_CHECKED = "The words of own clauses are not checked here: attnspec lint --spec-add FILE checks them."
 KEYS = ("clauses", "sources", "problems")
 _SUFFIXES = (".yaml", ".yml")
 _WANTED = "a mapping with the key `clauses` is expected"
@@ -151,13 +166,17 @@ def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
     return tuple(files.values())
 
 
-def added_clauses(added: Added, context: Context) -> Iterator[Clause]:
-    """The clauses of a file. Raises SpecError with file and line."""
+def added_clauses(added: Added, context: Context, tell: Callable[[SpecError], None]) -> Iterator[Clause]:
+    """The clauses of a file. What is wrong with one is told to `tell`. Raises SpecError with file and line."""
     fields = Fields(added.document, "an added file")
-    clauses = tuple(read_clause(clause, "", context) for clause in fields.each("clauses", "a clause"))
+    clauses = tuple(fields.each("clauses", "a clause"))
     if not clauses:
         raise fields.complain("clauses", "is empty; write at least one clause.")
-    yield from clauses
+    for clause in clauses:
+        try:
+            yield read_clause(clause, "", context)
+        except SpecError as problem:
+            tell(problem)
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -172,5 +191,8 @@ def _files_of(path: Path) -> list[Path]:
 def _read(path: Path) -> Added:
     data = read_bytes(path)
     document = parse_yaml(data, shown(path), wanted=_WANTED)
+    if "theme" in document:
+        raise SpecError("there is no 'theme' in a file of own clauses: leave it out; what an id begins with is its "
+                        "theme.", where=document.place_of("theme"))
     Fields(document, "an added file").only(KEYS)
     return Added(shown(path), data, document)

@@ -1,1 +1,1 @@
-"""The defendants: how implementations are found, what they declare, and how they are called. Judges nothing."""
+"""What is judged: how implementations are found, what they declare, and how they are called. Judges nothing."""

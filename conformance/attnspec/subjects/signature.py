@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core.errors import Place, TargetError
-from attnspec.core.keywords import KEYWORDS, keyword_for, slip_of
+from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, slip_of
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable
 from attnspec.spec.yaml_lines import shown
@@ -21,6 +21,7 @@ SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody 
 _FORM = "attend(query, key, value, *, ...)"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables", "config", "cfg"})
 _LONGEST = 40  # characters of a default that are shown
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
@@ -40,7 +41,8 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
 
     A keyword that not every call gives needs a default; is_always_causal: every call gives `causal`.
 
-    query, key and value are given by position, whatever they are called; attnspec's keywords by name. A parameter that
+    query, key and value are given by position, whatever they are called, but for the name of a keyword or of parameters
+    (`params`), which something else is given by; attnspec's keywords by name. A parameter that
     is none of these is left alone if it has a default, and so are `*args` and `**kwargs`. If it has none, the function
     cannot be called: an error. So is a keyword with a slip of the pen in it (`masks`, `casual`), which would turn off
     what the keyword is for, unless the function takes the keyword itself. Another library's name for a keyword
@@ -48,7 +50,7 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
     """
     parameters = _parameters(function, name, target)
     inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
-    if len(inputs) < 3 or any(parameter.kind not in _POSITIONAL for parameter in inputs):
+    if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
         raise _error(function, f"{name} takes ({', '.join(map(str, parameters))}); "
                                f"the first three should be query, key and value, given by position: {_FORM}. "
                                f"To have a wrapper written: attnspec init {target}")
@@ -66,6 +68,11 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
         raise _error(function, _without_default(name, bare))
     return Signature(frozenset(known), kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown})
+
+
+def _is_no_input(name: str) -> bool:
+    """Whether a parameter bears the name of something else than query, key or value; most names say nothing."""
+    return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
 
 
 def default_of(function: Callable[..., object], keyword: str) -> object:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.core.errors import TargetError
+from attnspec.core.errors import Place, TargetError
 from attnspec.core.keywords import listed
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
@@ -16,28 +16,72 @@ from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
+_CLEARLY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
 _FEWER = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}
 """Shapes of all three inputs and of the output: their axes, and how such code turns the key."""
 
 
 def check_axes(subject: Subject, *, target: str = SOMEWHERE) -> None:
-    """Raise TargetError for a function that answers on (T, D) or (B, T, D) alone. `target`: for `attnspec init`.
+    """Raise TargetError for a function that answers on (T, D) or (B, T, D) alone, or rightly on (B, T, H, D) alone.
 
-    Nothing is concluded of one that answers on four axes, or that raises on fewer axes too.
+    target: for `attnspec init`. Nothing is concluded of one that is wrong on these axes too.
     """
-    if subject.declaration.kind is Kind.LAYER:
-        return
+    if subject.declaration.kind is not Kind.LAYER:
+        _check_number(subject, target)
+        _check_order(subject, target)
+
+
+def _check_number(subject: Subject, target: str) -> None:
     said = [_four(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes for sizes in _SIZES
             for causal in (False, True)]
     complaints = [each for each in said if each is not None]
     taken = next(_taken(subject), None) if complaints and all(complaints) else None
     if taken:
         axes, turned = taken
-        place = subject.source if subject.source.file else None
         raise TargetError(
             f"{subject.id} takes arrays with the axes {axes}. attnspec gives it four, (B, H, T, D), and then "
             f"{complaints[0]}. Have a wrapper written (attnspec init {target}), or let the function take any leading "
-            f"axes: write `query @ key.swapaxes(-1, -2)`, not {turned}, and sum over axis -1.", where=place)
+            f"axes: write `query @ key.swapaxes(-1, -2)`, not {turned}, and sum over axis -1.", where=_place(subject))
+
+
+def _check_order(subject: Subject, target: str) -> None:
+    problems = [_picking(subject, dtype) for dtype in subject.declaration.dtypes]
+    asked = [problem for problem in problems if not subject.refuses(problem)]
+    is_right = any(_picks(subject, problem) for problem in asked)
+    if not is_right and any(_picks(subject, problem, swapped=True) for problem in asked):
+        raise TargetError(
+            f"{subject.id} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
+            f"(B, H, T, D). Have a wrapper written (attnspec init {target}), or swap the axes 1 and 2 of query, key, "
+            "value and output.", where=_place(subject))
+
+
+def _picking(subject: Subject, dtype: DType) -> Problem:
+    """Query t picks key t // 2 so clearly that the output, rounded to whole numbers, is its value at any scale."""
+    limits = subject.declaration.limits
+    shape = (2, 1 if limits.single_head else 3, 8, 8)
+    keys = np.broadcast_to(_CLEARLY * np.eye(8), shape)
+    values = np.arange(np.prod(shape)).reshape(shape) % 251  # what every format holds, and no two neighbours alike
+    query, key, value = (np.ascontiguousarray(each, numpy_dtype(dtype))
+                         for each in (keys[:, :, np.arange(8) // 2], keys, values))
+    return Problem(dtype, query, key, value, causal=limits.causal_only)
+
+
+def _picks(subject: Subject, problem: Problem, *, swapped: bool = False) -> bool:
+    """Whether the output holds the values that are picked; swapped: with the axes 1 and 2 in the other order."""
+    order = (0, 2, 1, 3) if swapped else (0, 1, 2, 3)
+    inputs = {name: np.ascontiguousarray(getattr(problem, name).transpose(order)) for name in ("query", "key", "value")}
+    causal = {"causal": True} if problem.causal else {}
+    expected = problem.value[:, :, np.arange(8) // 2]
+    try:
+        answer = perform(subject.function, subject.lift,
+                         Call(inputs, causal, problem.dtype, (inputs["query"].shape,)))
+    except (SubjectRaised, UnusableAnswer):
+        return False
+    return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
+
+
+def _place(subject: Subject) -> Place | None:
+    return subject.source if subject.source.file else None
 
 
 def _four(subject: Subject, dtype: DType, sizes: Sizes, *, causal: bool) -> str | None:

@@ -28,7 +28,8 @@ class Said:
     @property
     def text(self) -> str:
         """Everything said, in one piece."""
-        return portable("".join(self.parts)[:_LONGEST])
+        said = "".join(self.parts)[:_LONGEST]
+        return portable(said) if said else ""
 
 
 def keep_in(path: Path) -> None:

@@ -27,7 +27,7 @@ __all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
 class Subject:
     """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped.
 
-    refused: what it was found to refuse, by `refusals.py`, with its words.
+    refused: what it was found to refuse, by `refusals.py`, with its words.  entry: its place in a manifest.
     """
 
     id: str
@@ -42,6 +42,7 @@ class Subject:
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    entry: Place | None = None
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.

@@ -100,7 +100,8 @@ def _assembled(registered: Registered, function_name: str, lift: str) -> Subject
                           f"{signature.kind.value!r} by its parameters.", where=registered.where)
     declaration = replace(declaration, keywords=offered(declaration))
     return Subject(registered.id, registered.title, function, declaration, place_of(function), registered.library,
-                   lift_named(declaration.lift), document=registered.document, note=registered.note)
+                   lift_named(declaration.lift), document=registered.document, note=registered.note,
+                   entry=registered.where)
 
 
 def _variant(registered: Registered, base: Subject, variant: Variant, lift: str) -> Subject:
@@ -213,11 +214,17 @@ def _near(name: str, value: object) -> str:
 def _callable(value: object, target: str) -> Callable[..., object]:
     if isinstance(value, type):
         raise TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
-                          f"attend = {value.__name__}(...)", where=_place_or_none(value))
+                          f"attend = {value.__name__}(...); or let an adapter be written: "
+                          f"attnspec init {_of_class(value)}", where=_place_or_none(value))
     if not callable(value):
         raise TargetError(f"{target!r} is {type(value).__name__} and cannot be called; a function is expected: "
                           "attend(query, key, value, *, ...).")
     return value
+
+
+def _of_class(value: type) -> str:
+    module = sys.modules.get(value.__module__)
+    return _importable(module, value.__qualname__) if module else SOMEWHERE
 
 
 def importable(target: str) -> str:

@@ -78,20 +78,20 @@ def is_poisoned(problem: AnyProblem) -> bool:
 class LoggingEvaluator(Evaluator):
     """A bench that notes every call of the subject and of its variants; else it is like another bench."""
 
-    def __init__(self, subject: Subject, like: Evaluator, tape: list[LoggedCall], variant: str = "") -> None:
+    def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall], variant: str = "") -> None:
         super().__init__(subject, like.dtype, like.conventions, archive=None if variant else like.archive)
-        self._tape, self._variant = tape, variant
+        self._log, self._variant = log, variant
 
     def _ask(self, problem: AnyProblem) -> Answer:
         try:
             answer = super()._ask(problem)
         except (SubjectRaised, UnusableAnswer) as ended:
-            self._tape.append(_unanswered(problem, self._variant, ended))
+            self._log.append(_unanswered(problem, self._variant, ended))
             raise
-        self._tape.append(LoggedCall(problem, self._variant, Ending.ANSWERED, answer))
+        self._log.append(LoggedCall(problem, self._variant, Ending.ANSWERED, answer))
         return answer
 
     @cached_property
     def _variants(self) -> dict[str, Evaluator]:
-        return {name: LoggingEvaluator(variant, self, self._tape, name)
+        return {name: LoggingEvaluator(variant, self, self._log, name)
                 for name, variant in self.subject.variants.items()}

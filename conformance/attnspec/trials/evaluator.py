@@ -1,4 +1,4 @@
-"""A subject at one dtype: it is asked, the definition is asked, and both are remembered for a while."""
+"""A subject at one dtype: asked, held to the definition, both remembered for a while; and what a trial has met."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.probe import probe_conventions
-from attnspec.subjects.subject import Answer, Subject
+from attnspec.subjects.subject import Answer, Subject, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 
 REMEMBERED = 512
@@ -162,3 +163,37 @@ class Evaluator:
     def variants(self) -> Mapping[str, Evaluator]:
         """The same bench for each variant of the subject (a hidden switch flipped)."""
         return self._variants
+
+
+class Violated(Exception):  # noqa: N818  (a finding, no error)
+    """A relation does not hold on a case. Raised through Hypothesis, so that it shrinks the case."""
+
+    def __init__(self, measured: Measured, recipe: Recipe) -> None:
+        super().__init__(measured.sentence)
+        self.measured = measured
+        self.recipe = recipe
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without."""
+
+    tried: int = 0
+    cases: int = 0
+    no_claims: int = 0
+    outside: dict[str, int] = field(default_factory=dict)
+    worst: Measured | None = None
+    last: Recipe | None = None
+    failure: Violated | SubjectRaised | None = None
+    readings: dict[Reading, None] = field(default_factory=dict)
+
+    def add(self, measured: Measured) -> None:
+        """Remember the closest call, and each reading once, in the order they came."""
+        self.readings.update(dict.fromkeys(measured.readings))
+        if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
+            self.worst = measured
+
+    @property
+    def failing(self) -> Recipe | None:
+        """The case that failed, as it was put; None if none did."""
+        return self.failure.recipe if isinstance(self.failure, Violated) else self.last

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
 
+from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
@@ -24,8 +25,7 @@ from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -66,7 +66,7 @@ class Trial:
     """
 
     check: Check
-    bench: Evaluator
+    evaluator: Evaluator
     effort: Effort
     seed: int
     breadcrumb: Callable[[str], None]
@@ -151,12 +151,12 @@ class Trial:
         return self.effort is Effort.GLANCE
 
     def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
-        keywords = self.bench.subject.declaration.keywords
+        keywords = self.evaluator.subject.declaration.keywords
         return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
 
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
-        subject = self.bench.subject
+        subject = self.evaluator.subject
         if self._menu(self.effort, limits_without_refusals(subject)) is None:
             return "no shape of the clause's problems lies within the subject's declared limits"
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
@@ -240,22 +240,24 @@ class Trial:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem = self._problem(recipe)
         drawn = self.check.drawn(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.bench.conventions)
-        return Scene(self.bench.subject, self.bench.dtype, self.bench.conventions, runs, self.bench, drawn,
+        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
+        return Scene(self.evaluator.subject, self.evaluator.dtype, self.evaluator.conventions, runs, self.evaluator, drawn,
                      self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
         """The cases of a clause that is not searched."""
+        if self.check.domain.kind not in FIXED_KINDS:
+            return ()
         return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
-                             self.bench.subject.declaration.keywords)
+                             self.evaluator.subject.declaration.keywords)
 
     @property
     def _limits(self) -> Limits:
-        return self.bench.subject.declaration.limits
+        return self.evaluator.subject.declaration.limits
 
     def _problem(self, recipe: Recipe) -> AnyProblem:
-        return self.bench.problem(recipe, is_layer=self.check.domain.is_layer)
+        return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
 
     def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
         """Query rows of (B,H,T,S), a seeded sample, where a problem is large and the clause looks at one run of it."""
@@ -273,12 +275,18 @@ class Trial:
         """
         recipe = self._of_causal_lengths(recipe)
         together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-        if not together or self.bench.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+        if not together or self.evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
             return recipe
         for spare in ({"causal"}, {"mask", "bias"}):
             if not spare & self.check.domain.always:
                 return replace(recipe, features=recipe.features - spare)
-        raise OutsideLimits("it makes no promise of mask or bias together with the causal flag")
+        raise OutsideLimits(self._refused_together())
+
+    def _refused_together(self) -> str:
+        subject, name = self.evaluator.subject, "mask_with_causal"
+        if name not in subject.declaration.conventions and self.evaluator.conventions[name] == UNDEFINED:
+            return unfound(name, subject.id)
+        return "it makes no promise of mask or bias together with the causal flag"
 
     def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
         """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""

@@ -49,7 +49,7 @@ def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName =
     """
     problem, name = scene.problem(run), "is_as_precise_as_declared"
     found = _typically(scene, run, _expected(scene, run), false_alarm, what="output under the declared class")
-    fits = fingerprint(problem, observe(scene, run, "output").array, scene.bench.precision,
+    fits = fingerprint(problem, observe(scene, run, "output").array, scene.evaluator.precision,
                        conventions=scene.conventions, scale_width=scene.subject.scale_width(problem),
                        false_alarm=false_alarm)
     return replace(found, relation=name, readings=(_grade(fits, scene),))
@@ -134,11 +134,11 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
     problem, weights = scene.problem(run), expected.weights
-    value = working(scene.bench.values_by_head(problem), scene.dtype)
+    value = working(scene.evaluator.values_by_head(problem), scene.dtype)
     error, weights, value = (_sliced(part, sliced) for part in (output - weights @ value, weights, value))
     bias = None if problem.bias is None else _sliced(problem.bias, sliced)
     units = units_of(direction, error=error, weights=weights, value=value, bias=bias,
-                     stored=_stored(scene.bench.precision))
+                     stored=_stored(scene.evaluator.precision))
     return _measured(units, f"{direction} drift at width {problem.sizes.D}", limit, _declared(scene, run, direction))
 
 
@@ -152,7 +152,7 @@ def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     """The systematic error of the subject's class; the scale is part of the temperature only."""
     # a rounded root is one factor on all logits: a drift of the temperature, and of no other direction
     width = scene.subject.scale_width(scene.problem(run)) if direction == "temperature" else None
-    return systematic_error(scene.bench.precision, scale_width=width)
+    return systematic_error(scene.evaluator.precision, scale_width=width)
 
 
 def _stored(precision: Precision) -> float:

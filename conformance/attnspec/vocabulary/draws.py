@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from attnspec.vocabulary.hints import COUNT, HEAD, ROW, SEED, STEP, Meaning
 from attnspec.vocabulary.scene import AnyProblem
 
 SEEDS = range(2**16)
@@ -48,6 +49,12 @@ def small_step(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every dr
     """A small whole number that is not zero."""
     return (1, -1, 2, -2, 3, -3, 4, -4)
 
+
+MEANINGS: Mapping[str, Meaning] = {
+    "row_before_last": ROW, "any_query": ROW, "one_query": ROW, "key_count": COUNT, "one_key": COUNT,
+    "any_head": HEAD, "shuffle": SEED, "small_step": STEP,
+}
+"""What the numbers of each word stand for."""
 
 DRAWS: Mapping[str, Callable[[AnyProblem], Sequence[int]]] = {
     word.__name__: word for word in (row_before_last, any_query, key_count, one_key, one_query, any_head, shuffle,

@@ -1,8 +1,9 @@
 """What the type of a word's argument means: its form, its closed list, its name in words, its JSON Schema.
 
 An argument's type may be: bool, int, float, str, `Literal` of texts, an enumeration (by value), `Drawn`, `RunName`,
-`tuple[X, ...]`, `Sequence[X]`, `frozenset[X]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | Y`, `X | None` and
-`Annotated[number, Between(low, high)]`. A function typed otherwise is our mistake: TypeError.
+`tuple[X, ...]`, `Sequence[X]`, `frozenset[X]`, `tuple[X, Y]`, `Mapping[str, X]`, `X | Y`, `X | None`,
+`Annotated[number, Between(low, high)]`, `Annotated[float, PowerOfTwo()]` and `Annotated[Drawn, Meaning(…)]`. A function
+typed otherwise is our mistake: TypeError.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NewType
+from typing import Annotated, Any, Literal, NewType
 
 Drawn = NewType("Drawn", int)      # in Python the drawn number; in YAML the name it has under `given: draw:`
 RunName = NewType("RunName", str)  # the name of one of the clause's runs
@@ -28,6 +29,37 @@ class Between:
 
     low: float = -math.inf
     high: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOfTwo:
+    """A number whose product with another is exact, and never 0: 2, 0.5, -4 …"""
+
+    def has(self, number: float) -> bool:
+        """Whether the number is one."""
+        return abs(math.frexp(number)[0]) == 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a drawn number stands for: a word of `draw` gives it, an argument wants it."""
+
+    noun: str
+
+
+ROW, COUNT, HEAD = Meaning("a query row"), Meaning("how many to keep"), Meaning("a head")
+SEED, STEP = Meaning("a seed"), Meaning("a number to add")
+DrawnRow = Annotated[Drawn, ROW]
+DrawnCount = Annotated[Drawn, COUNT]
+DrawnSeed = Annotated[Drawn, SEED]
+DrawnStep = Annotated[Drawn, STEP]
+
+
+def meaning_of(hint: Hint) -> Meaning | None:
+    """What an argument that names a drawn value wants it to stand for; None of any other."""
+    inner: tuple[object, ...] = typing.get_args(hint)
+    found = next((each for each in inner if isinstance(each, Meaning)), None)
+    return found or next(filter(None, map(meaning_of, inner)), None)
 
 
 class TypeForm(enum.Enum):

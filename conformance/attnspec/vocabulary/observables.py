@@ -159,7 +159,7 @@ def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
     """
     mean, heads = truth.mean(axis=1), truth.shape[1]
     slack = allowance.mean(axis=1)
-    return np.asarray(slack + (heads + 1) * scene.bench.unit() * (mean + slack))
+    return np.asarray(slack + (heads + 1) * scene.evaluator.unit() * (mean + slack))
 
 
 def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
@@ -275,7 +275,7 @@ def _finite_places(problem: AnyProblem) -> Array:
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
     """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
-    return [scene.bench.expect(problem, f"{posed.key}#{index}", part, scene.rows)
+    return [scene.evaluator.expect(problem, f"{posed.key}#{index}", part, scene.rows)
             for index, problem in enumerate(posed.parts)]
 
 

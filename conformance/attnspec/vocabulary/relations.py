@@ -8,6 +8,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured
+from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
@@ -23,7 +24,7 @@ from attnspec.vocabulary.observables import (
     verdict,
 )
 from attnspec.vocabulary.scene import NoClaim, Scene, Seen, working
-from attnspec.vocabulary.signature import ORIGINAL, Drawn, RunName
+from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 Parts = tuple[Array, Array, Array, Array]
 """What is seen, what is expected, how far apart they may be and where that is claimed, all (B,H,T,…)."""
@@ -37,8 +38,8 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
 
 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
-          within: Literal["exact", "rounding", "reordering"], rows_through: Drawn | None = None,
-          at_row: Drawn | None = None) -> Measured:
+          within: Literal["exact", "rounding", "reordering"], rows_through: DrawnRow | None = None,
+          at_row: DrawnRow | None = None) -> Measured:
     """Two runs show the same, on all rows, up to a drawn one or at it alone: equal, within both's rounding, or up to
     the order in which keys are summed (within both's rounding, but equal on rows that see no key).
     """
@@ -66,7 +67,7 @@ def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) 
 
 
 def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: Observable,
-                    rows_through: Drawn) -> Measured:
+                    rows_through: DrawnRow) -> Measured:
     """The first rows of one run are the rows of a shorter one, within both runs' rounding."""
     one, two = see(scene, whole, observe), see(scene, prefix, observe)
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
@@ -169,13 +170,13 @@ def _allowance_of_ones(scene: Scene, run: str) -> Array:
     """How far an honest output lies from 1 where all values are 1, (B,H,T,1)."""
     problem, key = scene.problem(run), scene.runs[run].key
     ones = problem.but(value=np.ones_like(problem.value[..., :1]))
-    return scene.bench.expect(ones, key and f"{key}|ones", "output", scene.rows).output_allowance
+    return scene.evaluator.expect(ones, key and f"{key}|ones", "output", scene.rows).output_allowance
 
 
 def _hull(scene: Scene, run: str) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv)."""
     [expected] = expectations(scene, scene.runs[run], "output")
-    value = working(scene.bench.values_by_head(scene.problem(run)), scene.dtype)
+    value = working(scene.evaluator.values_by_head(scene.problem(run)), scene.dtype)
     some = np.asarray(expected.visible.any(axis=-1))[..., None]
     low, high = (reduce(np.where(expected.visible[..., None], value[:, :, None], fill), axis=3)
                  for reduce, fill in ((np.min, np.inf), (np.max, -np.inf)))
@@ -227,8 +228,8 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     if not variants:
         raise NoClaim("the variants that compile were asked before")
     base, worst = see(scene, run, observe), nothing("variants_agree", "no variant was claimed on")
-    for name, bench in variants.items():
-        other = see(scene.against(bench), run, observe)
+    for name, evaluator in variants.items():
+        other = see(scene.against(evaluator), run, observe)
         slack, claimed = base.allowance + other.allowance, base.claimed & other.claimed
         found = measure("variants_agree", other.array, base.array, slack, claimed,
                         what=f"{observe} with {name} should be that without")

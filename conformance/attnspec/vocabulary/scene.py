@@ -138,7 +138,7 @@ class Scene:
     dtype: DType
     conventions: Mapping[str, str]
     runs: Mapping[str, Posed[Any]]
-    bench: Bench
+    evaluator: Bench
     drawn: Mapping[str, int] = field(default_factory=dict)
     rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -155,20 +155,20 @@ class Scene:
             if reason := self.subject.refuses(problem):
                 raise OutsideLimits(reason)
         for problem in posed.before:
-            self.bench.ask(problem, "", fresh=True)
-        return tuple(self.bench.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
+            self.evaluator.ask(problem, "", fresh=True)
+        return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
                      for index, part in enumerate(posed.parts))
 
     def variants(self) -> Mapping[str, Bench]:
         """The benches of the variants that are asked of this case. Raises OutsideLimits where there are none at all."""
-        declared, benches = self.subject.declaration.variants, self.bench.variants()
-        if not benches:
+        declared, evaluators = self.subject.declaration.variants, self.evaluator.variants()
+        if not evaluators:
             raise OutsideLimits("it declares no hidden switch")
-        return {name: bench for name, bench in benches.items() if self.compiles or not declared[name].compiles}
+        return {name: evaluator for name, evaluator in evaluators.items() if self.compiles or not declared[name].compiles}
 
-    def against(self, bench: Bench) -> Scene:
+    def against(self, evaluator: Bench) -> Scene:
         """The same case before another bench."""
-        return Scene(bench.subject, self.dtype, self.conventions, self.runs, bench, self.drawn, self.rows,
+        return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn, self.rows,
                      cases=self.cases)
 
     @property

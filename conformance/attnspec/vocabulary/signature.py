@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import Place, SpecError, near_misses
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
 from attnspec.vocabulary.hints import (
@@ -21,6 +21,7 @@ from attnspec.vocabulary.hints import (
     Between,
     Drawn,
     Hint,
+    PowerOfTwo,
     RunName,
     TypeForm,
     choices,
@@ -144,6 +145,14 @@ def _bind(parameter: Parameter, word: Word, reader: _ArgumentReader) -> object:
     return parameter.default
 
 
+def _is_entry_of_a_list(hint: Hint, value: object) -> bool:
+    """Whether text stands for what may be an entry of a list: the brackets are missing."""
+    options = typing.get_args(hint) if form_of(hint) is TypeForm.UNION else ()
+    lists = (typing.get_args(option)[0] for option in options if form_of(option) is TypeForm.LIST)
+    return any(form_of(entry) is TypeForm.CHOICE and value in choices(entry)
+               for entry in lists if isinstance(value, str))
+
+
 def _filled(value: object, drawn: Mapping[str, int]) -> object:
     if isinstance(value, DrawnName):
         return drawn[value]
@@ -183,7 +192,9 @@ class _ArgumentReader:
         if not isinstance(value, str):
             raise self._wrong(hint, value)
         if value not in known:
-            raise SpecError.unknown(kind, value, known, where=self.where)
+            is_undeclared = hint is Drawn and not near_misses(value, list(known))
+            declare = " Declare it under `given: draw:`." if is_undeclared else ""
+            raise SpecError(f"{SpecError.unknown(kind, value, known)}{declare}", where=self.where)
         return value
 
     def _choice(self, hint: Hint, value: object) -> object:
@@ -197,7 +208,7 @@ class _ArgumentReader:
     def _union(self, hint: Hint, value: object) -> object:
         """As the first type that takes the value; the complaint is that of the last one spelled in such a way."""
         options = [option for option in typing.get_args(hint) if is_spelled_by(option, value)]
-        if not options:
+        if not options or _is_entry_of_a_list(hint, value):
             raise self._wrong(hint, value)
         for option in options[:-1]:
             try:
@@ -213,6 +224,9 @@ class _ArgumentReader:
             if isinstance(limit, Between) and isinstance(number, int | float) and not limit.low <= number <= limit.high:
                 span = f"should lie between {limit.low} and {limit.high}"
                 raise SpecError(f"{self.name!r} of {self.title} {span}, not at {number}.", where=self.where)
+            if isinstance(limit, PowerOfTwo) and isinstance(number, float) and not limit.has(number):
+                raise SpecError(f"{self.name!r} of {self.title} should be a power of two, as 2, 0.5 or -4, not "
+                                f"{number:g}.", where=self.where)
         return number
 
     def _list(self, hint: Hint, value: object) -> object:
@@ -242,5 +256,7 @@ class _ArgumentReader:
             yield replace(self, name=f"{self.name}[{index}]", where=where), item
 
     def _wrong(self, hint: Hint, value: object) -> SpecError:
-        message = f"{self.name!r} of {self.title} should be {expected(hint)}, not {describe(value)}."
+        is_list = form_of(hint) is TypeForm.LIST or _is_entry_of_a_list(hint, value)
+        listed = f" Write [{value}]." if is_list and isinstance(value, str) else ""
+        message = f"{self.name!r} of {self.title} should be {expected(hint)}, not {describe(value)}.{listed}"
         return SpecError(message, where=self.where)

@@ -31,8 +31,7 @@ from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import CASES, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
@@ -92,7 +91,7 @@ def _subject(name: str) -> Subject:
 
 
 @cache
-def _bench(name: str, dtype: str) -> Evaluator:
+def _evaluator(name: str, dtype: str) -> Evaluator:
     return Evaluator(_subject(name), DType(dtype))
 
 
@@ -147,8 +146,8 @@ class Case:
     """One case of one clause, put to a subject at one dtype as a trial at effort quick puts it."""
 
     def __init__(self, subject: str, clause: str, dtype: str, recipe: str) -> None:
-        self._check, self._bench = checks()[clause], _bench(subject, dtype)
-        trial = Trial(self._check, self._bench, Effort.QUICK, seed_of(0, self._check.domain), lambda _: None)
+        self._check, self._evaluator = checks()[clause], _evaluator(subject, dtype)
+        trial = Trial(self._check, self._evaluator, Effort.QUICK, seed_of(0, self._check.domain), lambda _: None)
         self.without = ""
         """Why there is nothing to digest: nothing is claimed, or it lies outside the subject's limits."""
         self._scene: Scene | None = None
@@ -194,10 +193,10 @@ class Case:
         assert self._scene is not None
         typical = {"typical"} if self._check.domain.kind in GENERIC_KINDS else set()
         if isinstance(problem, LayerProblem):
-            found = expect_layer(problem, self._bench.precision, conventions=self._bench.conventions)
+            found = expect_layer(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
         else:
-            found = expect(problem, self._bench.precision, conventions=self._bench.conventions, rows=self._scene.rows,
-                           parts=EVERYTHING | typical, scale_width=self._bench.subject.scale_width(problem))
+            found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions, rows=self._scene.rows,
+                           parts=EVERYTHING | typical, scale_width=self._evaluator.subject.scale_width(problem))
         return ((field.name, getattr(found, field.name)) for field in fields(found))
 
     def verdict(self) -> Named:
@@ -255,7 +254,7 @@ def _fields(problem: Problem | LayerProblem) -> Iterator[tuple[str, object]]:
 
 def problem_of(recipe: str, dtype: str) -> Problem:
     """The problem of a recipe, put to no subject."""
-    found = _bench("numpy/attention", dtype).problem(replace(Recipe.parse(recipe), drawn={}), is_layer=False)
+    found = _evaluator("numpy/attention", dtype).problem(replace(Recipe.parse(recipe), drawn={}), is_layer=False)
     assert isinstance(found, Problem)
     return found
 

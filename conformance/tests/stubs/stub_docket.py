@@ -35,8 +35,8 @@ class Docket:
     def items(self) -> tuple[Stubbing, ...]:
         return tuple(Stubbing(target) for target in self.plan.targets)
 
-    def surroundings(self, errand: Stubbing) -> dict[str, str]:
-        return {"STUB_BACKEND": "another"} if errand.target.startswith("elsewhere") else {}
+    def surroundings(self, job: Stubbing) -> dict[str, str]:
+        return {"STUB_BACKEND": "another"} if job.target.startswith("elsewhere") else {}
 
     def header(self, blank: RunStarted) -> RunStarted:
         return replace(blank, rules=({"name": "stub"},))
@@ -44,20 +44,20 @@ class Docket:
     def card(self, target: str) -> SubjectCard | None:
         return None if target != "carded" else SubjectCard(target, "a card", "", "", "", "", {}, {}, {}, ())
 
-    def carry_out(self, errand: Stubbing) -> SubjectPut:
+    def carry_out(self, job: Stubbing) -> SubjectPut:
         self._breadcrumb("a case")
-        if errand.target == "crash":
+        if job.target == "crash":
             os.abort()
-        if errand.target == "slow":
+        if job.target == "slow":
             time.sleep(30)
-        return replace(_put(errand), stage=os.environ.get("STUB_BACKEND", ""))
+        return replace(_put(job), stage=os.environ.get("STUB_BACKEND", ""))
 
-    def lost(self, errand: Stubbing, loss: JobFailure) -> SubjectPut:
-        return replace(_put(errand), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")
+    def lost(self, job: Stubbing, loss: JobFailure) -> SubjectPut:
+        return replace(_put(job), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         return Conclusion(2 if interrupted else 0, {"put": len(done)})
 
 
-def _put(errand: Stubbing) -> SubjectPut:
-    return SubjectPut(errand.target, DType(errand.dtype), 0, is_fault=True, stage="", equivalent="", convictions=())
+def _put(job: Stubbing) -> SubjectPut:
+    return SubjectPut(job.target, DType(job.dtype), 0, is_fault=True, stage="", equivalent="", convictions=())

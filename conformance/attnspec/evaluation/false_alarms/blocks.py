@@ -22,8 +22,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
-from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.tally import Tally
+from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import verdict
 
@@ -108,7 +107,7 @@ class Score:
         """Judge one case and count it."""
         tally = trial.put(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
-        finding = known(trial.bench.subject.id, tally.failing) if tally.failing else None
+        finding = known(trial.evaluator.subject.id, tally.failing) if tally.failing else None
         if finding:
             self.known[finding.name] += 1
         elif tally.cases:
@@ -142,25 +141,25 @@ def line_to_replay(trial: Trial, recipe: Recipe) -> str:
     return f"{trial.bench.subject.id} {trial.check.clause.id} {trial.bench.dtype.value} {recipe.text}"
 
 
-def judge_block(block: Block, bench: Evaluator, checks: Mapping[str, Check],
+def judge_block(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
                 breadcrumb: Callable[[str], None] = lambda _: None) -> BlockJudged:
     """Every clause of level must against one subject on the block's cases."""
     began, score = time.perf_counter(), Score()
-    for trial, recipe in _hearings(block, bench, checks, breadcrumb):
+    for trial, recipe in _subject_runs(block, evaluator, checks, breadcrumb):
         score.add(trial, recipe)
     return BlockJudged(
-        bench.subject.id, block.dtype, block.number, score.cases, score.slices, score.no_claims, score.violations,
+        evaluator.subject.id, block.dtype, block.number, score.cases, score.slices, score.no_claims, score.violations,
         tuple(score.histogram), score.worst, score.clause, score.recipe, tuple(score.accused),
         seconds=round(time.perf_counter() - began, 3), known=dict(score.known), problems=len(score.problems))
 
 
-def _hearings(block: Block, bench: Evaluator, checks: Mapping[str, Check],
+def _subject_runs(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
               breadcrumb: Callable[[str], None]) -> Iterator[tuple[Trial, Recipe]]:
     """Recipe by recipe, the clauses of one domain together: the bench then remembers what they share."""
-    put = [check for check in checks.values() if is_put(check, bench.subject)]
+    put = [check for check in checks.values() if is_put(check, evaluator.subject)]
     for _, group in groupby(sorted(put, key=lambda check: seed_of(0, check.domain)), key=lambda check: check.domain):
-        trials = [Trial(check, bench, Effort.DEFAULT, block.seed, breadcrumb) for check in group]
-        cases = [block.cases(trial.check, bench.subject.declaration) for trial in trials]
+        trials = [Trial(check, evaluator, Effort.DEFAULT, block.seed, breadcrumb) for check in group]
+        cases = [block.cases(trial.check, evaluator.subject.declaration) for trial in trials]
         for column in zip(*cases, strict=True):
             yield from zip(trials, column, strict=True)
 

@@ -127,44 +127,44 @@ class CampaignJobs:
         """Block by block and dtype by dtype, all subjects next to each other."""
         places = {target: place for place, target in enumerate(self.plan.targets)}
         dtypes = [dtype.value for dtype in DType]
-        return tuple(sorted(self._errands(), key=lambda errand: (
-            errand.number, dtypes.index(errand.dtype), places[errand.target])))
+        return tuple(sorted(self._jobs(), key=lambda job: (
+            job.number, dtypes.index(job.dtype), places[job.target])))
 
-    def _errands(self) -> Iterator[BlockJob]:
+    def _jobs(self) -> Iterator[BlockJob]:
         for line in self.plan.more[_BLOCKS]:
             dtype, numbers, target = line.split(" ", maxsplit=2)
             yield from (BlockJob(target, dtype, int(number)) for number in numbers.split(","))
 
-    def surroundings(self, errand: BlockJob) -> Mapping[str, str]:
+    def surroundings(self, job: BlockJob) -> Mapping[str, str]:
         """What the subject's manifest says."""
-        return process_of(errand.target, self.plan.implementations)
+        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With the digest of the code that judges, and what a block is."""
         return replace(blank, environment={**blank.environment, **what_judges(self.plan)})
 
     @cached_property
-    def _stand(self) -> BlockWorker:
+    def _worker(self) -> BlockWorker:
         from attnspec.evaluation.false_alarms.worker import BlockWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         return BlockWorker(self.plan, self.spec, recipes_of(self.plan), self.breadcrumb)
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""
-        return self._stand.card(target)
+        return self._worker.card(target)
 
-    def carry_out(self, errand: BlockJob) -> BlockJudged:
+    def carry_out(self, job: BlockJob) -> BlockJudged:
         """Judge the block."""
         try:
-            return self._stand.judge(errand.target, DType(errand.dtype), errand.number)
+            return self._worker.judge(job.target, DType(job.dtype), job.number)
         except AttnspecError as problem:
-            return self.lost(errand, JobFailure(str(problem)))
+            return self.lost(job, JobFailure(str(problem)))
 
-    def lost(self, errand: BlockJob, loss: JobFailure) -> BlockJudged:
+    def lost(self, job: BlockJob, loss: JobFailure) -> BlockJudged:
         """A block without cases, and why. A death that a case brought about names the case."""
         reason = f"{loss.reason}: {loss.recipe}" if loss.recipe else loss.reason
         died = loss.verdict is not Verdict.NOT_RUN
-        return BlockJudged(errand.target, DType(errand.dtype), errand.number, 0, 0, 0, int(died), (0,) * BINS,
+        return BlockJudged(job.target, DType(job.dtype), job.number, 0, 0, 0, int(died), (0,) * BINS,
                            lost=reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

@@ -47,7 +47,7 @@ class BlockWorker:
     def judge(self, target: str, dtype: DType, number: int) -> BlockJudged:
         """One block. Raises AttnspecError where the subject cannot be had."""
         block, subject = Block(dtype, number, self._plan.seed, self._recipes), self._subject(target)
-        judged = judge_block(block, self._bench(subject, block), self._checks, self._breadcrumb)
+        judged = judge_block(block, self._evaluator(subject, block), self._checks, self._breadcrumb)
         subject.lift.forget()
         return judged
 
@@ -56,18 +56,18 @@ class BlockWorker:
             self._subjects[target] = summon(target, self._plan)
         return self._subjects[target]
 
-    def _bench(self, subject: Subject, block: Block) -> Evaluator:
+    def _evaluator(self, subject: Subject, block: Block) -> Evaluator:
         plain = Evaluator(subject, block.dtype, self._conventions.get((subject.id, block.dtype)))
         self._conventions[subject.id, block.dtype] = plain.conventions
         return Evaluator(subject, block.dtype, plain.conventions, archive=self._shared(plain, block))
 
-    def _shared(self, bench: Evaluator, block: Block) -> Archive:
+    def _shared(self, evaluator: Evaluator, block: Block) -> Archive:
         """Problems, for the whole block; what the definition says of them, for neighbours whom it tells the same."""
         if block != self._block:
             self._block, self._problems = block, {}
-        declared = bench.subject.declaration
+        declared = evaluator.subject.declaration
         limits = declared.limits if declared.kind is Kind.LAYER else None  # a layer's biases and its scale follow them
-        told_alike = repr((block, replace(bench.precision, reason=""), heeded(bench.conventions), limits))
+        told_alike = repr((block, replace(evaluator.precision, reason=""), heeded(evaluator.conventions), limits))
         if told_alike != self._told_alike:
             self._told_alike, self._expectations = told_alike, Memory(MOST)
         return Archive(self._problems.setdefault(limits, Memory(MOST)), self._expectations)

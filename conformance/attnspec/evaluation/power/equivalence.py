@@ -14,8 +14,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Archive, Evaluator
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Archive, Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 
 
@@ -49,8 +48,8 @@ def excess(fault: Fault, dtype: DType, *, checks: Mapping[str, Check], effort: E
     """
     found, archive = Excess(fault.name, dtype, convicts=False, clause="", cases=0, measured=None), Archive()
     for check in _that_may(checks, fault):
-        bench = Evaluator(_admitted(fault), dtype, archive=archive)
-        trial = Trial(check, bench, effort, seed_of(seed, check.domain), lambda _: None, cases=cases, shrinks=False)
+        evaluator = Evaluator(_admitted(fault), dtype, archive=archive)
+        trial = Trial(check, evaluator, effort, seed_of(seed, check.domain), lambda _: None, cases=cases, shrinks=False)
         found = _closer(found, check, trial.hold())
         if found.convicts:
             break

@@ -95,12 +95,12 @@ class PowerJobs:
         return tuple(Measurement(target, dtype.value, int(seed)) for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
 
-    def _is_diagnosed(self, errand: Measurement) -> bool:
+    def _is_diagnosed(self, job: Measurement) -> bool:
         how = DiagnosisShare(self.plan.more[_DIAGNOSIS][0])
         if how is not DiagnosisShare.IN_TURN:
             return how is DiagnosisShare.ALL
-        turn = zlib.crc32(errand.target.encode()) % len(self.plan.dtypes)
-        return errand.dtype == self.plan.dtypes[turn].value
+        turn = zlib.crc32(job.target.encode()) % len(self.plan.dtypes)
+        return job.dtype == self.plan.dtypes[turn].value
 
     def _takes(self, target: str, dtype: DType) -> bool:
         if target.startswith(FAULT) and self._equivalent(target, dtype):
@@ -111,9 +111,9 @@ class PowerJobs:
     def _known(self) -> Mapping[str, Registered]:
         return registered(self.plan.implementations)
 
-    def surroundings(self, errand: Measurement) -> Mapping[str, str]:
+    def surroundings(self, job: Measurement) -> Mapping[str, str]:
         """What the subject's manifest says."""
-        return process_of(errand.target, self.plan.implementations)
+        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
@@ -145,18 +145,18 @@ class PowerJobs:
 
         return compile_spec(self.spec, faults=CATALOGUE.keys())
 
-    def carry_out(self, errand: Measurement) -> SubjectPut:
+    def carry_out(self, job: Measurement) -> SubjectPut:
         """Put the subject to every rule of the plan."""
         from attnspec.evaluation.power.measure import Rules, put  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         began = time.perf_counter()
-        blank = self._blank(errand)
+        blank = self._blank(job)
         if blank.equivalent:
             return blank
         try:
-            rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(errand.target),
-                          self._is_diagnosed(errand))
-            found = put(blank, rules, lambda: self._subject(errand.target))
+            rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(job.target),
+                          self._is_diagnosed(job))
+            found = put(blank, rules, lambda: self._subject(job.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))
         return replace(found, seconds=round(time.perf_counter() - began, 3))
@@ -166,13 +166,13 @@ class PowerJobs:
         name = target.removeprefix(FAULT) if target.startswith(FAULT) else ""
         return tuple(clause.id for clause in self.spec.clauses if name in clause.refuted_by)
 
-    def _blank(self, errand: Measurement) -> SubjectPut:
+    def _blank(self, job: Measurement) -> SubjectPut:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
 
-        dtype, is_fault = DType(errand.dtype), errand.target.startswith(FAULT)
-        stage = fault_named(errand.target.removeprefix(FAULT)).stage.value if is_fault else ""
-        equivalent = self._equivalent(errand.target, dtype) if is_fault else ""
-        return SubjectPut(errand.target, dtype, errand.seed, is_fault, stage, equivalent, ())
+        dtype, is_fault = DType(job.dtype), job.target.startswith(FAULT)
+        stage = fault_named(job.target.removeprefix(FAULT)).stage.value if is_fault else ""
+        equivalent = self._equivalent(job.target, dtype) if is_fault else ""
+        return SubjectPut(job.target, dtype, job.seed, is_fault, stage, equivalent, ())
 
     @staticmethod
     def _equivalent(target: str, dtype: DType) -> str:
@@ -180,9 +180,9 @@ class PowerJobs:
 
         return fault_named(target.removeprefix(FAULT)).equivalents.get(dtype, "")
 
-    def lost(self, errand: Measurement, loss: JobFailure) -> SubjectPut:
+    def lost(self, job: Measurement, loss: JobFailure) -> SubjectPut:
         """A subject that was put to nothing, and why."""
-        return replace(self._blank(errand), lost=loss.reason)
+        return replace(self._blank(job), lost=loss.reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """How many the suite convicted, missed and accused, and whether power fell."""

@@ -16,8 +16,7 @@ from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Archive, Evaluator, Memory
-from attnspec.trials.tally import Tally, Violated
+from attnspec.trials.evaluator import Archive, Evaluator, Memory, Tally, Violated
 from attnspec.trials.trial import Trial
 
 KEPT = 6
@@ -63,7 +62,7 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
     for check in _in_order(checks, first, subject):
         if not is_due(check.clause, dtype, effort, tuple(DType)):
             continue
-        trial = Trial(check, dock.bench(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
+        trial = Trial(check, dock.evaluator(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
                       most=most)
         tally = trial.hold()
         problems, patience = problems + tally.tried, max(patience, tally.tried)
@@ -88,15 +87,15 @@ class _Dock:
     subject: Subject
     dtype: DType
     archive: Archive
-    _benches: list[Evaluator] = field(default_factory=list)
+    _evaluators: list[Evaluator] = field(default_factory=list)
 
-    def bench(self) -> Evaluator:
+    def evaluator(self) -> Evaluator:
         """For the next clause. A fault is made anew: what one clause asked of one with a memory must not serve it."""
         if is_fault(self.subject.id):
             return Evaluator(own_subject(self.subject.id), self.dtype, archive=self.archive)
-        if not self._benches:
-            self._benches.append(Evaluator(self.subject, self.dtype, archive=self.archive))
-        return self._benches[0]
+        if not self._evaluators:
+            self._evaluators.append(Evaluator(self.subject, self.dtype, archive=self.archive))
+        return self._evaluators[0]
 
 
 def _found(check: Check, tally: Tally) -> Detection:

@@ -11,8 +11,9 @@ import numpy as np
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.vocabulary.hints import DrawnCount, DrawnRow, DrawnSeed
 from attnspec.vocabulary.scene import Axis, NoClaim, Posed
-from attnspec.vocabulary.signature import Between, Drawn
+from attnspec.vocabulary.signature import Between
 
 Attention = Posed[Problem]
 ArrayName = Literal["query", "key", "value"]
@@ -95,17 +96,17 @@ def repeat_keys(posed: Attention) -> Attention:
     return posed.but(**entries_along(problem, "S", twice))
 
 
-def drop_keys(posed: Attention, *, kept: Drawn) -> Attention:
+def drop_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
     """Cut keys and values off from `kept` on."""
     return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
 
 
-def keep_queries(posed: Attention, *, cut: Drawn) -> Attention:
+def keep_queries(posed: Attention, *, cut: DrawnRow) -> Attention:
     """Cut the queries off after position `cut`; keys and values stay."""
     return posed.but(**entries_along(posed.one, "T", np.arange(cut + 1)))
 
 
-def keep_prefix(posed: Attention, *, cut: Drawn) -> Attention:
+def keep_prefix(posed: Attention, *, cut: DrawnRow) -> Attention:
     """Cut the whole sequence off after position `cut`; only where T = S."""
     problem = posed.one
     if problem.sizes.T != problem.sizes.S:
@@ -126,7 +127,7 @@ def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "t
     return posed.but(key=taken(problem.key, heads, 1), value=taken(problem.value, heads, 1))
 
 
-def keep_kv_heads(posed: Attention, *, kept: Drawn) -> Attention:
+def keep_kv_heads(posed: Attention, *, kept: DrawnCount) -> Attention:
     """Cut the key/value heads off from `kept` on; query heads share those that are left."""
     problem = posed.one
     if problem.sizes.H % kept:
@@ -138,26 +139,26 @@ def keep_kv_heads(posed: Attention, *, kept: Drawn) -> Attention:
 _PERMUTED_AXES: Mapping[str, Axis] = {"batch": "B", "heads": "H", "queries": "T"}
 
 
-def permute_keys(posed: Attention, *, by: Drawn) -> Attention:
+def permute_keys(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Reorder the keys with their values, and the columns of mask and bias with them."""
     problem = posed.one
     order = permutation(by, problem.sizes.S)
     return posed.but(**entries_along(problem, "S", order)).reading("S", np.argsort(order))
 
 
-def permute_queries(posed: Attention, *, by: Drawn) -> Attention:
+def permute_queries(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Reorder the queries, and the rows of mask and bias with them; answers are read back in the old order."""
     problem = posed.one
     order = permutation(by, problem.sizes.T)
     return posed.but(**entries_along(problem, "T", order)).reading("T", np.argsort(order))
 
 
-def permute_batch(posed: Attention, *, by: Drawn) -> Attention:
+def permute_batch(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Reorder the batch; answers are read back in the old order."""
     return _permuted(posed, "B", permutation(by, posed.one.sizes.B))
 
 
-def permute_heads(posed: Attention, *, by: Drawn) -> Attention:
+def permute_heads(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Reorder the heads of all arrays alike (no grouped heads); answers are read back in the old order."""
     if posed.one.sizes.Hkv < posed.one.sizes.H:
         raise NoClaim("heads are grouped")

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array
+from attnspec.vocabulary.hints import DrawnRow, DrawnSeed, DrawnStep, PowerOfTwo
 from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.axes import ArrayName, Attention, product, shifted
 
 
-def multiply(posed: Attention, *, array: ArrayName, by: float) -> Attention:
+def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
     """Multiply one array by a power of two, negative ones too; no claim where that is not exact in the dtype."""
     problem = posed.one
     return posed.but(**{array: product(getattr(problem, array), by, problem.dtype)})
 
 
-def shift_keys(posed: Attention, *, by: Drawn) -> Attention:
+def shift_keys(posed: Attention, *, by: DrawnStep) -> Attention:
     """Add one number to every entry of every key: each logit of a row moves by the same amount."""
     problem = posed.one
     return posed.but(key=shifted(problem.key, by, problem.dtype))
 
 
-def shift_bias(posed: Attention, *, by: Drawn) -> Attention:
+def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
     """Add one number to every entry of the bias; one that hides keys stays -inf there."""
     problem = posed.one
     if problem.bias is None:
@@ -49,7 +49,7 @@ def keep_values(posed: Attention, *, of: Literal["even_keys", "odd_keys"]) -> At
     return posed.but(value=value)
 
 
-def other_content(posed: Attention, *, by: Drawn, arrays: tuple[ArrayName, ...]) -> Attention:
+def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, ...]) -> Attention:
     """Shuffle all entries of the named arrays: other content of the same kind and shape."""
     random = np.random.RandomState(by)
 
@@ -90,7 +90,7 @@ def _poisoned(array: Array, hidden: Array, content: str) -> Array:
     return np.where(hidden[..., None], (poison * signs).astype(array.dtype), array)
 
 
-def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn) -> Attention:
+def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: DrawnRow) -> Attention:
     """Negate every entry of the named arrays after position `cut` (zeros become ones)."""
 
     def moved(array: Array) -> Array:
@@ -102,7 +102,7 @@ def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn
     return posed.but(**{name: moved(getattr(posed.one, name)) for name in arrays})
 
 
-def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: Drawn) -> Attention:
+def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: DrawnRow) -> Attention:
     """Negate every key and value that the query at `row` does not see in any head (zeros become ones)."""
     problem = posed.one
     unseen = np.asarray(~visible_keys(problem, posed.conventions)[:, :, row].any(axis=1))  # (B,S)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from attnspec.problems.problem import Array
+from attnspec.vocabulary.hints import DrawnSeed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.axes import ARRAYS, Attention, keep_prefix
 from attnspec.vocabulary.transforms.contents import other_content
@@ -18,7 +19,7 @@ def again(posed: Attention) -> Attention:
     return replace(posed, fresh=True)
 
 
-def after_another(posed: Attention, *, by: Drawn) -> Attention:
+def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Ask after another problem of the same shapes; where T = S, after a third that is one position long, too.
 
     Where the scale is given, the others have one that is larger by 1.

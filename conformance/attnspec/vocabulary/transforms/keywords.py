@@ -9,12 +9,12 @@ import numpy as np
 from attnspec.core.keywords import OFF
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
+from attnspec.vocabulary.hints import DrawnCount
 from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.axes import Attention, score_shape
 
 
-def hide_keys(posed: Attention, *, kept: Drawn) -> Attention:
+def hide_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
     """Let the mask hide every key from `kept` on, from every query."""
     problem = posed.one
     mask = np.ones(score_shape(problem), bool) if problem.mask is None else problem.mask.copy()

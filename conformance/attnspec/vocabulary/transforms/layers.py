@@ -10,13 +10,13 @@ import numpy as np
 
 from attnspec.core.keywords import AXES, OFF
 from attnspec.problems.problem import Array, LayerProblem
+from attnspec.vocabulary.hints import DrawnSeed
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed
-from attnspec.vocabulary.signature import Drawn
 
 Layer = Posed[LayerProblem]
 
 
-def permute_layer_heads(posed: Layer, *, by: Drawn) -> Layer:
+def permute_layer_heads(posed: Layer, *, by: DrawnSeed) -> Layer:
     """Reorder the heads: the columns of the input projections and, with them, the rows of the output projection."""
     problem = posed.one
     _needs_output_projection(problem)

@@ -1,0 +1,1 @@
+"""What several test files need; each module is named after what it helps with."""

@@ -1,0 +1,28 @@
+"""Records of runs that never were, and writing them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from attnspec.record.events import Event, RunStarted
+from attnspec.record.write import RecordWriter
+
+_STARTED = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "check"), "0.1", "f" * 64, 7, "quick", False, 0,
+                      ("float32",), {}, ())
+
+
+def run_started(**changes: Any) -> RunStarted:  # noqa: ANN401  (fields of the header, by name)
+    """The header of a made-up run, with these fields of its own."""
+    return replace(_STARTED, **changes)
+
+
+def write_record(path: Path, *events: Event) -> Path:
+    """Writes these events as a run does, one after the other. Returns the path."""
+    writer = RecordWriter(path)
+    writer.start()
+    for event in events:
+        writer.handle(event)
+    writer.shutdown()
+    return path

@@ -1,0 +1,23 @@
+"""Functions as subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any
+
+from attnspec.core.declaration import Declaration
+from attnspec.core.errors import Place
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import Kind
+from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.manifest import Library
+from attnspec.subjects.subject import Subject
+
+ATTENTION_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+
+
+def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset(), **declared: Any) -> Subject:  # noqa: ANN401
+    """The subject `mine`: this function, with these keywords and these further fields of a declaration."""
+    declaration = Declaration(keywords=frozenset(keywords), **declared)
+    return Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"),
+                   lift_named(declaration.lift))

@@ -1,0 +1,74 @@
+"""docs/architecture.md is true: its drawing, its glossary, the path of a case; and docs/renamed.md leads somewhere."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import attnspec
+import pytest
+from architecture import BEGINS, ENDS, drawing, with_drawing
+from house import traced
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGE = Path(attnspec.__file__).parent
+DOCUMENT = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+FILE = re.compile(r"`(\w+(?:/\w+)+\.py)`")
+
+
+def section(title: str) -> str:
+    return DOCUMENT.partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def nouns() -> list[tuple[str, str]]:
+    """Each noun of the glossary, and where it is said to be."""
+    return re.findall(r"^\| (\w+) \| .* \| `([\w.]+)` \|$", section("Glossary"), flags=re.MULTILINE)
+
+
+def is_there(where: str) -> bool:
+    """Whether a package, a module or a class of attnspec has this name."""
+    module, _, name = where.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(f"attnspec.{module}"), name) or bool(find_spec(f"attnspec.{where}"))
+    except ModuleNotFoundError:
+        return False
+
+
+def test_the_drawing_is_that_of_the_contracts() -> None:
+    assert with_drawing(DOCUMENT, drawing()) == DOCUMENT
+
+
+def test_the_drawing_names_every_package() -> None:
+    packages = {path.parent.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("__init__.py")} - {"."}
+    assert set(re.findall(r"`([\w/]+)` \|", drawing())) >= packages
+
+
+def test_a_document_without_a_place_for_the_drawing_is_told() -> None:
+    with pytest.raises(ValueError, match=f"there should be a line {BEGINS} and a line {ENDS}"):
+        with_drawing("# Architecture\n", "drawing")
+
+
+def test_the_glossary_has_at_most_25_nouns_and_each_is_in_the_code() -> None:
+    assert 20 <= len(nouns()) <= 25
+    assert [noun for noun, where in nouns() if not is_there(where)] == []
+
+
+def test_the_glossary_could_name_what_is_not_there() -> None:
+    assert not is_there("engine.engine.Court")
+    assert not is_there("court.court.Court")
+
+
+def test_a_case_passes_the_files_that_the_document_names_and_fewer_than_25() -> None:
+    passed = {file for file, _ in traced(PACKAGE)}
+    assert set(FILE.findall(section("The path of a case"))) == passed
+    assert len(passed) < 25
+
+
+def test_every_new_name_of_the_table_of_renames_exists() -> None:
+    rows = re.findall(r"^\| `[\w./]+` \| `([\w./]+)` \|$", (CHECKOUT / "docs/renamed.md").read_text("utf-8"),
+                      flags=re.MULTILINE)
+    assert len(rows) > 200
+    missing = [name for name in rows if not (is_there(name) if "/" not in name else (PACKAGE / f"{name}.py").exists())]
+    assert missing == []
