@@ -1,11 +1,11 @@
-"""How long the court takes. On two cores, with nothing else running:
+"""How long the engine takes. On two cores, with nothing else running:
 
     python conformance/benchmarks/speed.py cases                # what a case costs beside the subject's own call
     python conformance/benchmarks/speed.py cases --profile      # and which functions it is spent in
     python conformance/benchmarks/speed.py commands             # how long whole commands take, start included
     python conformance/benchmarks/speed.py commands --only numpy/msa
 
-`cases` draws, makes and judges cases of one clause as the court does, Hypothesis and all, at one size. The subject's
+`cases` draws, makes and judges cases of one clause as the engine does, Hypothesis and all, at one size. The subject's
 own call is timed inside of the very case that it belongs to, so every figure is a pair: what the rest of the case
 costs, and what the call costs. Every case is judged three times and the fastest counts, so that another process that
 cuts in changes little. Figures are medians over cases; of ratios, the median of each case's own. `commands` gives wall
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 
-# before NumPy is imported: one thread, as in the court's workers
+# before NumPy is imported: one thread, as in the engine's workers
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import cProfile
@@ -130,7 +130,7 @@ class Setup:
         self._search(case, cases)
 
     def _pair(self, recipe: Recipe) -> tuple[float, float]:
-        """Seconds of the call, and of all else in the case, before a bench that remembers nothing."""
+        """Seconds of the call, and of all else in the case, before an evaluator that remembers nothing."""
         old = self.trial.evaluator
         trial = replace(self.trial, evaluator=Evaluator(old.subject, old.dtype, old.conventions))
         before, start = self.watch.seconds, time.perf_counter()

@@ -1,4 +1,4 @@
-"""The command: what it prints, where it writes, and its exit codes. Runs are held before stubs/stub_court.py."""
+"""The command: what it prints, where it writes, and its exit codes. Runs are held before stubs/stub_engine.py."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from helpers.commands import Cli
 @pytest.fixture
 def stub_engine(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  (on the path)
     """Commands judge before the stub court."""
-    monkeypatch.setattr(check_command, "Session", functools.partial(Session, engine="stub_court:Court"))
+    monkeypatch.setattr(check_command, "Session", functools.partial(Session, engine="stub_engine:Court"))
 
 
 @pytest.fixture
-def check(cli: Cli, stub_engine: None) -> Cli:  # noqa: ARG001  (the court)
+def check(cli: Cli, stub_engine: None) -> Cli:  # noqa: ARG001  (the engine)
     """`attnspec check stub:it` before the stub court, at the clauses named."""
     def run(clauses: str, *words: str) -> tuple[int, str, str]:
         selected = [word for name in clauses.split() for word in ("--clause", f"stub.{name}")]
@@ -203,7 +203,7 @@ def test_json_is_the_record_on_standard_output(check: Cli) -> None:
     assert "Does not conform" in err
 
 
-@pytest.mark.usefixtures("stub_court")
+@pytest.mark.usefixtures("stub_engine")
 def test_a_replay_judges_one_case(cli: Cli) -> None:
     code, out, _ = cli("replay", "stub:it stub.violated float32 B1;seed=9")
     assert code == 1

@@ -51,7 +51,7 @@ SOUND = "return attend(query, key, value, mask=mask, bias=bias, causal=causal)"
 
 
 def engine(folder: Path, expression: str = SOUND, *, compiles: str = "true", **plan: object) -> Engine:
-    """A court for a library of one subject, whose variant answers with this expression."""
+    """An engine for a library of one subject, whose variant answers with this expression."""
     library = folder / f"mine_{folder.name}"
     library.mkdir(exist_ok=True)
     (library / "manifest.yaml").write_text(MANIFEST.replace("COMPILES", compiles))

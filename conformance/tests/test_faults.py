@@ -1,4 +1,4 @@
-"""The court's own faults: each departs from the truth somewhere in its reach, and what is sound never does."""
+"""The engine's own faults: each departs from the truth somewhere in its reach, and what is sound never does."""
 
 from __future__ import annotations
 

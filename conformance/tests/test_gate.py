@@ -1,4 +1,4 @@
-"""`gate` in somebody's test file: two lines, and pytest says what the court says."""
+"""`gate` in somebody's test file: two lines, and pytest says what the engine says."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from helpers.places import STUBS
 
 FILE = """
 from attnspec import gate
-test_attention = gate("stub", clauses={clauses}, court="stub_court:Court", strict={strict})
+test_attention = gate("stub", clauses={clauses}, engine="stub_engine:Court", strict={strict})
 """
 
 

@@ -156,7 +156,8 @@ def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0) -> tu
     told: list[str] = []
     evaluator = Evaluator(own_subject(fault), DType.FLOAT32)
     check = checks()[clause]
-    return Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), told.append, shrinks=shrinks, most=most), told
+    seed = seed_of(0, check.domain)
+    return Trial(check, evaluator, Effort.QUICK, seed, told.append, shrinks=shrinks, most=most), told
 
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:

@@ -1,4 +1,4 @@
-"""Probes as errands of a run: the docket, what is kept of a death, the audit of both kinds, and `attnspec probe`."""
+"""Probes as jobs of a run: their source, what is kept of a death, the audit of both kinds, and `attnspec probe`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probes: how failures become answers, what contradicts a manifest, and what the docket and the command make of it."""
+"""Probes: how failures become answers, what contradicts a manifest, and what the command makes of it."""
 
 from __future__ import annotations
 

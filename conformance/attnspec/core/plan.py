@@ -25,7 +25,7 @@ class Plan:
     judged beside them; as they were typed, so that a command which is printed can be typed again.
     baseline: a file of failures that are known and stop nobody; empty means none.
     is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `engine/schedule.py`).
-    more: what a docket beyond the court's trials needs to know, by name.
+    more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 
     targets: tuple[str, ...]
@@ -65,14 +65,14 @@ class Item:
 
 
 class Job(Protocol):
-    """One thing to do in a worker. Errands are hashable; `id` is unique in a run.
+    """One thing to do in a worker. Jobs are hashable; `id` is unique in a run.
 
     target: the subject.  part: what of it is on trial (a clause, a seed, a block of cases).
     """
 
     @property
     def id(self) -> str:
-        """The errand's name in pytest's ids and in messages."""
+        """The job's name in pytest's ids and in messages."""
 
     @property
     def target(self) -> str:
@@ -80,7 +80,7 @@ class Job(Protocol):
 
     @property
     def part(self) -> str:
-        """What tells the errand from the others of its subject and dtype."""
+        """What tells the job from the others of its subject and dtype."""
 
     @property
     def dtype(self) -> str:
@@ -89,7 +89,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobFailure:
-    """Why an errand has no result of its own: the worker died at it (CRASHED, TIMED_OUT), or it was NOT_RUN.
+    """Why a job has no result of its own: the worker died at it (CRASHED, TIMED_OUT), or it was NOT_RUN.
 
     recipe: the case on trial when the worker died.  traceback, stderr: what the worker left behind.
     """

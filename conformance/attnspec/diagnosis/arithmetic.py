@@ -147,7 +147,8 @@ class ArithmeticExplainer:
         known = sorted(classes_for(dtype), key=lambda each: not self._tried.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
-            if precision and looser_words(precision, evaluator.precision) and self._tried.get((dtype, wider.cause), True):
+            may_explain = self._tried.get((dtype, wider.cause), True)
+            if precision and looser_words(precision, evaluator.precision) and may_explain:
                 yield wider, evaluator.under(precision)
 
     def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:

@@ -18,7 +18,7 @@ LARGE = 2**15
 
 
 def judged(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
-    """The clause on one case before another bench."""
+    """The clause on one case before another evaluator."""
     return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).put(recipe)
 
 

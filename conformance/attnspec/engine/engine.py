@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 REMEMBERED = 4
-"""How many subjects a court remembers at most: what JAX compiles for one takes some hundred megabytes."""
+"""How many subjects an engine remembers at most: what JAX compiles for one takes some hundred megabytes."""
 
 
 class Engine:
@@ -124,8 +124,8 @@ class Engine:
                 self._absent[target] = problem
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
-            self._subject_runs[target] = SubjectRun(replace(subject, declaration=declaration), self.plan, self.breadcrumb,
-                                             lambda: self.checks)
+            subject = replace(subject, declaration=declaration)
+            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks)
         return self._subject_runs[target]
 
     def _let_go(self) -> None:

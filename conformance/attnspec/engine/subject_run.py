@@ -142,7 +142,8 @@ class SubjectRun:
         declared = self.subject.declaration
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
-        return self.subject.card(probed, {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes})
+        precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
+        return self.subject.card(probed, precision)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -183,8 +184,9 @@ class SubjectRun:
 
     def _trial(self, check: Check, dtype: DType) -> Trial:
         known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
-        return Trial(check, self.evaluator(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
-                     cases=CASES_OF_THE_KNOWN if known and not known.case else 0, shrinks=known is None,
+        return Trial(check, self.evaluator(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain),
+                     self.breadcrumb, shrinks=known is None,
+                     cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
 
     def _broken_claims(self, check: Check) -> list[str]:
@@ -256,7 +258,7 @@ def _case(trial: Trial, recipe: Recipe) -> str:
     drawn = "".join(f", {name}={number}" for name, number in trial.scene(recipe).drawn.items())
     used = "".join(f" {name}" for name in sorted(recipe.features))
     mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
-    return f"{recipe.sizes} {trial.bench.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
+    return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
 
 
 def _why_no_claim(tally: Tally) -> str:

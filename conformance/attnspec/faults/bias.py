@@ -15,7 +15,7 @@ from attnspec.problems.problem import Array
 
 
 def _changed(change: Callable[[Array, Work], Array]) -> Callable[[Array, Work], Array]:
-    """An `add_bias` stage that adds another bias where there is one."""
+    """An `add_bias` stage that adds another bias (B,H,T,S) where there is one."""
     return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
 
 
@@ -24,31 +24,38 @@ def _dropped_if(condition: Callable[[HandedOver], bool]) -> Callable[[HandedOver
 
 
 def _from(array: Array, axis: int) -> Array:
+    """The bias (B,H,T,S) with the first entry of an axis in the place of all others."""
     return np.broadcast_to(np.take(array, [0], axis=axis), array.shape)
 
 
 def _before_scale(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) plus the bias times the scale, as if it had been added to the raw dot products."""
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(sound.scale(work))
 
 
 def _transposed(bias: Array, work: Work) -> Array:
+    """The bias (B,H,T,S) read as (B,H,S,T) and turned: its transpose where T = S."""
     B, H, T, S = work.shape
     return bias.reshape(B, H, S, T).swapaxes(-1, -2)
 
 
 def _to_weights(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) with the bias added where a key is visible."""
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
 def _none(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Logits (B,H,T,S) without the bias, which is added to the weights instead."""
     return logits
 
 
 def _multiplied(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) times the bias, as by a gate; hidden ones are left alone."""
     return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
 
 
 def _last_key_lost(bias: Array, work: Work) -> Array:
+    """The bias (B,H,T,S) with 0 for the last key."""
     return np.where(np.arange(work.shape[3]) == work.shape[3] - 1, 0, bias).astype(bias.dtype)
 
 

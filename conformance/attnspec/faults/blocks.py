@@ -17,18 +17,22 @@ Factor = Callable[[Array, int], Array]
 
 
 def _as_it_is(factor: Array, number: int) -> Array:  # noqa: ARG001  (faults look at the block's number)
+    """The rescale factor (B,H,T,1) of a block, as it should be."""
     return factor
 
 
 def _never(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+    """No rescaling: a factor (B,H,T,1) of ones."""
     return np.ones_like(factor)
 
 
 def _first_time(factor: Array, number: int) -> Array:
+    """The factor (B,H,T,1) at the second block, ones at all others."""
     return factor if number == 1 else np.ones_like(factor)
 
 
 def _forgotten(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+    """What came before is forgotten: a factor (B,H,T,1) of zeros."""
     return np.zeros_like(factor)
 
 
@@ -65,34 +69,37 @@ class Online:
 
 
 def _beyond(logits: Array, is_lost: Array) -> Array:
+    """Softmax of logits (B,H,T,S) as if the lost keys, (S,), were hidden."""
     return sound.normalise(sound.exponentials(np.where(is_lost, -np.inf, logits).astype(logits.dtype)))
 
 
 def _tail_dropped(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) without the keys after the last whole block of 16, where S > 16."""
     S = work.shape[3]
     return _beyond(logits, (np.arange(S) >= S // SIZE * SIZE) & (S > SIZE))
 
 
 def _after_64(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) of the first 64 keys alone."""
     return _beyond(logits, np.arange(work.shape[3]) >= 64)
 
 
 def _tail_counted(logits: Array, work: Work) -> Array:
-    """The last block is filled up with zero keys, whose logit is 0."""
+    """Weights (B,H,T,S): the last block is filled up with zero keys, whose logit is 0."""
     padding = -work.shape[3] % SIZE
     filled = np.concatenate([logits, np.zeros((*logits.shape[:-1], padding), logits.dtype)], axis=-1)
     return sound.normalise(sound.exponentials(filled))[..., :work.shape[3]]
 
 
 def _tail_repeated(logits: Array, work: Work) -> Array:
-    """Lanes past the end are clamped to the last key, which is counted again and again."""
+    """Weights (B,H,T,S): lanes past the end are clamped to the last key, which is counted again and again."""
     S = work.shape[3]
     times = np.where(np.arange(S) == S - 1, 1 + (-S % SIZE), 1).astype(logits.dtype)
     return sound.normalise(sound.exponentials(logits) * times)
 
 
 def _blocks(logits: Array) -> tuple[Array, Array]:
-    """Logits filled up to whole blocks, (B,H,T,blocks,16), and each block's maximum, (B,H,T,blocks,1)."""
+    """Logits (B,H,T,S) filled up to whole blocks, (B,H,T,·,16), and each block's maximum, (B,H,T,·,1)."""
     padding = -logits.shape[-1] % SIZE
     filled = np.pad(logits, [(0, 0)] * 3 + [(0, padding)], constant_values=-np.inf)
     blocks = filled.reshape(*logits.shape[:-1], -1, SIZE)
@@ -100,10 +107,12 @@ def _blocks(logits: Array) -> tuple[Array, Array]:
 
 
 def _unblocked(blocks: Array, S: int) -> Array:
+    """Blocks (B,H,T,·,16) side by side again, (B,H,T,S), without the padding."""
     return blocks.reshape(*blocks.shape[:-2], -1)[..., :S]
 
 
 def _quiet_skipped(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) without the blocks whose largest logit is more than 8 below the row's."""
     blocks, tops = _blocks(logits)
     quiet = tops < tops.max(axis=-2, keepdims=True) - 8
     kept = np.where(quiet, -np.inf, blocks).astype(logits.dtype)
@@ -111,31 +120,33 @@ def _quiet_skipped(logits: Array, work: Work) -> Array:
 
 
 def _averaged(logits: Array, work: Work) -> Array:
-    """Each block is normalised by itself, and the blocks are averaged."""
+    """Weights (B,H,T,S): each block is normalised by itself, and the blocks are averaged."""
     blocks, tops = _blocks(logits)
     count = np.maximum((~np.isneginf(tops)).sum(axis=-2, keepdims=True), 1).astype(logits.dtype)
     return _unblocked(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
 
 
 def _merged_without_maxima(logits: Array, work: Work) -> Array:
-    """Partial results are merged by their sums, though each has its own maximum subtracted."""
+    """Weights (B,H,T,S) merged by the blocks' sums, though each block has its own maximum subtracted."""
     blocks, _ = _blocks(logits)
     return sound.normalise(_unblocked(sound.exponentials(blocks), work.shape[3]))
 
 
 def _mask_of_first_block(work: Work) -> Array:
+    """The mask (B,H,T,S) in which every block of keys has the columns of the first."""
     allowed = sound.masked(work)
     return np.take(allowed, np.arange(work.shape[3]) % SIZE, axis=-1)
 
 
 def _late_values(weights: Array, work: Work) -> Array:
-    """Double buffering: each block but the first meets the values of the block before."""
+    """The output (B,H,T,Dv) under double buffering: each block but the first meets the values of the block before."""
     positions = np.arange(work.shape[3])
     late = np.where(positions >= SIZE, positions - SIZE, positions)
     return weights @ work.value[:, :, late]
 
 
 def _rows_after_64(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) with zeros in all rows after the first 64."""
     return np.where((np.arange(work.shape[2]) >= 64)[:, None], 0, output).astype(output.dtype)
 
 

@@ -13,21 +13,22 @@ from attnspec.problems.problem import Array
 
 
 def _where_causal(make: Callable[[int, int], Array]) -> Callable[[Work], Array]:
-    """A `past` stage with another triangle."""
+    """A `past` stage with another triangle (T,S)."""
     return lambda work: make(*work.shape[2:]) if work.causal else sound.past(work)
 
 
 def _dropped_if(condition: Callable[[Work], bool]) -> Callable[[Work], Array]:
-    """A `past` stage that forgets the flag on one path."""
+    """A `past` stage, (T,S), that forgets the flag on one path."""
     return lambda work: np.ones(work.shape[2:], bool) if condition(work) else sound.past(work)
 
 
 def _in_steps(T: int, S: int, step: int) -> Array:
-    """Query i sees all keys up to the end of its group of `step`."""
+    """(T,S): query i sees all keys up to the end of its group of `step`."""
     return np.arange(S) // step <= np.arange(T)[:, None] // step
 
 
 def _square_then_open(T: int, S: int) -> Array:
+    """(T,S): the triangle, and every key beyond T open."""
     return sound.triangle(T, S) | (np.arange(S) >= T)
 
 
@@ -35,6 +36,7 @@ def _only(axis: int) -> Callable[[Work], Array]:
     """The triangle for the first entry of an axis only; (B,H,T,S)."""
 
     def past(work: Work) -> Array:
+        """(B,H,T,S): the triangle at the first entry of the axis, everything at the others."""
         everything = np.ones(work.shape, bool)
         np.moveaxis(everything, axis, 0)[0] &= sound.past(work)
         return everything
@@ -43,19 +45,23 @@ def _only(axis: int) -> Callable[[Work], Array]:
 
 
 def _window(T: int, S: int, width: int = 32) -> Array:
+    """(T,S): query i sees itself and the width - 1 keys before it."""
     return sound.triangle(T, S) & ~sound.triangle(T, S, -width)
 
 
 def _after_softmax(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) with later keys cut, so that rows no longer sum to 1."""
     return weights * sound.past(work)
 
 
 def _zero_times_infinity(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) to which 0 · -inf, which is NaN, is added wherever a key may be seen."""
     hidden = sound.hide(logits, work)
     return hidden + (1 - sound.past(work)) * np.float32(-np.inf) if work.causal else hidden
 
 
 def _unless_all_true(work: Work) -> Array:
+    """What the causal flag allows, (T,S): everything where a mask is given and hides nothing."""
     return sound.past(work) if work.mask is None or not work.mask.all() else np.ones(work.shape[2:], bool)
 
 

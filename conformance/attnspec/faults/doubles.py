@@ -41,11 +41,13 @@ class SoundArithmetic(enum.Enum):
 
 
 def _prescaled(work: Work, factor: float) -> Array:
+    """Logits (B,H,T,S) of a query that is scaled beforehand, summed from the last feature to the first."""
     query = work.query * work.query.dtype.type(factor)
     return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
 
 
 def _by_powers_of_two(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Weights (B,H,T,S) as powers of two, summed from the last key, times the reciprocal of the sum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     lowered = logits - np.where(np.isneginf(top), 0, top)
     grown = np.exp2(lowered * logits.dtype.type(np.log2(np.e)))
@@ -54,7 +56,8 @@ def _by_powers_of_two(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the
 
 
 def _from_the_last(weights: Array, work: Work) -> Array:
-    turned = work.but(value=work.value[:, :, ::-1], visible=work.visible[..., ::-1])
+    """The output (B,H,T,Dv), keys taken from the last to the first."""
+    turned = work.but(value=work.value[:, :, ::-1], visible=work.visible[..., ::-1])  # mix looks at both
     return sound.mix(weights[..., ::-1], turned)
 
 
@@ -66,9 +69,11 @@ def _in_float64(call: HandedOver) -> Work:
 
 def _stored(io: np.dtype[Any]) -> Stages:
     def logits(work: Work, factor: float) -> Array:
+        """Logits (B,H,T,S) rounded to `io` before the scale and after it."""
         return through(through(sound.logits(work, 1.0), io) * np.float32(factor), io)
 
     def softmax(logits: Array, work: Work) -> Array:
+        """Weights (B,H,T,S) rounded to `io`."""
         return through(sound.softmax(logits, work), io)
 
     return replace(SOUND, logits=logits, softmax=softmax)
@@ -101,6 +106,7 @@ class Noise:
         of_weights, of_output = r.weights + r.exp + 2 * r.softmax, r.output + r.accumulate
 
         def off(array: Array, relative: float) -> Array:
+            """Logits or weights (B,H,T,S), or output (B,H,T,Dv), each entry off by up to `relative`."""
             return (array * (1 + relative * random.uniform(-1, 1, array.shape))).astype(array.dtype)
 
         return replace(
@@ -129,6 +135,7 @@ def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
 
 def _with(function: Callable[..., object], stages: Callable[[np.dtype[Any]], Stages]) -> Callable[..., object]:
     def compute(query: Array, *others: Array, **keywords: object) -> object:
+        """The answer to query (B,H,T,D), of a layer (B,T,M), while sound stages are computed by `stages`."""
         with computing(stages(query.dtype)):
             return function(query, *others, **keywords)
     return compute

@@ -26,46 +26,51 @@ _IS_FLOAT32 = "everything is computed in float32 already"
 
 
 def _times(factor: float) -> Callable[[Array, Work], Array]:
-    """A `finish` stage that multiplies the output."""
+    """A `finish` stage that multiplies the output (B,H,T,Dv)."""
     return lambda output, _: output * output.dtype.type(factor)
 
 
 def _with_epsilon(epsilon: float) -> Callable[[Array, Work], Array]:
-    """A softmax with something added to the denominator."""
+    """A softmax of logits (B,H,T,S) with something added to the denominator."""
     def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Exponentials (B,H,T,S) over their row's sum plus epsilon."""
         grown = sound.exponentials(logits)
         return grown / (grown.sum(axis=-1, keepdims=True) + grown.dtype.type(epsilon))
     return softmax
 
 
 def _base_two(constant: float) -> Callable[[Array, Work], Array]:
-    """A softmax by powers of two, with log2(e) as somebody wrote it down."""
+    """A softmax of logits (B,H,T,S) by powers of two, with log2(e) as somebody wrote it down."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Weights (B,H,T,S) of logits that are off by the relative error of the constant."""
         return sound.softmax(logits * logits.dtype.type(constant * np.log(2.0)), work)
     return softmax
 
 
 def _bias_off(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) plus the bias, which log2(e) in float16 made a little too large or small."""
     return logits if work.bias is None else logits + work.bias * logits.dtype.type(_LOG2E_IN_FLOAT16 * np.log(2.0))
 
 
 def smoothed(share: float) -> Callable[[Array, Work], Array]:
-    """A share of the weight is spread evenly over the visible keys."""
+    """A `weigh` stage: a share of the weight (B,H,T,S) is spread evenly over the visible keys."""
     def weigh(weights: Array, work: Work) -> Array:
+        """Weights (B,H,T,S), mixed with equal ones over the visible keys."""
         even = sound.normalise(work.visible.astype(weights.dtype))
         return (weights * (1 - share) + even * share).astype(weights.dtype)
     return weigh
 
 
 def _cut(array: Array, bits: int) -> Array:
-    """Mantissas cut to so many bits, towards zero."""
+    """A running sum such as (B,H,T,Dv), its mantissas cut to so many bits, towards zero."""
     mantissa, exponent = np.frexp(array)
     return np.ldexp(np.trunc(np.ldexp(mantissa, bits)), exponent - bits).astype(array.dtype)
 
 
 def _summed_in(bits: int) -> Callable[[Array, Work], Array]:
-    """The products with the values are summed key by key, each sum cut to so many bits."""
+    """A `mix` stage: products with the values (B,H,S,Dv) are summed key by key, each sum cut to so many bits."""
     def mix(weights: Array, work: Work) -> Array:
+        """The output (B,H,T,Dv), cut anew after each key."""
         total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
         for key in range(work.value.shape[2]):
             total = _cut(total + weights[..., key, None] * work.value[:, :, None, key], bits)
@@ -74,8 +79,9 @@ def _summed_in(bits: int) -> Callable[[Array, Work], Array]:
 
 
 def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, Work], Array]:
-    """Weights stored in a half dtype, always rounded up."""
+    """A `weigh` stage: weights (B,H,T,S) stored in a half dtype, always rounded up."""
     def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Weights (B,H,T,S), the next number up where rounding had lowered them."""
         stored = weights.astype(dtype)
         is_low = stored.astype(weights.dtype) < weights
         return np.where(is_low, np.nextafter(stored, np.ones((), dtype)), stored).astype(weights.dtype)

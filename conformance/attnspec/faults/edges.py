@@ -15,6 +15,7 @@ from attnspec.problems.problem import Array
 def _without_key(position: int, count: int = 1) -> dict[str, object]:
     """Hide one key (counted from either end) wherever there are more than `count`."""
     def hide(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S), -inf where hidden and at the lost key."""
         S = work.shape[3]
         is_lost = (np.arange(S) == position % S) & (count < S)
         return np.where(is_lost, -np.inf, sound.hide(logits, work)).astype(logits.dtype)
@@ -22,64 +23,70 @@ def _without_key(position: int, count: int = 1) -> dict[str, object]:
 
 
 def _even_width(work: Work, factor: float) -> Array:
-    """Features are read in pairs: the odd last one is lost."""
+    """Logits (B,H,T,S) of features that are read in pairs: the odd last one is lost."""
     D = work.query.shape[-1] // 2 * 2
     return sound.logits(work.but(query=work.query[..., :D], key=work.key[..., :D]), factor)
 
 
 def _eights(work: Work, factor: float) -> Array:
-    """Features are read in vectors of 8 once there are as many."""
+    """Logits (B,H,T,S) of features that are read in vectors of 8 once there are more: the rest is lost."""
     D = work.query.shape[-1]
     kept = D // 8 * 8 if D > 8 else D
     return sound.logits(work.but(query=work.query[..., :kept], key=work.key[..., :kept]), factor)
 
 
 def _even_values(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
-    """The odd last feature of the output is never written."""
+    """The output (B,H,T,Dv); its odd last feature is never written."""
     Dv = output.shape[-1]
     return np.where(np.arange(Dv) < Dv // 2 * 2, output, 0).astype(output.dtype)
 
 
 def _as_wide_as_queries(output: Array, work: Work) -> Array:
-    """Features of the values beyond D are never written."""
+    """The output (B,H,T,Dv); features of the values beyond D are never written."""
     return np.where(np.arange(output.shape[-1]) < work.query.shape[-1], output, 0).astype(output.dtype)
 
 
 def _rows_written(output: Array, work: Work) -> Array:
-    """Rows after the last whole tile of 16 hold what was in the buffer: ones."""
+    """The output (B,H,T,Dv); rows after the last whole tile of 16 hold what was in the buffer: ones."""
     T = work.shape[2]
     written = T // 16 * 16 if T > 16 else T
     return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
 
 
 def _last_row_from_before(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """The output (B,H,T,Dv), its last row a copy of the one before."""
     return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2) if output.shape[2] > 1 else output
 
 
 def _first_row_lost(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) with zeros in its first row."""
     return np.where((np.arange(work.shape[2]) == 0)[:, None], 0, output).astype(output.dtype)
 
 
 def _first_batch_only(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) with zeros in every batch entry but the first."""
     return np.where((np.arange(work.shape[0]) == 0)[:, None, None, None], output, 0).astype(output.dtype)
 
 
 def _last_values_swapped(weights: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) with the values of the last two keys exchanged."""
     order = np.arange(work.shape[3])
     order[-2:] = order[-2:][::-1]
     return weights @ work.value[:, :, order]
 
 
 def _rotated(work: Work, factor: float) -> Array:
-    """Keys are one position off against their values."""
+    """Logits (B,H,T,S) of keys that are one position off against their values."""
     return sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor)
 
 
 def _mean_of_values(weights: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv), every row the mean of the values (B,H,S,Dv) over all keys."""
     return np.broadcast_to(work.value.mean(axis=2, keepdims=True), (*weights.shape[:-1], work.value.shape[-1]))
 
 
 def _uniform(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S), equal over the visible keys of a row."""
     return sound.normalise(work.visible.astype(weights.dtype))
 
 
@@ -89,7 +96,7 @@ def _residual(call: HandedOver) -> Work:
 
 
 def _noise(output: Array, work: Work) -> Array:
-    """Noise of relative size 1e-3 whose seed is the content."""
+    """The output (B,H,T,Dv) with noise of relative size 1e-3 whose seed is the query's content."""
     seed = int(np.ascontiguousarray(work.query).view(np.uint8).sum())
     noisy: Array = output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
     return noisy
@@ -142,7 +149,7 @@ BLOCK = 16
 
 
 def _row_stride_padded(mask: Array, work: Work) -> Array:
-    """The kernel takes rows to be as long as S rounded up to a block; past the buffer's end it reads True."""
+    """The mask (B,H,T,S) read with rows of S rounded up to a block; past a head's end it reads True."""
     B, H, T, S = work.shape
     stride = -(-S // BLOCK) * BLOCK
     memory = np.concatenate([mask.reshape(B * H, T * S), np.ones((B * H, T * (stride - S)), bool)], axis=-1)
@@ -150,7 +157,7 @@ def _row_stride_padded(mask: Array, work: Work) -> Array:
 
 
 def _whole_blocks(mask: Array, work: Work) -> Array:
-    """A block of 16 keys is seen as a whole where one of them is."""
+    """The mask (B,H,T,S), in which a block of 16 keys is seen as a whole where one of them is."""
     S = work.shape[3]
     padded = np.pad(mask, [(0, 0)] * 3 + [(0, -S % BLOCK)])
     blocks = padded.reshape(*mask.shape[:-1], -1, BLOCK).any(axis=-1, keepdims=True)
@@ -158,12 +165,12 @@ def _whole_blocks(mask: Array, work: Work) -> Array:
 
 
 def _beyond_queries(work: Work) -> Array:
-    """Keys past the number of queries are never reached."""
+    """The mask (B,H,T,S); keys past the number of queries are never reached."""
     return sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1))
 
 
 def _of_next_head(array: Array, H: int) -> Array:
-    """The second half of the keys is read one head on."""
+    """(B,Hkv,S,·) -> (B,H,S,·): the second half of the keys is read one head on."""
     grouped = sound.group(array, H)
     S = array.shape[2]
     is_second = (np.arange(S) >= (S + 1) // 2)[:, None]
@@ -180,7 +187,7 @@ _SECOND_PASS = Stages(group_key=_of_next_head, group_value=_of_next_head)
 
 
 def _with_more_keys(call: HandedOver, key: Array, value: Array) -> Answer:
-    """Attention with keys appended that every row sees; the answer's weights are those of the caller's keys."""
+    """Attention with key (B,Hkv,·,D) and value appended that every row sees; weights only of the caller's keys."""
     B, H, T, S = *call.query.shape[:3], call.key.shape[2]
     more = [(0, 0)] * 3 + [(0, key.shape[2])]
     visible = sound.masked(sound.take(call)) & (sound.triangle(T, S) if call.causal else True)
@@ -213,7 +220,7 @@ def _first_heads(call: HandedOver) -> Answer:
 
 
 def _chosen_first(hidden: Array, work: Work) -> Array:
-    """The 8 largest logits of a row are chosen among all keys, and hidden ones among them are lost afterwards."""
+    """Weights (B,H,T,S): the 8 largest logits of a row are chosen among all keys, and hidden ones are lost after."""
     logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
     count = min(8, work.shape[3])
     least = np.partition(logits, -count, axis=-1)[..., -count, None]
@@ -221,14 +228,14 @@ def _chosen_first(hidden: Array, work: Work) -> Array:
 
 
 def _balanced_rows(output: Array, work: Work) -> Array:
-    """Rows are dealt from both ends, so that causal work is even; only the causal path deals them back."""
+    """The output (B,H,T,Dv): rows dealt from both ends, to even causal work; only the causal path deals back."""
     T = work.shape[2]
     dealt = np.argsort(np.minimum(np.arange(T), T - 1 - np.arange(T)), kind="stable")
     return output if work.causal else output[:, :, dealt]
 
 
 def _with_sink(hidden: Array, work: Work) -> Array:
-    """A row's sum has one more term, exp(0), where there is one query."""
+    """Weights (B,H,T,S); a row's sum has one more term, exp(0), where there is one query."""
     if work.shape[2] > 1:
         return sound.softmax(hidden, work)
     top = np.maximum(hidden.max(axis=-1, keepdims=True), 0)

@@ -16,43 +16,46 @@ from attnspec.problems.problem import Array
 
 
 def _grown_by(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
-    """A softmax whose exponentials are changed, given logits less their row's maximum."""
+    """A softmax whose exponentials are changed, given logits (B,H,T,S) less their row's maximum."""
     def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Weights (B,H,T,S) by the changed exponential; hidden keys weigh nothing."""
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
         return sound.normalise(np.where(np.isneginf(logits), 0, change(logits - top)).astype(logits.dtype))
     return softmax
 
 
 def _polynomial(lowered: Array) -> Array:
-    """2^x by a cubic in the fraction: some 1e-4 off."""
-    power = np.maximum(lowered * np.log2(np.e), -126)
+    """Exponentials (B,H,T,S) as 2^x by a cubic in the fraction: some 1e-4 off."""
+    power = np.maximum(lowered * np.log2(np.e), -126)  # the least exponent of a normal float32
     whole = np.floor(power)
     part = power - whole
     return np.exp2(whole) * (1 + part * (0.6951 + part * (0.2276 + part * 0.0773)))
 
 
 def _bits(lowered: Array) -> Array:
-    """Schraudolph's trick: the exponent field is filled with a linear function, up to some 4 % off."""
+    """Schraudolph's trick, (B,H,T,S): the exponent field is filled with a linear function, up to some 4 % off."""
     power = np.maximum(lowered * np.log2(np.e), -126)
     whole = np.floor(power)
     return np.exp2(whole) * (1 + power - whole)
 
 
 def _floored(lowered: Array) -> Array:
+    """Exponentials (B,H,T,S), 0 where the argument is below -20."""
     return np.where(lowered < -20, 0, np.exp(lowered))
 
 
 def _clamped(lowered: Array) -> Array:
+    """Exponentials (B,H,T,S), none below that of -20."""
     return np.exp(np.maximum(lowered, -20))
 
 
 def _oscillating(lowered: Array) -> Array:
-    """An exponential that is up to 1e-4 off, to both sides."""
+    """Exponentials (B,H,T,S) that are up to 1e-4 off, to both sides."""
     return np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))
 
 
 def _top(weights: Array, work: Work) -> Array:
-    """All but the 32 largest weights of a row are dropped."""
+    """Weights (B,H,T,S): all but the 32 largest of a row are dropped."""
     if work.shape[3] <= 32:
         return weights
     least = np.sort(weights, axis=-1)[..., -32, None]
@@ -60,40 +63,45 @@ def _top(weights: Array, work: Work) -> Array:
 
 
 def _without_small(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Weights (B,H,T,S), those below 1e-3 set to 0."""
     return np.where(weights < 1e-3, 0, weights)
 
 
 def _clipped(work: Work, factor: float) -> Array:
+    """Logits (B,H,T,S) clipped to ±50."""
     return np.clip(sound.logits(work, factor), -50, 50)
 
 
 def _capped(work: Work, factor: float) -> Array:
+    """Logits (B,H,T,S) under a soft cap of 50."""
     return 50 * np.tanh(sound.logits(work, factor) / 50)
 
 
 def _capped_after_mask(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) capped after hidden ones became -inf, which makes -50 of them."""
     return 50 * np.tanh(sound.hide(logits, work) / 50)
 
 
 def _squared(work: Work, factor: float) -> Array:
+    """Logits (B,H,T,S) squared, their signs kept."""
     dots = sound.logits(work, factor)
     return dots * np.abs(dots)
 
 
 def _cosine(work: Work, factor: float) -> Array:
-    """Queries and keys are normalised first."""
+    """Logits (B,H,T,S) of queries and keys that are normalised first."""
     query, key = (array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), 1e-12)
                   for array in (work.query, work.key))
     return sound.logits(work.but(query=query, key=key), factor)
 
 
 def _distance(work: Work, factor: float) -> Array:
-    """Minus half the squared distance: the keys' norms are left in."""
+    """Logits (B,H,T,S) as minus half the squared distance: the keys' norms are left in."""
     return sound.logits(work, factor) - factor * (work.key ** 2).sum(axis=-1)[:, :, None, :] / 2
 
 
 def _ties(logits: Array, work: Work) -> Array:
-    """Among equal largest logits only the first counts."""
+    """Weights (B,H,T,S): among equal largest logits only the first counts."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     is_later = (logits == top) & (np.cumsum(logits == top, axis=-1) > 1)
     return sound.softmax(np.where(is_later, -np.inf, logits).astype(logits.dtype), work)

@@ -15,6 +15,7 @@ _GROUPED = "1 < Hkv < H"
 
 
 def _grouped(group: Callable[[Array, int], Array]) -> dict[str, Callable[[Array, int], Array]]:
+    """One way to group, (B,Hkv,S,·) -> (B,H,S,·), for keys and values alike."""
     return {"group_key": group, "group_value": group}
 
 
@@ -24,33 +25,35 @@ def tiled(array: Array, H: int) -> Array:
 
 
 def _first(array: Array, H: int) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·): every query head uses head 0."""
     return sound.group(array[:, :1], H)
 
 
 def _next(array: Array, H: int) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·): each group uses the key/value head of the next."""
     return sound.group(np.roll(array, -1, axis=1), H)
 
 
 def _shifted_groups(array: Array, H: int) -> Array:
-    """Head h uses (h + 1) // (H / Hkv), the last one clamped."""
+    """(B,Hkv,S,·) -> (B,H,S,·): head h uses (h + 1) // (H / Hkv), the last one clamped."""
     Hkv = array.shape[1]
     return array[:, np.minimum((np.arange(H) + 1) // (H // Hkv), Hkv - 1)] if Hkv < H else array
 
 
 def _repeated_in_time(array: Array, H: int) -> Array:
-    """Repeat along the time axis, then reshape to H heads."""
+    """(B,Hkv,S,·) -> (B,H,S,·): repeat along the time axis, then reshape to H heads."""
     B, Hkv, S, width = array.shape
     return np.repeat(array, H // Hkv, axis=2).reshape(B, Hkv, H // Hkv, S, width).reshape(B, H, S, width)
 
 
 def _repeated_over_batch(array: Array, H: int) -> Array:
-    """(B·Hkv) heads are tiled as one axis, so groups run across the batch."""
+    """(B,Hkv,S,·) -> (B,H,S,·): B·Hkv heads are tiled as one axis, so groups run across the batch."""
     B, Hkv, S, width = array.shape
     return np.tile(array.reshape(B * Hkv, S, width), (H // Hkv, 1, 1)).reshape(B, H, S, width)
 
 
 def _two_per_group(array: Array, H: int) -> Array:
-    """Always two query heads a group, whatever H / Hkv is."""
+    """(B,Hkv,S,·) -> (B,H,S,·): always two query heads a group, whatever H / Hkv is."""
     return array[:, np.arange(H) // 2 % array.shape[1]] if array.shape[1] < H else array
 
 
@@ -61,15 +64,17 @@ def _reshaped(array: Array) -> Array:
 
 
 def _next_batch(array: Array, H: int) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·) of the next batch entry."""
     return sound.group(np.roll(array, -1, axis=0), H)
 
 
 def _first_batch(array: Array, H: int) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·): the first batch entry serves all."""
     return sound.group(np.broadcast_to(array[:1], array.shape), H)
 
 
 def _batch_for_heads(array: Array, H: int) -> Array:
-    """(B·H) is unfolded as (H·B)."""
+    """(B,Hkv,S,·) -> (B,H,S,·), folded as (B·H) and unfolded as (H·B)."""
     grouped = sound.group(array, H)
     B, _, S, width = grouped.shape
     return grouped.reshape(H, B, S, width).swapaxes(0, 1)
@@ -86,25 +91,29 @@ def _keys_with_queries(call: HandedOver) -> Work:
 
 
 def _interleaved(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Heads and features are interleaved: (H,Dv) is filled as (Dv,H)."""
+    """The output (B,H,T,Dv), heads and features interleaved: (H,Dv) is filled as (Dv,H)."""
     B, H, T, Dv = output.shape
     return output.transpose(0, 2, 3, 1).reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
 def _merged_flat(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """The output's memory (B,H,T,Dv) read as (B,T,H,Dv), then turned back to heads first."""
     B, H, T, Dv = output.shape
     return output.reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
 def _averaged(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """The output (B,H,T,Dv), every head the mean of the heads."""
     return np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape)
 
 
 def _averaged_weights(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Weights (B,H,T,S), the mean over heads applied in each of them."""
     return np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape)
 
 
 def _last_head_lost(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) with zeros in the last of several heads."""
     H = work.shape[1]
     return np.where((np.arange(H) == H - 1)[:, None, None] & (H > 1), 0, output).astype(output.dtype)
 

@@ -41,7 +41,7 @@ def take(call: LayerCall) -> LayerCall:
 
 
 def project(x: Array, which: str, params: Params) -> Array:
-    """X @ w_which + b_which (no bias where the layer has none)."""
+    """(B,·,M) or, for `out`, (B,T,H·Dv): x @ w_which + b_which (no bias where the layer has none)."""
     projected: Array = x @ params[f"w_{which}"]
     return projected + params[f"b_{which}"] if f"b_{which}" in params else projected
 
@@ -55,7 +55,7 @@ def head_width(call: LayerCall) -> int:
 
 
 def split(x: Array, heads: int) -> Array:
-    """(B,T,heads·D) -> (B,heads,T,D)."""
+    """(B,T,H·D) -> (B,H,T,D), with H = `heads`; keys and values have S and Hkv in their place."""
     B, T, width = x.shape
     return x.reshape(B, T, heads, width // heads).swapaxes(1, 2)
 
@@ -66,7 +66,7 @@ def attend(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:  # noqa: 
 
 
 def both(answer: Answer) -> tuple[Array, Array]:
-    """The pair (output, weights) of an attention that was asked for its weights."""
+    """Output (B,H,T,Dv) and weights (B,H,T,S) of an attention that was asked for its weights."""
     output, weights = answer
     return output, weights
 
@@ -78,7 +78,7 @@ def merge(x: Array) -> Array:
 
 
 def report(weights: Array) -> Array:
-    """The weights that are returned, per head."""
+    """The weights (B,H,T,S) that are returned, per head."""
     return weights
 
 
@@ -132,6 +132,7 @@ def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
 
     def layer(query: Array, key: Array, value: Array, *, params: Params, heads: int,
               **keywords: Any) -> Answer:  # noqa: ANN401  (LayerCall's)
+        """Query (B,T,M), key and value (B,S,M) -> output (B,T,M), or (output, weights)."""
         return answer(LayerCall(query, key, value, params, heads, **keywords))
 
     return layer
@@ -144,6 +145,6 @@ def staged_layer(**changes: Any) -> Callable[[], Layer]:  # noqa: ANN401  (as da
 
 
 def attending(**changes: Any) -> Callable[[HandedOver, LayerCall], tuple[Array, Array]]:  # noqa: ANN401  (as dataclasses.replace)
-    """The attention of a layer with some of *its* stages replaced."""
+    """The attention of a layer, output (B,H,T,Dv) and weights (B,H,T,S), with some of *its* stages replaced."""
     stages = replace(Stages(), **changes)
     return lambda call, _: both(attention(call.but(return_weights=True), stages))

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
-from attnspec.faults import causal, masks
+from attnspec.faults import causal, masks, reports
 from attnspec.faults import heads as head_faults
 from attnspec.faults import layer as sound
 from attnspec.faults import staged as core
@@ -30,6 +30,7 @@ def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], L
 
 def _time_first() -> Layer:
     def answer(call: LayerCall) -> Array | tuple[Array, Array]:
+        """The output turned to (T,B,M); weights (B,H,T,S) stay as they are."""
         found = sound.run_layer(call, sound.SOUND_LAYER)
         if isinstance(found, tuple):
             return found[0].swapaxes(0, 1), found[1]
@@ -40,6 +41,7 @@ def _time_first() -> Layer:
 def _over_batch() -> Layer:
     """Batch and time are exchanged where the shapes allow it, so that sequences attend to each other."""
     def answer(call: LayerCall) -> Array | tuple[Array, Array]:
+        """Output (B,T,M), batch and time exchanged on the way in and back where query and key have one shape."""
         if call.query.shape != call.key.shape or call.mask is not None or call.bias is not None:
             return sound.run_layer(call)
         found = sound.run_layer(call.but(**{name: getattr(call, name).swapaxes(0, 1)
@@ -49,78 +51,88 @@ def _over_batch() -> Layer:
 
 
 def _by_model_width(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
+    """Output (B,H,T,Dv) and weights (B,H,T,S) under the scale 1/sqrt(M)."""
     return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
 
 
 def _query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
-    """The query's projection is scaled, then its bias added: the bias is too large by sqrt(D) in effect."""
-    return sound.project(x, which, params) + params.get("b_query", np.float32(0)) * np.float32(3)
+    """The query's projection (B,T,H·D) is scaled, then its bias added: in effect a bias too large by sqrt(D)."""
+    return sound.project(x, which, params) + params.get("b_query", np.float32(0)) * np.float32(3)  # 4 b, as for D = 16
 
 
 def _without_bias(x: Array, which: str, params: Params) -> Array:
+    """(B,·,M) or, for `out`, (B,T,H·Dv), times the weight alone."""
     return x @ params[f"w_{which}"]
 
 
 def _bias_twice(x: Array, which: str, params: Params) -> Array:
+    """The projected value (B,S,Hkv·Dv) or output (B,T,M) with its bias added once more."""
     return sound.project(x, which, params) + params.get(f"b_{which}", np.zeros((), x.dtype))
 
 
 def _bias_subtracted(x: Array, which: str, params: Params) -> Array:
+    """The projected query (B,T,H·D) with its bias subtracted."""
     return sound.project(x, which, params) - 2 * params.get(f"b_{which}", np.zeros((), x.dtype))
 
 
 def _as_if(other: str) -> Callable[[Array, str, Params], Array]:
-    """Projected with the parameters of another projection where the shapes allow it."""
+    """(B,·,M) projected with the parameters of another projection where the shapes allow it."""
     def project(x: Array, which: str, params: Params) -> Array:
+        """(B,·,M) projected as `other` where both weights have one shape, else as `which`."""
         fits = params[f"w_{which}"].shape == params[f"w_{other}"].shape
         return sound.project(x, other if fits else which, params)
     return project
 
 
 def _transposed(x: Array, which: str, params: Params) -> Array:
-    """The (out, in) weights of another library used as (in, out) where square, or misread."""
+    """(B,T,M) or, for `out`, (B,T,H·Dv), by the (out, in) weight of another library, used as (in, out) or misread."""
     weight = params[f"w_{which}"]
     return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
 
 
 def _as_wide_as_query(x: Array, which: str, params: Params) -> Array:
-    """The key's weight is read with the query's shape."""
+    """Keys (B,S,M) projected by their own weight, read with the shape of the query's, (M,H·D)."""
     weight = params[f"w_{which}"].reshape(params["w_query"].shape)
     return sound.project(x, which, {**params, f"w_{which}": weight})
 
 
 def _skipped_if_square(x: Array, which: str, params: Params) -> Array:
+    """The merged heads (B,T,H·Dv), not projected where H·Dv = M."""
     weight = params[f"w_{which}"]
     return x if weight.shape[0] == weight.shape[1] else sound.project(x, which, params)
 
 
 def _split_interleaved(x: Array, heads: int) -> Array:
-    """Head h owns the columns h, h + H, h + 2H, …"""
+    """(B,T,H·D) -> (B,H,T,D): head h owns the columns h, h + H, h + 2H, …"""
     B, T, width = x.shape
     return x.reshape(B, T, width // heads, heads).transpose(0, 3, 1, 2)
 
 
 def _split_flat(x: Array, heads: int) -> Array:
-    """view(B, H, T, D) without the transpose."""
+    """(B,T,H·D) -> (B,H,T,D) by view(B, H, T, D) without the transpose."""
     B, T, width = x.shape
     return x.reshape(B, heads, T, width // heads)
 
 
 def _merged_flat(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv) by a reshape without transposing back."""
     B, H, T, Dv = x.shape
     return x.reshape(B, T, H * Dv)
 
 
 def _merged_interleaved(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv), the heads of each feature side by side."""
     B, H, T, Dv = x.shape
     return x.transpose(0, 2, 3, 1).reshape(B, T, H * Dv)
 
 
 def _merged_reversed(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv), last head first."""
     return sound.merge(x[:, ::-1])
 
 
 def _first_head_everywhere(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv), head 0 in the place of every head."""
     return sound.merge(np.broadcast_to(x[:, :1], x.shape))
 
 
@@ -156,30 +168,15 @@ def _key_as_value(call: LayerCall) -> LayerCall:
 
 
 def _over_queries(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Weights (B,H,T,S) that sum to 1 over the queries."""
     turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
     return turned.swapaxes(-1, -2)
 
 
 def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
-    """The projected query is added to each head's output where widths agree."""
+    """Output (B,H,T,Dv), the projected query added where widths agree, and weights (B,H,T,S)."""
     output, weights = sound.attend(call, layer)
     return (output + call.query if call.query.shape == output.shape else output), weights
-
-
-def _sum_of_heads(weights: Array) -> Array:
-    return weights.sum(axis=1)
-
-
-def _first_of_heads(weights: Array) -> Array:
-    return weights[:, 0]
-
-
-def _largest_of_heads(weights: Array) -> Array:
-    return weights.max(axis=1)
-
-
-def _averaged_over_batch(weights: Array) -> Array:
-    return np.broadcast_to(weights.mean(axis=(0, 1)), (weights.shape[0], *weights.shape[2:]))
 
 
 _ASKED = "return_weights"
@@ -277,11 +274,11 @@ FAULTS = (
     _fault("layer_residual_added", Stage.MERGE, "The residual connection moved into the layer.", "Dv = D",
            staged_layer(attend=_with_residual)),
     _fault("layer_averaged_weights_summed", Stage.WEIGHTS, "Declared as the mean over heads: the sum.",
-           f"{_ASKED}, H > 1", staged_layer(report=_sum_of_heads), limits=_AVERAGED),
+           f"{_ASKED}, H > 1", staged_layer(report=reports.sum_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_of_first", Stage.WEIGHTS, "Declared as the mean over heads: those of head 0.",
-           f"{_ASKED}, H > 1", staged_layer(report=_first_of_heads), limits=_AVERAGED),
+           f"{_ASKED}, H > 1", staged_layer(report=reports.first_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_largest", Stage.WEIGHTS, "Declared as the mean over heads: the largest.",
-           f"{_ASKED}, H > 1", staged_layer(report=_largest_of_heads), limits=_AVERAGED),
+           f"{_ASKED}, H > 1", staged_layer(report=reports.largest_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_over_batch", Stage.WEIGHTS, "Declared as the mean over heads: over the batch too.",
-           f"{_ASKED}, B > 1", staged_layer(report=_averaged_over_batch), limits=_AVERAGED),
+           f"{_ASKED}, B > 1", staged_layer(report=reports.averaged_over_batch), limits=_AVERAGED),
 )

@@ -20,24 +20,24 @@ FLOAT8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
 def through(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The array after a round trip through a narrower dtype, in its own dtype."""
+    """An array, such as logits (B,H,T,S), after a round trip through a narrower dtype, in its own dtype."""
     return array.astype(dtype).astype(array.dtype)
 
 
 def tf32(array: Array) -> Array:
-    """Mantissas cut to the ten bits that TF32 tensor cores keep, in the array's own dtype."""
+    """An input, such as (B,H,T,D), with the ten bits of mantissa that TF32 tensor cores keep, in its own dtype."""
     bits = array.astype(np.float32).view(np.uint32)
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(array.dtype)
 
 
 def levels(array: Array, count: int = 127) -> Array:
-    """Symmetric integer quantisation of the whole tensor to `count` levels a side."""
+    """Keys (B,H,S,D) or values (B,H,S,Dv) as a whole in symmetric integers, `count` levels a side."""
     step = np.abs(array).max(initial=0) / count
     return array if step == 0 or not np.isfinite(step) else np.rint(array / step) * step
 
 
 def running_sum(terms: Array, dtype: np.dtype[Any]) -> Array:
-    """Sum over the last axis, kept, with the accumulator stored in `dtype` after each addition."""
+    """Sum of (…,S) over the last axis, kept, with the accumulator stored in `dtype` after each addition."""
     total = np.zeros(terms.shape[:-1], terms.dtype)
     for position in range(terms.shape[-1]):
         total = through(total + terms[..., position], dtype)
@@ -48,7 +48,7 @@ _EXACT = "inputs of this dtype fit the narrower format, so nothing is lost"
 
 
 def _inputs(change: Callable[[Array], Array]) -> Callable[[HandedOver], Work]:
-    """A `take` stage that rounds query, key and value."""
+    """A `take` stage that rounds query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv)."""
     def take(call: HandedOver) -> Work:
         work = sound.take(call)
         return work.but(query=change(work.query), key=change(work.key), value=change(work.value))
@@ -56,63 +56,74 @@ def _inputs(change: Callable[[Array], Array]) -> Callable[[HandedOver], Work]:
 
 
 def _logits_through(dtype: np.dtype[Any]) -> Callable[[Work, float], Array]:
+    """A `logits` stage that stores the scaled logits (B,H,T,S) in `dtype`."""
     return lambda work, factor: through(sound.logits(work, factor), dtype)
 
 
 def _raw_logits_in_half(work: Work, factor: float) -> Array:
+    """The dot products (B,H,T,S), held in float16 before the scale."""
     dots = through(sound.logits(work, 1.0), FLOAT16)
     scaled: Array = dots * dots.dtype.type(factor)
     return scaled
 
 
 def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
+    """A `weigh` stage that changes the weights (B,H,T,S)."""
     return lambda weights, _: change(weights)
 
 
 def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
+    """A `softmax` stage that runs in `dtype`, logits (B,H,T,S) to weights."""
     def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
-        lowest = np.finfo(logits.dtype).min
+        """Weights (B,H,T,S); distances from the maximum, exponentials and quotients are all stored in `dtype`."""
+        lowest = np.finfo(logits.dtype).min  # in a row without a visible key -inf less -inf would be NaN
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
         return through(sound.normalise(through(np.exp(through(logits - top, dtype)), dtype)), dtype)
     return softmax
 
 
 def _accumulated_in(dtype: np.dtype[Any]) -> Callable[[Array, Work], Array]:
-    """The products with the values are summed key by key in `dtype`."""
+    """A `mix` stage: products with the values (B,H,S,Dv) are summed key by key in `dtype`."""
     def mix(weights: Array, work: Work) -> Array:
+        """The output (B,H,T,Dv): terms (B,H,T,Dv,S) summed one key after the other."""
         terms = weights[..., None, :] * work.value.swapaxes(-1, -2)[:, :, None]
         return running_sum(terms, dtype)[..., 0]
     return mix
 
 
 def _toward_zero(array: Array, io: np.dtype[Any]) -> Array:
-    """Truncated instead of rounded."""
+    """Output (B,H,T,Dv) or weights (B,H,T,S), truncated instead of rounded."""
     rounded = array.astype(io)
     is_too_large = np.abs(rounded.astype(array.dtype)) > np.abs(array)
     return np.where(is_too_large, np.nextafter(rounded, np.zeros((), io)), rounded)
 
 
 def _by_way_of_half(array: Array, io: np.dtype[Any]) -> Array:
+    """Output (B,H,T,Dv) or weights (B,H,T,S) rounded to float16, then to `io`."""
     return through(array, FLOAT16).astype(io)
 
 
 def _by_way_of_bfloat16(array: Array, io: np.dtype[Any]) -> Array:
+    """Output (B,H,T,Dv) or weights (B,H,T,S) that pass through bfloat16 on the way to `io`."""
     return through(array, BFLOAT16).astype(io)
 
 
 def _dropout(rate: float, gain: float) -> Callable[[Array, Work], Array]:
-    """Dropout with a seed that is the same at each call."""
+    """A `weigh` stage: dropout on the weights (B,H,T,S) with a seed that is the same at each call."""
     def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Weights (B,H,T,S), some dropped and the others times `gain`."""
         kept = np.random.default_rng(1).random(weights.shape) >= rate
         return np.where(kept, weights * gain, 0).astype(weights.dtype)
     return weigh
 
 
 def _quantised_values(weights: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) of values held in 127 levels a side."""
     return weights @ levels(work.value)
 
 
 def _quantised_keys(work: Work, factor: float) -> Array:
+    """Logits (B,H,T,S) of keys held in 127 levels a side."""
     return sound.logits(work.but(key=levels(work.key)), factor)
 
 

@@ -31,7 +31,7 @@ def _restores_query(call: HandedOver) -> Answer:
 
 
 def _writes(name: str, make: Callable[[HandedOver], Array]) -> Callable[[HandedOver], Answer]:
-    """The answer is right; one input holds something else afterwards."""
+    """The answer is right; one input, such as key (B,Hkv,S,D), holds something else afterwards."""
     def answer(call: HandedOver) -> Answer:
         right = attention(call)
         array = getattr(call, name)
@@ -42,7 +42,7 @@ def _writes(name: str, make: Callable[[HandedOver], Array]) -> Callable[[HandedO
 
 
 def _hidden_zeroed(call: HandedOver) -> Array:
-    """Values that no query of the head may see are cleared."""
+    """Values (B,Hkv,S,Dv); where Hkv = H, those that no query of the head may see are cleared."""
     if call.mask is None or call.value.shape[1] != call.query.shape[1]:
         return call.value
     shape = (*call.query.shape[:3], call.key.shape[2])
@@ -51,14 +51,14 @@ def _hidden_zeroed(call: HandedOver) -> Array:
 
 
 def _lowered(call: HandedOver) -> Array:
-    """The causal triangle is written into the caller's bias."""
+    """The caller's bias (…,T,S) with the causal triangle written into it."""
     assert call.bias is not None
     T, S = call.bias.shape[-2:]
     return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
 
 
 def _narrowed(call: HandedOver) -> Array:
-    """The causal triangle is written into the caller's mask."""
+    """The caller's mask (…,T,S), True only within the causal triangle."""
     assert call.mask is not None
     T, S = call.mask.shape[-2:]
     return call.mask & sound.triangle(T, S)
@@ -84,7 +84,7 @@ def _into_query(call: HandedOver) -> Answer:
 
 
 def _misread(array: Array) -> Array:
-    """The array's memory read on from its lowest address as if it were contiguous, never beyond its last entry."""
+    """An input, such as (B,Hkv,S,D), read on from its lowest address as if contiguous, never beyond its last entry."""
     if array.flags.c_contiguous:
         return array
     upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
@@ -94,11 +94,12 @@ def _misread(array: Array) -> Array:
 
 
 def _last_axis_misread(array: Array) -> Array:
-    """All strides are honoured but the last, which is taken to be one entry."""
+    """An input, such as (B,Hkv,S,D): all strides are honoured but the last, which is taken to be one entry."""
     return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else _misread(array)
 
 
 def _misreading(*names: str, read: Callable[[Array], Array] = _misread) -> Callable[[HandedOver], Answer]:
+    """Attention that misreads the inputs of these names, such as query (B,H,T,D), with `read`."""
     def answer(call: HandedOver) -> Answer:
         given = {name: getattr(call, name) for name in names}
         return attention(call.but(**{name: read(array) for name, array in given.items() if array is not None}))

@@ -18,8 +18,9 @@ _ASKED = "return_weights"
 
 
 def _without(**changes: object) -> Callable[[Array, Work], Array]:
-    """Weights computed a second time for display, with something forgotten."""
+    """A `report` stage: weights (B,H,T,S) computed a second time for display, with something forgotten."""
     def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Weights (B,H,T,S) of the call without it; those in effect are not looked at."""
         bare = work.but(**changes)
         seen = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
         return sound.softmax(sound.hide(sound.add_bias(sound.logits(bare, sound.scale(bare)), bare), seen), seen)
@@ -27,24 +28,29 @@ def _without(**changes: object) -> Callable[[Array, Work], Array]:
 
 
 def _transposed(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) turned to (B,H,S,T), whose memory is read as (B,H,T,S)."""
     B, H, T, S = work.shape
     return weights.swapaxes(-1, -2).reshape(B, H, T, S)
 
 
 def _dropped_out(weights: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Weights (B,H,T,S) after a dropout of one in ten."""
     kept = np.random.default_rng(0).random(weights.shape) >= 0.1
     return np.where(kept, weights / 0.9, 0).astype(weights.dtype)
 
 
 def _log(weights: Array, work: Work) -> Array:
+    """Logarithms of the weights (B,H,T,S); a hidden key's is that of 1e-9."""
     return np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype)
 
 
 def _scores(weights: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) with the bias in the place of weights, 0 where hidden."""
     return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
 
 
 def _with_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
+    """The answer with its output (B,H,T,Dv) changed; weights stay as they are."""
     return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
 
 
@@ -71,7 +77,7 @@ def _output_alone(call: HandedOver) -> Answer:
 
 
 def _only_key(weights: Array, work: Work) -> Array:
-    """A single key always has weight 1, visible or not."""
+    """Weights (B,H,T,S); a single key always has weight 1, visible or not."""
     return np.ones_like(weights) if work.shape[3] == 1 else weights
 
 
@@ -80,17 +86,38 @@ def _one_query_scale(work: Work) -> float:
 
 
 def _one_query_mean(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S), equal over the visible keys where T = 1."""
     if work.shape[2] > 1:
         return weights
     return sound.normalise(work.visible.astype(weights.dtype))
 
 
 def _self_similar(work: Work, factor: float) -> Array:
-    """Where T = S the logits are made symmetric, to halve the work."""
+    """Logits (B,H,T,S), made symmetric where T = S, to halve the work."""
     dots = sound.logits(work, factor)
     if work.shape[2] != work.shape[3]:
         return dots
     return np.tril(dots) + np.tril(dots, -1).swapaxes(-1, -2)
+
+
+def sum_of_heads(weights: Array) -> Array:
+    """(B,H,T,S) -> (B,T,S): the sum over heads."""
+    return weights.sum(axis=1)
+
+
+def first_of_heads(weights: Array) -> Array:
+    """(B,H,T,S) -> (B,T,S): the weights of head 0."""
+    return weights[:, 0]
+
+
+def largest_of_heads(weights: Array) -> Array:
+    """(B,H,T,S) -> (B,T,S): the largest weight among the heads."""
+    return weights.max(axis=1)
+
+
+def averaged_over_batch(weights: Array) -> Array:
+    """(B,H,T,S) -> (B,T,S): the mean over heads and batch, the same for each batch entry."""
+    return np.broadcast_to(weights.mean(axis=(0, 1)), (weights.shape[0], *weights.shape[2:]))
 
 
 FAULTS = (

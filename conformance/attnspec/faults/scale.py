@@ -43,6 +43,7 @@ def _divided(work: Work) -> float:
 
 
 def _after_softmax(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S) times the scale."""
     return weights * weights.dtype.type(sound.scale(work))
 
 

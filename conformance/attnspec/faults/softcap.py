@@ -21,11 +21,12 @@ Cap = Callable[[Array, Work], Array]
 
 
 def _uncapped(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """The scaled logits (B,H,T,S), not capped."""
     return logits
 
 
 def _bent(bend: Callable[[Array, np.floating], Array]) -> Cap:
-    """A `cap` stage that bends otherwise: of scaled logits and cap."""
+    """A `cap` stage that bends otherwise: of scaled logits (B,H,T,S) and cap."""
     return lambda logits, work: logits if work.softcap is None else bend(logits, logits.dtype.type(work.softcap))
 
 
@@ -40,37 +41,40 @@ def _dropped_if(condition: Callable[[Work], bool]) -> Cap:
 
 
 def _tanh(logits: Array, cap: np.floating) -> Array:
+    """Logits (B,H,T,S) bent as the definition says: tanh(logits / cap) · cap."""
     return np.tanh(logits / cap) * cap
 
 
 def _rational(logits: Array, cap: np.floating) -> Array:
-    """The continued fraction u (27 + u²) / (27 + 9 u²), clipped to ±1."""
+    """Logits (B,H,T,S) bent by the continued fraction u (27 + u²) / (27 + 9 u²), clipped to ±1."""
     u = logits / cap
     return np.clip(u * (27 + u * u) / (27 + 9 * u * u), -1, 1) * cap
 
 
 def _eleven_bits(logits: Array, cap: np.floating) -> Array:
-    """The tanh of a GPU's special function unit is off by up to 2^-11 of itself."""
+    """Logits (B,H,T,S) bent by the tanh of a GPU's special function unit, off by up to 2^-11 of itself."""
     return (_tanh(logits, cap) * (1 + 2.0**-11 * np.sin(1000 * logits))).astype(logits.dtype)
 
 
 def _before_scale(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S): the raw dot products are capped, then scaled."""
     factor = logits.dtype.type(sound.scale(work))
     return logits if work.softcap is None or factor == 0 else sound.cap(logits / factor, work) * factor
 
 
 def _after_bias(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S) capped after the bias is added."""
     return sound.cap(sound.add_bias(logits, work), work)
 
 
 def _after_mask(logits: Array, work: Work) -> Array:
-    """Hidden logits are -inf when they come to the cap: -c."""
+    """Logits (B,H,T,S); hidden ones are -inf when they come to the cap: -c."""
     hidden = sound.hide(logits, work)
     return hidden if work.softcap is None else np.maximum(hidden, logits.dtype.type(-work.softcap))
 
 
 def _after_causal(logits: Array, work: Work) -> Array:
-    """The caller's mask follows the cap; the causal flag and the window are laid on before."""
+    """Logits (B,H,T,S): the caller's mask follows the cap; the causal flag and the window are laid on before."""
     if work.softcap is None:
         return sound.hide(logits, work)
     early = sound.past(work) & sound.near(work)
@@ -79,14 +83,14 @@ def _after_causal(logits: Array, work: Work) -> Array:
 
 
 def _after_maximum(logits: Array, work: Work) -> Array:
-    """What is capped is the distance from the row's maximum."""
+    """Weights (B,H,T,S): what is capped is the distance from the row's maximum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = logits - np.where(np.isneginf(top), 0, top)
     return sound.normalise(np.where(np.isneginf(logits), 0, np.exp(sound.cap(shifted, work))))
 
 
 def _padding_counted(logits: Array, work: Work) -> Array:
-    """The last block of 16 is filled up with -inf before the cap, which makes -c of it."""
+    """Weights (B,H,T,S): the last block of 16 is filled up with -inf before the cap, which makes -c of it."""
     padding = -work.shape[3] % BLOCK
     if work.softcap is None or not padding:
         return sound.softmax(logits, work)
@@ -95,10 +99,12 @@ def _padding_counted(logits: Array, work: Work) -> Array:
 
 
 def _first_block_only(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S), capped for the first 16 keys alone."""
     return np.where(np.arange(work.shape[3]) < BLOCK, sound.cap(logits, work), logits)
 
 
 def _first_head_only(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S), capped in head 0 alone."""
     return np.where((np.arange(work.shape[1]) == 0)[:, None, None], sound.cap(logits, work), logits)
 
 

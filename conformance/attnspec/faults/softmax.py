@@ -21,51 +21,57 @@ _HALVES = {DType.FLOAT16: _BELOW, DType.BFLOAT16: _BELOW}
 
 
 def _of(change: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
-    """A `softmax` stage that needs the logits alone."""
+    """A `softmax` stage that needs the logits (B,H,T,S) alone."""
     return lambda logits, _: change(logits)
 
 
 def _over(axis: int) -> Callable[[Array, Work], Array]:
-    """A softmax along another axis."""
+    """A softmax of logits (B,H,T,S) along another axis."""
     def softmax(logits: Array) -> Array:
+        """Weights (B,H,T,S) that sum to 1 along `axis`."""
         turned = np.moveaxis(logits, axis, -1)
         return np.moveaxis(sound.normalise(sound.exponentials(turned)), -1, axis)
     return _of(softmax)
 
 
 def _stabilised_by(statistic: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
-    """A softmax with something else than the row's maximum subtracted."""
+    """A softmax of logits (B,H,T,S) with something else than the row's maximum subtracted."""
     return _of(lambda logits: sound.normalise(np.exp(logits - statistic(logits))))
 
 
 def _row_mean(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the mean of each row's finite logits."""
     seen = np.isfinite(logits)
     total = np.where(seen, logits, 0).sum(axis=-1, keepdims=True)
     return total / np.maximum(seen.sum(axis=-1, keepdims=True), 1)
 
 
 def _all_maximum(logits: Array) -> Array:
+    """The largest of all logits (B,H,T,S), one number for every row."""
     return np.maximum(logits.max(initial=-np.inf), np.finfo(logits.dtype).min)
 
 
 def _first_logit(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the first key's logit, 0 where it is hidden."""
     first = logits[..., :1]
     return np.where(np.isneginf(first), 0, first)
 
 
 def _hidden_maximum(logits: Array, work: Work) -> Array:
-    """The maximum is taken before the mask is applied."""
+    """Weights (B,H,T,S); the maximum is taken before the mask is applied."""
     hidden = np.where(work.visible, logits, -np.inf)
     return sound.normalise(np.exp(hidden - logits.max(axis=-1, keepdims=True, initial=-np.inf)))
 
 
 def _keep(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Logits (B,H,T,S) with nothing hidden."""
     return logits
 
 
 def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, Work], Array]:
-    """A softmax with another denominator; rows without a visible key stay zeros."""
+    """A softmax of logits (B,H,T,S) with another denominator; rows without a visible key stay zeros."""
     def softmax(logits: Array) -> Array:
+        """Exponentials (B,H,T,S) over what `denominator` makes of them."""
         grown = sound.exponentials(logits)
         total = denominator(grown)
         return grown / np.where(total == 0, 1, total)
@@ -73,39 +79,46 @@ def _divided_by(denominator: Callable[[Array], Array]) -> Callable[[Array, Work]
 
 
 def _plus(number: float) -> Callable[[Array, Work], Array]:
+    """A softmax of logits (B,H,T,S) with a number added to each row's sum."""
     return _divided_by(lambda grown: grown.sum(axis=-1, keepdims=True) + grown.dtype.type(number))
 
 
 def _sum(grown: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the sum of each row."""
     return grown.sum(axis=-1, keepdims=True)
 
 
 def _sink(logits: Array) -> Array:
-    """Exp / (1 + sum of exp), as if a key with logit 0 were always there."""
+    """Exp / (1 + sum of exp), (B,H,T,S), as if a key with logit 0 were always there."""
     top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), 0)
     grown = np.exp(logits - top)
     return grown / (np.exp(-top) + _sum(grown))
 
 
 def _base_two(logits: Array) -> Array:
+    """Weights (B,H,T,S) by powers of two in the place of e's."""
     return sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))
 
 
 def _twice(logits: Array) -> Array:
+    """Weights (B,H,T,S) of a softmax over the softmax."""
     once = sound.normalise(sound.exponentials(logits))
     return sound.normalise(sound.exponentials(np.where(np.isneginf(logits), -np.inf, once)))
 
 
 def _sigmoid(logits: Array) -> Array:
+    """Weights (B,H,T,S), each by its own logit alone; rows do not sum to 1."""
     return 1 / (1 + np.exp(-logits))
 
 
 def _hardmax(logits: Array) -> Array:
+    """Weights (B,H,T,S), all of a row's weight on its first largest logit."""
     first = np.arange(logits.shape[-1]) == logits.argmax(axis=-1)[..., None]
     return (first & ~np.isneginf(logits)).astype(logits.dtype)
 
 
 def _rounded_lse(logits: Array) -> Array:
+    """Weights (B,H,T,S) by each row's log of the sum, (B,H,T,1), held in bfloat16."""
     top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
     lse = top + np.log(np.maximum(_sum(np.exp(logits - top)), np.finfo(logits.dtype).tiny))
     return np.exp(logits - through(lse, BFLOAT16))

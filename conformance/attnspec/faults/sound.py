@@ -60,6 +60,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
 
 
 def _rounded(call: HandedOver, output: Array, weights: Array) -> Answer:
+    """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs."""
     io = call.query.dtype
     return (output.astype(io), weights.astype(io)) if call.return_weights else output.astype(io)
 
@@ -149,34 +150,36 @@ def _sorted(call: HandedOver) -> Answer:
 
 
 def _prescaled(work: Work, factor: float) -> Array:
-    """The query is multiplied by the scale before the product."""
+    """Logits (B,H,T,S) of a query that is multiplied by the scale before the product."""
     dots: Array = (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
     return dots
 
 
 def _of_seen_keys(work: Work, factor: float) -> Array:
-    """Keys that no query sees are cleared: a constant added to NaN hides nothing."""
+    """Logits (B,H,T,S) with keys cleared that no query sees: a constant added to NaN hides nothing."""
     return stage.logits(work.but(key=_seen(work.key, work.visible)), factor)
 
 
 def _einsum_logits(work: Work, factor: float) -> Array:
+    """Logits (B,H,T,S), the sums over features left to einsum."""
     dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
     return dots
 
 
 def _einsum_mix(weights: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv) by einsum, values cleared that no query sees."""
     mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _seen(work.value, work.visible))
     return mixed
 
 
 def _lowest_in_place(logits: Array, work: Work) -> Array:
-    """Hidden logits are replaced by the lowest finite number."""
+    """Logits (B,H,T,S), hidden ones replaced by the lowest finite number."""
     replaced: Array = np.where(work.visible, logits, np.finfo(logits.dtype).min)
     return replaced
 
 
 def _lowest_added(logits: Array, work: Work) -> Array:
-    """The lowest finite number is added to hidden logits, and no sum falls below it."""
+    """Logits (B,H,T,S): the lowest finite number is added to hidden ones, and no sum falls below it."""
     lowest = np.finfo(logits.dtype).min
     lowered: Array = np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
     return lowered

@@ -112,7 +112,7 @@ def logits(work: Work, factor: float) -> Array:
 
 
 def cap(logits: Array, work: Work) -> Array:
-    """The scaled logits, none beyond the softcap."""
+    """The scaled logits (B,H,T,S), none beyond the softcap."""
     if work.softcap is None:
         return logits
     softcap = logits.dtype.type(work.softcap)
@@ -120,34 +120,34 @@ def cap(logits: Array, work: Work) -> Array:
 
 
 def add_bias(logits: Array, work: Work) -> Array:
-    """The bias is added to the scaled and capped logits."""
+    """Logits (B,H,T,S): the bias is added to the scaled and capped ones."""
     return logits if work.bias is None else logits + work.bias
 
 
 def hide(logits: Array, work: Work) -> Array:
-    """Hidden logits become -inf."""
+    """Logits (B,H,T,S), hidden ones -inf."""
     return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
 
 
 def exponentials(logits: Array) -> Array:
-    """Exp of the logits after subtracting each row's maximum; a row without a visible key becomes zeros."""
+    """Exp of logits (…,S) after subtracting each row's maximum; a row without a visible key becomes zeros."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     return np.exp(logits - np.where(np.isneginf(top), 0, top))
 
 
 def normalise(grown: Array) -> Array:
-    """Divide each row by its sum; a row of zeros stays zeros."""
+    """Divide each row of (…,S) by its sum; a row of zeros stays zeros."""
     total = grown.sum(axis=-1, keepdims=True)
     return grown / np.where(total == 0, 1, total)
 
 
 def softmax(logits: Array, work: Work) -> Array:  # noqa: ARG001  (every stage sees the work; sound ones need less)
-    """Rows over the keys."""
+    """Logits (B,H,T,S) -> weights (B,H,T,S), rows over the keys."""
     return normalise(exponentials(logits))
 
 
 def weigh(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
-    """The weights in effect: nothing happens between softmax and values."""
+    """The weights in effect, (B,H,T,S): nothing happens between softmax and values."""
     return weights
 
 
@@ -161,17 +161,17 @@ def mix(weights: Array, work: Work) -> Array:
 
 
 def finish(output: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
-    """What is done to the output before it is rounded: nothing."""
+    """What is done to the output (B,H,T,Dv) before it is rounded: nothing."""
     return output
 
 
 def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
-    """The weights that are returned: those in effect."""
+    """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
 
 
 def narrow(array: Array, io: np.dtype[Any]) -> Array:
-    """The one rounding, to the dtype of the inputs."""
+    """The one rounding of output (B,H,T,Dv) and weights (B,H,T,S), to the dtype of the inputs."""
     return array.astype(io)
 
 
@@ -254,6 +254,7 @@ def as_attend(answer: Callable[[HandedOver], Answer]) -> Attend:
     """An attention function that takes every keyword, around a function of the whole call."""
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (Call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> what `answer` makes of the call."""
         return answer(HandedOver(query, key, value, **keywords))
 
     return attend

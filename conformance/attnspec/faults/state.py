@@ -107,6 +107,7 @@ class TriangleCache:
         return attention(call, Stages(past=self._past))
 
     def _past(self, work: Work) -> Array:
+        """What the causal flag allows, (T,S): the cached triangle, cut or filled up with True on the left."""
         _, _, T, S = work.shape
         if not work.causal:
             return sound.past(work)
@@ -125,6 +126,7 @@ class Randomised:
         return attention(call, Stages(weigh=self._weigh))
 
     def _weigh(self, weights: Array, work: Work) -> Array:  # noqa: ARG002  (the stage's signature)
+        """Weights (B,H,T,S) with one in a hundred dropped and the others scaled up."""
         return np.where(self.random.random(weights.shape) >= 0.01, weights / 0.99, 0).astype(weights.dtype)
 
 
@@ -149,14 +151,17 @@ def _remembering(make: Callable[[], Callable[[HandedOver], Answer]]) -> Callable
 
 
 def _every(period: int) -> Callable[[Array, int], Array]:
+    """A change of the output (B,H,T,Dv) to zeros at every `period`-th call."""
     return lambda output, number: np.zeros_like(output) if number % period == 0 else output
 
 
 def _from_second(output: Array, number: int) -> Array:
+    """The output (B,H,T,Dv), halved from the second call on."""
     return output if number == 1 else output * output.dtype.type(0.5)
 
 
 def _first_call(output: Array, number: int) -> Array:
+    """The output (B,H,T,Dv), zeros at the first call."""
     return np.zeros_like(output) if number == 1 else output
 
 

@@ -18,6 +18,7 @@ Near = Callable[[Work], Array]
 
 
 def _everything(work: Work) -> Array:
+    """(T,S): every query sees every key."""
     return np.ones(work.shape[2:], bool)
 
 
@@ -31,6 +32,7 @@ def _dropped_if(condition: Callable[[Work], bool]) -> Near:
 
 
 def _where_windowed(make: Callable[[int, int, Window], Array]) -> Near:
+    """A `near` stage with other bounds, (T,S), where there is a window."""
     return lambda work: sound.near(work) if work.window is None else make(*work.shape[2:], work.window)
 
 
@@ -40,24 +42,25 @@ def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
 
 
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
-    """The bounds of the first row of each group of four, for all of them."""
+    """(T,S): the bounds of the first row of each group of four, for all of them."""
     return sound.within(T, S, window)[np.arange(T) // step * step]
 
 
 def _blocks_of_4(T: int, S: int, window: Window) -> Array:
-    """A block of four keys is seen whole where any of it is."""
+    """(T,S): a block of four keys is seen whole where any of it is."""
     near = sound.within(T, S, window)
     padded = np.pad(near, [(0, 0), (0, -S % 4)]).reshape(T, -1, 4)
     return np.repeat(padded.any(axis=-1), 4, axis=-1)[:, :S]
 
 
 def _ring(T: int, S: int, window: Window) -> Array:
-    """The sequence is taken for a ring: the first queries see its end."""
+    """(T,S): the sequence is taken for a ring: the first queries see its end."""
     return sound.within(T, S, window) | sound.within(T, S, window, shift=S)
 
 
 def _only(axis: int) -> Near:
     def near(work: Work) -> Array:
+        """(B,H,T,S): the window at the first entry of the axis, everything at the others."""
         everything = np.ones(work.shape, bool)
         np.moveaxis(everything, axis, 0)[0] &= sound.near(work)
         return everything
@@ -66,15 +69,18 @@ def _only(axis: int) -> Near:
 
 
 def _after_softmax(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S), those outside the window cut and the others not scaled up."""
     cut: Array = weights * sound.near(work)
     return cut
 
 
 def _causal_unless_windowed(work: Work) -> Array:
+    """What the causal flag allows, (T,S): everything where there is a window."""
     return sound.past(work) if work.window is None else _everything(work)
 
 
 def _mask_unless_windowed(work: Work) -> Array:
+    """What the mask allows, (B,H,T,S): everything where there is a window."""
     return sound.masked(work) if work.window is None else np.ones(work.shape, bool)
 
 

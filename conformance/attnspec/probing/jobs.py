@@ -38,7 +38,7 @@ class Crumb:
 
 
 class Probes:
-    """The docket."""
+    """The source of jobs."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan

@@ -28,7 +28,7 @@ class Probing:
 
     @property
     def id(self) -> str:
-        """The errand's name."""
+        """The job's name."""
         return f"{self.target}-{self.part}-{self.dtype}"
 
 

@@ -83,7 +83,7 @@ class RunFinished:
 
 
 Done = ItemFinished | SubjectPut | BlockJudged | SubjectProbed
-"""How an errand of a run ends."""
+"""How a job of a run ends."""
 
 Event = RunStarted | SubjectKnown | ItemStarted | ItemFinished | SubjectPut | BlockJudged | SubjectProbed | RunFinished
 

@@ -52,7 +52,7 @@ class Judged:
 
     @property
     def is_fault(self) -> bool:
-        """Whether this is one of the court's own faults, on trial to prove the clauses."""
+        """Whether this is one of attnspec's own faults, on trial to prove the clauses."""
         return self.card.id.startswith(FAULT)
 
     @property

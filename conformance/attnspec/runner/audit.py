@@ -1,4 +1,4 @@
-"""An audit as a docket: every clause is tried, and every subject and variant is probed, in one run."""
+"""An audit as jobs: every clause is tried, and every subject and variant is probed, in one run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES = "libraries"
 
 
 class AuditJobs:
-    """A docket of two kinds of errands. An answer that contradicts the manifest makes the exit code 1."""
+    """A source of jobs of two kinds of jobs. An answer that contradicts the manifest makes the exit code 1."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
         self._trials = TrialJobs(plan, breadcrumb=breadcrumb)
@@ -31,7 +31,7 @@ class AuditJobs:
 
     @property
     def spec(self) -> Spec:
-        """The court's law."""
+        """The engine's spec."""
         return self._trials.spec
 
     def items(self) -> tuple[Item | Probing, ...]:
@@ -51,7 +51,7 @@ class AuditJobs:
         return replace(self._trials.header(blank), absent=tuple(_absent(self._trials.plan)))
 
     def card(self, target: str) -> SubjectCard:
-        """The court's card of the subject."""
+        """The engine's card of the subject."""
         return self._trials.card(target)
 
     def carry_out(self, job: Item | Probing) -> Done:
@@ -59,7 +59,7 @@ class AuditJobs:
         return self._probes.carry_out(job) if isinstance(job, Probing) else self._trials.carry_out(job)
 
     def lost(self, job: Item | Probing, loss: JobFailure) -> Done:
-        """What stands in the record for an errand that came to nothing."""
+        """What stands in the record for a job that came to nothing."""
         return self._probes.lost(job, loss) if isinstance(job, Probing) else self._trials.lost(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

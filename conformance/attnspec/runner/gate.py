@@ -54,7 +54,7 @@ def gate(
     for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
     of your own, judged beside the others (docs/writing-a-clause.md).
     baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
-    started.  court: what judges (for tests of attnspec itself).
+    started.  engine: what judges (for tests of attnspec itself).
     The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
     `attnspec` command runs subjects in processes of their own). Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.

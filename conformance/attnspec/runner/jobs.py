@@ -25,10 +25,10 @@ E = TypeVar("E", bound=Job)
 
 
 class JobSource(Protocol[E]):
-    """Errands and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
+    """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
 
     Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `surroundings`
-    and `header` are light: what loads NumPy or a framework waits for the first errand.
+    and `header` are light: what loads NumPy or a framework waits for the first job.
     """
 
     @property
@@ -36,13 +36,13 @@ class JobSource(Protocol[E]):
         """The law that is applied."""
 
     def items(self) -> tuple[E, ...]:
-        """The errands, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
+        """The jobs, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
 
     def surroundings(self, job: E) -> Mapping[str, str]:
-        """The environment variables that must stand before the process begins in which the errand is carried out."""
+        """The environment variables that must stand before the process begins in which the job is carried out."""
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """The header with what the docket's record embeds of clauses, rules and faults."""
+        """The header with what the record embeds of clauses, rules and faults."""
 
     def card(self, target: str) -> SubjectCard | None:
         """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
@@ -51,14 +51,14 @@ class JobSource(Protocol[E]):
         """Do it, in a worker. What escapes is a defect of attnspec."""
 
     def lost(self, job: E, loss: JobFailure) -> Done:
-        """What stands in the record for an errand that came to nothing."""
+        """What stands in the record for a job that came to nothing."""
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """What the run comes to."""
 
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
-    """The docket called "module:Class", for this plan. Raises AttnspecError where the law or the plan is bad."""
+    """The source of jobs "module:Class", for this plan. Raises AttnspecError where the spec or the plan is bad."""
     module, _, kind = name.partition(":")
     source: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
     return source
@@ -78,12 +78,12 @@ def plan_of(config: pytest.Config) -> Plan:
 
 
 def source_of(config: pytest.Config, breadcrumb: Breadcrumb) -> JobSource[Any]:
-    """The docket that this pytest was started with."""
-    return open_jobs(str(config.getoption("attnspec_docket")), plan_of(config), breadcrumb=breadcrumb)
+    """The source of jobs that this pytest was started with."""
+    return open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config), breadcrumb=breadcrumb)
 
 
 def jobs_of(config: pytest.Config, source: JobSource[Any]) -> tuple[Job, ...]:
-    """The errands of the docket that belong into processes such as this pytest was started in."""
+    """The jobs of the source of jobs that belong into processes such as this pytest was started in."""
     process = json.loads(str(config.getoption("attnspec_process")))
     return tuple(job for job in source.items() if source.surroundings(job) == process)
 

@@ -1,4 +1,4 @@
-"""The runner's side of the court: what it asks for, and how an item's verdict is completed for a record."""
+"""The runner's side of the engine: what it asks for, and how an item's verdict is completed for a record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENGINE = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):
-    """What a runner needs of `court.Court`. `items` and `spec` are light; adapters are loaded by the others."""
+    """What a runner needs of `engine.Engine`. `items` and `spec` are light; adapters are loaded by the others."""
 
     @property
     def spec(self) -> Spec:
@@ -48,7 +48,7 @@ class Judge(Protocol):
 
 
 def summon(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
-    """The court for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
+    """The engine for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
     module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
     return judge

@@ -18,7 +18,7 @@ from attnspec.runner.traces import end_workers, last_words
 if TYPE_CHECKING:
     import pytest
 
-PATIENCE = 4  # workers that may die in a row without an errand to blame before the run is given up
+PATIENCE = 4  # workers that may die in a row without a job to blame before the run is given up
 ENDED = {
     Verdict.CRASHED: "the process died while the implementation ran",
     Verdict.TIMED_OUT: "the implementation had not returned after {:g} s",
@@ -26,7 +26,7 @@ ENDED = {
 
 
 class Listener:
-    """A pytest plugin. `done` grows as errands end; `defects` are failures of attnspec itself."""
+    """A pytest plugin. `done` grows as jobs end; `defects` are failures of attnspec itself."""
 
     def __init__(
         self, source: JobSource[Any], items: Sequence[Job], plan: Plan, emit: Callable[[Event], None],
@@ -87,7 +87,7 @@ class Listener:
         return True
 
     def missing(self) -> list[Job]:
-        """The errands that have not ended."""
+        """The jobs that have not ended."""
         return [item for item in self._items if item not in self.done]
 
     def close(self, reason: str) -> None:

@@ -50,7 +50,7 @@ class Result:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The verdicts, where items of the court were tried."""
+        """The verdicts, where items of the engine were tried."""
         return tuple(each.outcome for each in self.done if isinstance(each, ItemFinished))
 
 
@@ -58,7 +58,7 @@ class Result:
 class Session:
     """How to run a plan: with how many workers, and what is carried out.
 
-    source: the court's trials unless another is named.  court, recipe: for trials, before which court, and, to replay,
+    source: the engine's trials unless another is named.  engine, recipe: for trials, by which engine, and, to replay,
     on which one case.
     """
 
@@ -70,7 +70,7 @@ class Session:
     source: str = TRIALS
 
     def run(self, handlers: Sequence[Handler]) -> Result:
-        """Carry out every errand of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
+        """Carry out every job of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
         source = open_jobs(self.source, self._plan)
         items = source.items()
         with started(handlers) as emit, tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
@@ -94,7 +94,8 @@ class Session:
             spec_added=tuple(map(portable_argument, spec.added)),
             baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")
 
-    def _footer(self, source: JobSource[Any], listener: Listener, emit: Callable[[Event], None], seconds: float) -> Result:
+    def _footer(self, source: JobSource[Any], listener: Listener, emit: Callable[[Event], None],
+                seconds: float) -> Result:
         done = tuple(listener.done.values())
         end = source.conclude(done, interrupted=listener.interrupted)
         emit(RunFinished(_now(), seconds, end.counts, end.exit_code, listener.interrupted))
@@ -125,13 +126,13 @@ class Session:
             # unlike loadscope and loadfile it goes on after a crash. Every item may cost a worker its life.
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
-            "--attnspec-path", json.dumps(sys.path), "--attnspec-docket", self.source,
+            "--attnspec-path", json.dumps(sys.path), "--attnspec-jobs", self.source,
             "--attnspec-process", json.dumps(dict(process)),
         ]
 
 
 def _processes(source: JobSource[Any], items: Sequence[Job]) -> list[Mapping[str, str]]:
-    """The surroundings that the errands ask for, each once, the ordinary ones first."""
+    """The surroundings that the jobs ask for, each once, the ordinary ones first."""
     asked = {tuple(process.items()): process for process in map(source.surroundings, items)}
     return sorted(asked.values(), key=bool)
 

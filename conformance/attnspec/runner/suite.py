@@ -1,6 +1,6 @@
-"""What the workers of the `attnspec` command run: one test, parametrised over the errands of the plan's docket.
+"""What the workers of the `attnspec` command run: one test, parametrised over the jobs of the plan's source of jobs.
 
-Not for use by hand: `attnspec.gate` makes the same items of the court in anybody's test file.
+Not for use by hand: `attnspec.gate` makes the same items of the engine in anybody's test file.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import pytest
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
-from attnspec.runner.jobs import JobSource, source_of, jobs_of
+from attnspec.runner.jobs import JobSource, jobs_of, source_of
 from attnspec.runner.traces import NAME, Guard
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test an errand, with the errand's id."""
+    """One test a job, with the job's id."""
     items = jobs_of(metafunc.config, _source(metafunc.config))
-    metafunc.parametrize("errand", [pytest.param(job, id=job.id) for job in items])
+    metafunc.parametrize("job", [pytest.param(job, id=job.id) for job in items])
 
 
 def test_job(job: Job, request: pytest.FixtureRequest) -> None:
-    """Carry out the errand; its end and the subject's card travel home in `user_properties`."""
+    """Carry out the job; its end and the subject's card travel home in `user_properties`."""
     source = _source(request.config)
     request.node.user_properties.append(("attnspec", to_line(source.carry_out(job))))
     _send_card(source, job.target, request.node)

@@ -1,4 +1,4 @@
-"""The court's items as a docket: what `check`, `audit` and `replay` carry out."""
+"""The engine's items as jobs: what `check`, `audit` and `replay` carry out."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from attnspec.spec.clause import Spec
 from attnspec.subjects.registry import process_of
 
 TRIALS = "attnspec.runner.trial_jobs:TrialJobs"
-_ENGINE, _RECIPE = "court", "recipe"
+_ENGINE, _RECIPE = "engine", "recipe"
 
 
 def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
-    """The plan, saying before which court and, to replay, on which one case."""
+    """The plan, saying by which engine and, to replay, on which one case."""
     return replace(plan, more={**plan.more, _ENGINE: (engine,), _RECIPE: (recipe,)})
 
 
 class TrialJobs:
-    """A docket."""
+    """A source of jobs."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
         [engine], [self.recipe] = plan.more[_ENGINE], plan.more[_RECIPE]
@@ -35,11 +35,11 @@ class TrialJobs:
 
     @property
     def spec(self) -> Spec:
-        """The court's law."""
+        """The engine's spec."""
         return self.judge.spec
 
     def items(self) -> tuple[Item, ...]:
-        """The court's items, each once."""
+        """The engine's items, each once."""
         return distinct_items(self.judge)
 
     def surroundings(self, job: Item) -> Mapping[str, str]:
@@ -52,7 +52,7 @@ class TrialJobs:
         return replace(blank, clauses=tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses))
 
     def card(self, target: str) -> SubjectCard:
-        """The court's card of the subject."""
+        """The engine's card of the subject."""
         return self.judge.card(target)
 
     def carry_out(self, job: Item) -> ItemFinished:

@@ -40,7 +40,7 @@ class Expected:
     weights: Array
 
     def gap(self, output: Array) -> tuple[float, str]:
-        """How far an output of the same shape is off at most, over rows that see a key, and where."""
+        """How far an output (B,H,T,Dv), or (B,T,M), is off at most, over rows that see a key, and where."""
         apart = np.where(self.sees[..., None], np.abs(output - self.output), 0.0)
         if not apart.size:
             return 0.0, ""
@@ -51,7 +51,7 @@ class Expected:
 
 
 def unlike(truth: Expected, output: Array) -> float:
-    """0 for an output that points where the truth does, 1 for one that has nothing in common with it; 2 for NaN."""
+    """0 for an output (B,H,T,Dv) or (B,T,M) that points where the truth does, 1 for one unrelated to it; 2 for NaN."""
     seen = truth.sees[..., None]
     first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
     lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
@@ -92,6 +92,7 @@ def truths(problem: AnyProblem, default_scale: str) -> Iterator[Expected]:
 
 
 def _projected(problem: LayerProblem, output: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,M), or (B,T,H·Dv) where the layer does not project its output."""
     heads = concat(output)
     out = {name: array.astype(np.float64) for name, array in problem.params.items() if name.endswith("_out")}
     return np.asarray((heads @ out["w_out"] if "w_out" in out else heads) + out.get("b_out", 0))
@@ -107,6 +108,7 @@ def problem_of(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 
     draw, number = np.random.RandomState(1), numpy_dtype(dtype)
 
     def entries(*shape: int, size: float = 1.0) -> Array:
+        """Normal entries of a shape such as (B,H,T,D), times `size`, in the problem's dtype."""
         return (draw.standard_normal(shape) * size).astype(number)
 
     if kind is Kind.ATTENTION:
@@ -116,6 +118,7 @@ def problem_of(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 
 
 
 def _layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M: int) -> LayerProblem:
+    """Query (B,T,M), key and value (B,S,M), weights such as w_query (M,H·D) and biases such as b_query (H·D,)."""
     widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D, "value": sizes.Hkv * sizes.Dv}
     query = entries(sizes.B, sizes.T, M)
     params = {f"w_{name}": entries(M, width, size=M**-0.5) for name, width in widths.items()}

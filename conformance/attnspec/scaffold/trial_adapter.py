@@ -123,6 +123,7 @@ class Trier:
                     yield "".join(path), back, shapes[found.shape]
 
     def _arrays(self, form: Form, returned: object) -> Iterator[tuple[tuple[str, ...], Array]]:
+        """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
         lift = lift_named(form.lift)
         for path, array in arrays_in(returned, 2):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
@@ -173,7 +174,7 @@ def _keywords(problem: AnyProblem) -> Mapping[str, object]:
 
 
 def _way_back(back: OutputLayout, array: Array, problem: AnyProblem) -> Array | None:
-    """The array as it would lie among ours; None where it has another shape."""
+    """The array as it would lie among ours, such as (B,H,T,Dv); None where it has another shape."""
     sizes, width = problem.sizes, _width(problem)
     lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width or sizes.H * sizes.Dv}
     if array.shape != back.lengths(lengths):

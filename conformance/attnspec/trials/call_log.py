@@ -76,7 +76,7 @@ def is_poisoned(problem: AnyProblem) -> bool:
 
 
 class LoggingEvaluator(Evaluator):
-    """A bench that notes every call of the subject and of its variants; else it is like another bench."""
+    """An evaluator that notes every call of the subject and of its variants; else it is like another evaluator."""
 
     def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall], variant: str = "") -> None:
         super().__init__(subject, like.dtype, like.conventions, archive=None if variant else like.archive)

@@ -23,7 +23,7 @@ from attnspec.subjects.subject import Answer, Subject, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 
 REMEMBERED = 512
-"""How many answers and expectations a bench keeps: some clauses' worth of cases."""
+"""How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
 
 PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
@@ -56,7 +56,7 @@ class Memory(OrderedDict[str, V]):
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Problems, and what the definition says of them: benches of one class and convention may share it."""
+    """Problems, and what the definition says of them: evaluators of one class and convention may share it."""
 
     problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
     expectations: Memory[Expectation] = field(default_factory=Memory)
@@ -97,7 +97,7 @@ class Evaluator:
 
     @property
     def archive(self) -> Archive:
-        """What this bench remembers of problems, for another of the same class and convention."""
+        """What this evaluator remembers of problems, for another of the same class and convention."""
         return self._archive
 
     @cached_property
@@ -161,7 +161,7 @@ class Evaluator:
         return {name: Evaluator(self.subject.variant(name), self.dtype, self.conventions) for name in names}
 
     def variants(self) -> Mapping[str, Evaluator]:
-        """The same bench for each variant of the subject (a hidden switch flipped)."""
+        """The same evaluator for each variant of the subject (a hidden switch flipped)."""
         return self._variants
 
 

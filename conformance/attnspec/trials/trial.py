@@ -57,7 +57,7 @@ class _Enough(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A clause, a subject on its bench, and how hard to look: as many cases as the effort says, or `cases`.
+    """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort says, or `cases`.
 
     `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
@@ -241,7 +241,8 @@ class Trial:
         problem = self._problem(recipe)
         drawn = self.check.drawn(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
-        return Scene(self.evaluator.subject, self.evaluator.dtype, self.evaluator.conventions, runs, self.evaluator, drawn,
+        asked = self.evaluator
+        return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
                      self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property

@@ -63,7 +63,7 @@ def _grade(fits: tuple[Fit, ...], scene: Scene) -> Reading:
         "no class explains the panel"
     tighter = fits[:fits.index(best)] if best else fits
     missed = [f"{fit.name} is missed by a factor of {fit.ratio:.3g}" for fit in tighter]
-    return Reading("precision grade", name, 0.0, "; ".join((told, *missed, f"{scene.bench.precision} is declared")))
+    return Reading("precision grade", name, 0.0, "; ".join((told, *missed, f"{scene.evaluator.precision} is declared")))
 
 
 def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rate,

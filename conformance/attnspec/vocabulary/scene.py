@@ -76,12 +76,12 @@ class OutsideLimits(Exception):  # noqa: N818  (no error: such cases are counted
     """A run lies outside what the subject declares to take."""
 
 
-class Bench(Protocol):
+class AnyEvaluator(Protocol):
     """What puts problems to the subject and to the definition; it remembers both by key."""
 
     @property
     def subject(self) -> Subject:
-        """The subject on this bench."""
+        """The subject on this evaluator."""
 
     @property
     def precision(self) -> Precision:
@@ -101,8 +101,8 @@ class Bench(Protocol):
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
 
-    def variants(self) -> Mapping[str, Bench]:
-        """The same bench for each variant of the subject (a hidden switch flipped)."""
+    def variants(self) -> Mapping[str, AnyEvaluator]:
+        """The same evaluator for each variant of the subject (a hidden switch flipped)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +138,7 @@ class Scene:
     dtype: DType
     conventions: Mapping[str, str]
     runs: Mapping[str, Posed[Any]]
-    evaluator: Bench
+    evaluator: AnyEvaluator
     drawn: Mapping[str, int] = field(default_factory=dict)
     rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -159,15 +159,16 @@ class Scene:
         return tuple(self.evaluator.ask(part, f"{posed.key}#{index}", fresh=posed.fresh)
                      for index, part in enumerate(posed.parts))
 
-    def variants(self) -> Mapping[str, Bench]:
-        """The benches of the variants that are asked of this case. Raises OutsideLimits where there are none at all."""
+    def variants(self) -> Mapping[str, AnyEvaluator]:
+        """The evaluators of the variants that this case is put to. Raises OutsideLimits where there are none at all."""
         declared, evaluators = self.subject.declaration.variants, self.evaluator.variants()
         if not evaluators:
             raise OutsideLimits("it declares no hidden switch")
-        return {name: evaluator for name, evaluator in evaluators.items() if self.compiles or not declared[name].compiles}
+        return {name: evaluator for name, evaluator in evaluators.items()
+                if self.compiles or not declared[name].compiles}
 
-    def against(self, evaluator: Bench) -> Scene:
-        """The same case before another bench."""
+    def against(self, evaluator: AnyEvaluator) -> Scene:
+        """The same case before another evaluator."""
         return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn, self.rows,
                      cases=self.cases)
 

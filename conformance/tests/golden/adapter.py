@@ -195,8 +195,9 @@ class Case:
         if isinstance(problem, LayerProblem):
             found = expect_layer(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
         else:
-            found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions, rows=self._scene.rows,
-                           parts=EVERYTHING | typical, scale_width=self._evaluator.subject.scale_width(problem))
+            found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions,
+                           rows=self._scene.rows, parts=EVERYTHING | typical,
+                           scale_width=self._evaluator.subject.scale_width(problem))
         return ((field.name, getattr(found, field.name)) for field in fields(found))
 
     def verdict(self) -> Named:
@@ -215,7 +216,7 @@ class Case:
 
 
 def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], None]:
-    """What judges one case as a trial does, before a bench that remembers nothing."""
+    """What judges one case as a trial does, before an evaluator that remembers nothing."""
     check, fresh = checks()[clause], Evaluator(_subject(subject), DType(dtype))
     trial = Trial(check, fresh, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
 

@@ -90,7 +90,7 @@ def _judged(formulation: str, problem: Problem) -> _Judged | None:
 
 
 def _problems(dtype: DType, seed: int) -> Iterator[Problem]:
-    """Problems as the court draws them, of small shapes, without end."""
+    """Problems as the engine draws them, of small shapes, without end."""
     limits = declaration_of_sound(sound_named(FORMULATION)).limits
     shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH) if logits(sizes) <= SMALL)
     menu = Menu(_DOMAIN, limits, shapes, tuple(sorted(_DOMAIN.sometimes)))

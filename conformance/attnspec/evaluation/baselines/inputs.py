@@ -22,7 +22,7 @@ uniform: Law = entries.uniform  # torch.rand, numpy.random.rand
 
 
 def drawn(law: Law, seed: int, label: str, shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array of this shape, rounded to the dtype; it follows from law, seed and label alone."""
+    """An array such as query (B,H,T,D), rounded to the dtype; it follows from law, seed, label and shape alone."""
     return as_dtype(law(words(seed, label, shape)), dtype)
 
 
@@ -43,7 +43,7 @@ def layer_problem(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -
 
 
 def _linear(seed: int, label: str, M: int, dtype: DType) -> Mapping[str, Array]:
-    """Weights and biases uniform within ±1/sqrt(M), which is how nn.Linear starts."""
+    """Weights (M,M) and biases (M,) uniform within ±1/sqrt(M), which is how nn.Linear starts."""
     shapes = {f"{letter}_{which}": (M, M) if letter == "w" else (M,)
               for letter in "wb" for which in ("query", "key", "value", "out")}
     return {name: as_dtype((2 * entries.uniform(words(seed, f"{label} {name}", shape)) - 1) / np.sqrt(M), dtype)
@@ -177,7 +177,7 @@ def _featured(problem: Problem, row: SuiteRow, law: Law, seed: int) -> Problem:
 
 
 def _alibi(seed: int, problem: Problem) -> Array:
-    """Minus slope times distance, slopes drawn in [0, 0.3) for each sequence and head."""
+    """(B,H,T,S): minus slope times distance, slopes drawn in [0, 0.3) for each sequence and head."""
     sizes = problem.sizes
     slopes = drawn(uniform, seed, "alibi", (sizes.B, sizes.H, 1, 1), DType.FLOAT64) * 0.3
     distance = np.abs(np.arange(sizes.T)[:, None] + (sizes.S - sizes.T) - np.arange(sizes.S))

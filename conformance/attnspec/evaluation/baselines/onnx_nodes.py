@@ -48,6 +48,7 @@ class Node:
         return self._masked(problem, seed, (B, H, T, S))
 
     def _array(self, dtype: DType, seed: int, label: str, shape: tuple[int, ...]) -> Array:
+        """An input (B,H,T,D); a transposed view of (B,T,H,D) where heads lie side by side."""
         if not self.side_by_side:
             return drawn(uniform, seed, f"{self.name} {label}", shape, dtype)
         B, H, T, D = shape

@@ -54,7 +54,10 @@ class ReferencedProblem:
 
 
 class Reference:
-    """One output of a problem by the formula, under the conventions that attnspec recommends."""
+    """One part of an answer by the formula, under the conventions that attnspec recommends.
+
+    The output is (B,H,T,Dv), of a layer (B,T,M); weights are (B,H,T,S), averaged over heads (B,T,S).
+    """
 
     def __init__(self, problem: Problem | LayerProblem, part: Part) -> None:
         self._problem = problem
@@ -62,24 +65,24 @@ class Reference:
 
     @cached_property
     def wider(self) -> Array:
-        """In the next wider dtype, unrounded: float32 for the half dtypes, float64 otherwise."""
+        """In the next wider dtype, such as (B,H,T,Dv), unrounded: float32 for the half dtypes, else float64."""
         io = self._problem.query.dtype
         return self._answer(np.dtype(np.float32 if io.itemsize == 2 else np.float64), staged.SOUND)
 
     @cached_property
     def same(self) -> Array:
-        """What a library returns in the dtype of the inputs: float32 inside for the half dtypes, one rounding."""
+        """What a library returns in the inputs' dtype, such as (B,H,T,Dv): float32 inside for halves, one rounding."""
         return self._answer(self._problem.query.dtype, staged.SOUND)
 
     @cached_property
     def eager(self) -> Array:
-        """Every intermediate result rounded to the dtype of the inputs, and the key scaled before the product."""
+        """Every intermediate result rounded to the inputs' dtype, the key scaled before; such as (B,H,T,Dv)."""
         io = self._problem.query.dtype
         return self._answer(io, _eager_in(io))
 
     @cached_property
     def rounded(self) -> Array:
-        """`wider`, rounded to the dtype of the inputs, and from there exactly in float64."""
+        """`wider`, such as (B,H,T,Dv), rounded to the dtype of the inputs, and from there exactly in float64."""
         return self.wider.astype(self._problem.query.dtype).astype(np.float64)
 
     @cached_property
@@ -96,6 +99,7 @@ class Reference:
         return float(np.abs(back.astype(np.float64) - self.rounded).max())
 
     def _answer(self, dtype: np.dtype[Any], stages: Stages) -> Array:
+        """Output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), averaged (B,T,S)."""
         problem = self._problem
         both = _layer(problem, dtype) if isinstance(problem, LayerProblem) else attention(_call(problem, dtype), stages)
         assert isinstance(both, tuple)  # it was asked for the pair
@@ -106,6 +110,7 @@ class Reference:
 
 
 def _averaged(weights: Array) -> Array:
+    """(B,H,T,S) -> (B,T,S): the mean over heads, worked out in the wide dtype."""
     averaged: Array = weights.astype(staged.wide_dtype(weights.dtype)).mean(axis=1).astype(weights.dtype)
     return averaged
 
@@ -123,7 +128,7 @@ def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> staged.Answer:
 
 
 def _in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, Array, Array, Array | None]:
-    """Query, key, value and bias in this dtype."""
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all (B,·,M) for a layer, and bias in this dtype."""
     bias = None if problem.bias is None else problem.bias.astype(dtype)
     return problem.query.astype(dtype), problem.key.astype(dtype), problem.value.astype(dtype), bias
 
@@ -131,10 +136,12 @@ def _in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, A
 def _eager_in(io: np.dtype[Any]) -> Stages:
     """Stages that round each intermediate result to `io` and go on in the wide dtype."""
     def stored(array: Array) -> Array:
+        """An intermediate result, such as logits (B,H,T,S), rounded to `io` and held in its own dtype."""
         rounded: Array = array.astype(io).astype(array.dtype)
         return rounded
 
     def logits(work: staged.Work, factor: float) -> Array:
+        """Logits (B,H,T,S) with the scaled key and the products each rounded."""
         key = stored(work.key * work.key.dtype.type(factor))
         return stored(work.query @ key.swapaxes(-1, -2))
 

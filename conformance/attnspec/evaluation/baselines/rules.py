@@ -52,13 +52,14 @@ ONNX: Mapping[str, Tolerance] = {
 def close_to_same(tolerances: Mapping[str, Tolerance]) -> Comparison:
     """Within atol + rtol·|reference| of a library's answer in the same dtype, entry by entry."""
     def wrong(seen: Array, reference: Reference) -> bool:
+        """Whether what is seen, such as (B,H,T,Dv), has another dtype or an entry too far off."""
         known = reference.same
         return seen.dtype != known.dtype or _apart(seen, known, *tolerances[known.dtype.name])
     return wrong
 
 
 def close_to_fused(seen: Array, reference: Reference) -> bool:
-    """Within tolerances that a low-precision reference earns: its own largest deviations, times the fudge factor."""
+    """Whether (B,H,T,Dv) leaves the tolerances that a low-precision reference earns by its own largest deviations."""
     low = reference.same
     if low.dtype != seen.dtype:
         return True
@@ -66,7 +67,7 @@ def close_to_fused(seen: Array, reference: Reference) -> bool:
 
 
 def earned(wide: Array, low: Array) -> Tolerance:
-    """The tolerance that a low-precision reference earns by its deviations from the wide one."""
+    """The tolerance that a low-precision reference earns by its deviations from the wide one, such as (B,H,T,Dv)."""
     rtol, atol = FUSED[low.dtype.name]
     deviation = np.abs(wide - low.astype(np.float64))
     with np.errstate(all="ignore"):  # 0/0 counts as the least tolerance
@@ -76,20 +77,22 @@ def earned(wide: Array, low: Array) -> Tolerance:
 
 
 def twice_eager(seen: Array, reference: Reference) -> bool:
-    """The largest error at most twice that of an eager run in the dtype of the inputs, over the whole tensor."""
+    """Whether the largest error in all of (B,H,T,Dv) is over twice that of an eager run in the inputs' dtype."""
     return not _largest_error(seen, reference) <= 2 * reference.eager_error
 
 
 def twice_eager_and_noise(seen: Array, reference: Reference) -> bool:
-    """As `twice_eager`, plus twice what adding 0.3 to the reference and taking it away again costs."""
+    """As `twice_eager`, of (B,H,T,Dv), plus twice what adding 0.3 to the reference and taking it away costs."""
     return not _largest_error(seen, reference) <= 2 * reference.eager_error + 2 * reference.noise
 
 
 def _largest_error(seen: Array, reference: Reference) -> float:
+    """The largest distance of an entry, such as of (B,H,T,Dv), from the rounded reference."""
     return float(np.abs(seen.astype(np.float64) - reference.rounded).max())
 
 
 def _apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
+    """Whether some entry of (B,H,T,Dv), or of weights, is further off than atol + rtol·|known|."""
     there, here = seen.astype(np.float64), known.astype(np.float64)
     return not bool((np.abs(there - here) <= atol + rtol * np.abs(here)).all())
 

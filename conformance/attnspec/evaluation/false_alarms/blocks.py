@@ -138,7 +138,7 @@ def _raised(failure: SubjectRaised) -> Measured:
 
 def line_to_replay(trial: Trial, recipe: Recipe) -> str:
     """What `attnspec replay` takes."""
-    return f"{trial.bench.subject.id} {trial.check.clause.id} {trial.bench.dtype.value} {recipe.text}"
+    return f"{trial.evaluator.subject.id} {trial.check.clause.id} {trial.evaluator.dtype.value} {recipe.text}"
 
 
 def judge_block(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
@@ -155,7 +155,7 @@ def judge_block(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
 
 def _subject_runs(block: Block, evaluator: Evaluator, checks: Mapping[str, Check],
               breadcrumb: Callable[[str], None]) -> Iterator[tuple[Trial, Recipe]]:
-    """Recipe by recipe, the clauses of one domain together: the bench then remembers what they share."""
+    """Recipe by recipe, the clauses of one domain together: the evaluator then remembers what they share."""
     put = [check for check in checks.values() if is_put(check, evaluator.subject)]
     for _, group in groupby(sorted(put, key=lambda check: seed_of(0, check.domain)), key=lambda check: check.domain):
         trials = [Trial(check, evaluator, Effort.DEFAULT, block.seed, breadcrumb) for check in group]

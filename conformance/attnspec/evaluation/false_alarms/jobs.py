@@ -111,7 +111,7 @@ class BlockJob:
 
     @property
     def id(self) -> str:
-        """The errand's name."""
+        """The job's name."""
         return f"{self.target}-{self.dtype}-{self.number}"
 
 

@@ -78,7 +78,7 @@ class Measurement:
 
     @property
     def id(self) -> str:
-        """The errand's name."""
+        """The job's name."""
         return f"{self.target}-{self.dtype}-{self.seed}"
 
 

@@ -141,7 +141,7 @@ def _forms(answers: Answers) -> Mapping[str, str]:
 
 
 def _from_card(subject: Judged) -> Answers:
-    """What is declared of the conventions, and what the court found of those that are not."""
+    """What is declared of the conventions, and what the engine found of those that are not."""
     card = subject.card
     found = {}
     for name in (*card.conventions, *card.probed):

@@ -129,7 +129,7 @@ def _call(outcomes: Iterable[Outcome]) -> Nearness | None:
 
 
 def _grades(joined: Joined, subject: Judged, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
-    """What the court's instrument read, else what a probe was answered."""
+    """What the engine's instrument read, else what a probe was answered."""
     asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}
     read = {outcome.dtype: str(reading.value)

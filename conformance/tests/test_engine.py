@@ -1,4 +1,4 @@
-"""The court end to end: one clause, one subject, one dtype, one verdict, and the reasons for it."""
+"""The engine end to end: one clause, one subject, one dtype, one verdict, and the reasons for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A court without attention: the name of a clause says what befalls its item. It tests the runner in seconds."""
+"""An engine without attention: the name of a clause says what befalls its item. It tests the runner in seconds."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Court:
 
 
 class FailingCourt(Court):
-    """A court that fails in every worker, before any item."""
+    """An engine that fails in every worker, before any item."""
 
     def items(self) -> tuple[Item, ...]:
         if self._is_in_a_worker():
@@ -108,7 +108,7 @@ class FailingCourt(Court):
 
 
 class DeadlyCourt(Court):
-    """A court in which workers die before they take up an item."""
+    """An engine in which workers die before they take up an item."""
 
     def items(self) -> tuple[Item, ...]:
         if self._is_in_a_worker():

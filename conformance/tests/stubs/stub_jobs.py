@@ -1,4 +1,4 @@
-"""A docket without attention: the name of a target says what befalls its errand."""
+"""A source of jobs without attention: the name of a target says what befalls its job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dockets of another kind than the court's trials share its workers, its crash handling and its record."""
+"""Dockets of another kind than the engine's trials share its workers, its crash handling and its record."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from helpers.places import STUBS
 
 @pytest.fixture
 def record(stubs: Path, tmp_path: Path) -> RunRecord:  # noqa: ARG001  (on the path)
-    """What is on record of three errands, of which the second kills its worker."""
+    """What is on record of three jobs, of which the second kills its worker."""
     plan = Plan(("fine", "crash", "carded"), deadline=20)
-    result = Session(plan, source="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
+    result = Session(plan, source="stub_jobs:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
     assert not result.defects
     assert not result.outcomes
     return read_record(tmp_path / "run.jsonl")
@@ -47,8 +47,8 @@ def test_a_subject_of_which_the_header_tells_needs_no_card(record: RunRecord) ->
 @pytest.mark.usefixtures("stubs")
 def test_jobs_are_carried_out_in_the_surroundings_they_ask_for(tmp_path: Path) -> None:
     plan = Plan(("elsewhere 1", "fine", "elsewhere 2", "carded"), deadline=20)
-    result = Session(plan, workers=2, source="stub_docket:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
-    record = read_record(tmp_path / "run.jsonl")  # one run of four errands, not two of two
+    result = Session(plan, workers=2, source="stub_jobs:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
+    record = read_record(tmp_path / "run.jsonl")  # one run of four jobs, not two of two
     assert (record.header.items, result.exit_code) == (4, 0)
     assert {put.subject: put.stage for put in record.puts} == {
         "fine": "", "carded": "", "elsewhere 1": "another", "elsewhere 2": "another"}
@@ -63,7 +63,7 @@ from pathlib import Path
 from attnspec.core.plan import Plan
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
-session = Session(Plan(("fine", "slow", "carded", "elsewhere"), deadline=60), docket="stub_docket:Docket")
+session = Session(Plan(("fine", "slow", "carded", "elsewhere"), deadline=60), source="stub_jobs:Docket")
 sys.exit(session.run([RecordWriter(Path(sys.argv[2]))]).exit_code)
 """
 
@@ -95,5 +95,5 @@ def test_events_come_in_their_order() -> None:
             seen.append(type(event))
         def shutdown(self) -> None: ...
 
-    Session(Plan(("fine", "carded"), deadline=20), source="stub_docket:Docket").run([Listener()])
+    Session(Plan(("fine", "carded"), deadline=20), source="stub_jobs:Docket").run([Listener()])
     assert seen == [RunStarted, ItemStarted, SubjectPut, ItemStarted, SubjectKnown, SubjectPut, RunFinished]
