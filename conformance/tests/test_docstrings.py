@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 
 import pytest
-from benchmarks.house import Function, House, has_shape
+from house import Function, House, has_shape
 
 PACKAGE = Path(__file__).parents[1] / "attnspec"
 DUE = 0.95
