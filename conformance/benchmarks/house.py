@@ -9,8 +9,8 @@ that is traced is judged through the adapter of that checkout's golden tests (te
 What is counted: modules without `__init__.py`, their lines all of them. A file knows a keyword that stands in an
 identifier, an attribute, an argument or a string that is no docstring. An importer is another file of the package, also
 one that imports in a function or names `package.module:attribute` in a string. An array function has NDArray, ndarray
-or Array in its annotations; a shape is a list of the legend's letters in parentheses, as (B,H,T,Dv). Comments that only
-speak to a tool (noqa, type: ignore) are none.
+or Array in its annotations; a shape is a list of the legend's letters in parentheses, as (B,H,T,Dv), or the words "any
+shape". Comments that only speak to a tool (noqa, type: ignore) are none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KEYWORDS = ("softcap", "window")
 SMALL = 40
 _AXIS = r"(?:[BTHSDM]|Hkv|Dv|\d+|·|…|\.\.\.)"
 _PRODUCT = rf"{_AXIS}(?:[·*]{_AXIS})*"
-SHAPE = re.compile(rf"\((?=[^)]*[BTHSDM]){_PRODUCT}(?:, ?{_PRODUCT})*,?\)")
+SHAPE = re.compile(rf"\((?=[^)]*[BTHSDM]){_PRODUCT}(?:, ?{_PRODUCT})*,?\)|\b[Aa]ny\s+shape\b")
 ARRAY = re.compile(r"\b(?:NDArray|ndarray|Array)\b")
 FOR_TOOLS = re.compile(r"#\s*(?:noqa|type: ignore|pragma|mypy:|ruff:)")
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -163,6 +163,7 @@ class ArithmeticExplainer:
     def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
         showing = (each for each in classes_for(declared.dtype) if each.shows)
+        # the twin that flushes subnormals has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
         precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
         evaluators = (declared.under(precision) for precision in precisions if precision)
@@ -197,6 +198,7 @@ def _fit(answers: Iterable[Answer], dtype: str) -> bool:
     """Whether all outputs are numbers of this format."""
     narrow = numpy_dtype(DType(dtype))
     with np.errstate(over="ignore"):
+        # what is too large for the format becomes infinite, and so is none of its numbers
         return all(np.array_equal(each.output, each.output.astype(narrow).astype(each.output.dtype), equal_nan=True)
                    for each in answers)
 

@@ -38,6 +38,7 @@ class Candidate:
     def step(self, index: int, *, noise: int = 0) -> LoggedCall:
         """The call of this number, and all before it; noise: 0 for none, or the seed of rounding errors put in."""
         if noise not in self._put:
+            # a fault may have a memory: with other roundings it is another one, and is put every call anew
             docked = as_candidate(self.fault, self._bar.subject)
             self._put[noise] = noisy(docked, Noise(self._bar.precision, noise)) if noise else docked, []
         docked, steps = self._put[noise]
@@ -77,21 +78,26 @@ def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -
 def _as_layer(function: Attend, call: LayerCall) -> Returned:
     """A layer around an attention."""
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
+        """The function's output (B,H,T,Dv) and weights (B,H,T,S), whatever it was asked for."""
         return both(function(inner.query, inner.key, inner.value, **{**inner.given, "return_weights": True}))
     return run_layer(call, LayerStages(attend=attend))
 
 
 def _answered(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array, value: Array, *,
               params: Mapping[str, Array], heads: int, **keywords: object) -> Returned:
-    """A layer's answer; an output projection that the subject does not have is the identity."""
+    """A layer's answer, (B,T,M) or with weights (B,H,T,S) or, averaged, (B,T,S); an output projection that the subject
+    does not have is the identity.
+    """
     answer = layer(query, key, value, params=_with_output(params), heads=heads, **keywords)
     is_summed_up = isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim == 4
     return (answer[0], answer[1].mean(axis=1)) if is_summed_up else answer
 
 
 def _with_output(params: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The parameters, with the identity for a w_out (H·Dv,M) that is not there."""
     if "w_out" in params:
         return params
+    # w_value has a head for each key/value head, w_out takes one for each query head
     groups = params["w_query"].shape[1] // params["w_key"].shape[1]
     width = params["w_value"].shape[1] * groups
     return {**params, "w_out": np.eye(width, dtype=params["w_value"].dtype)}

@@ -146,6 +146,7 @@ class Examiner:
     def _faring(self, case: FailingCase) -> Faring:
         place = case.trial.evaluator.dtype, case.bar.aspect
         if place not in self._fares:
+            # made anew where it can be: what a failing case left in its memory must not answer these calls
             bar = replace(case.bar, subject=self._anew(case.trial))
             self._fares[place] = Faring.of(bar, case.trial.evaluator.dtype)
         return self._fares[place]

@@ -94,6 +94,7 @@ class Reader:
 
 def _sizes(limits: Limits) -> Sizes:
     heads, width = 1 if limits.single_head else 3, max(WIDTH, limits.min_head_width)
+    # a batch large enough for subjects that take no problem of few scores
     return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
 
 
@@ -207,7 +208,9 @@ def _compared(sight: Sight, what: str, stage: str) -> str:
 
 
 def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> bool:
-    """Whether keys of one row with the same true logit have the same weight, within both their allowances."""
+    """Whether keys of one row, of (B,H,T,S), with the same true logit have the same weight, within both their
+    allowances.
+    """
     same = (true[..., :, None] == true[..., None, :]) & counts[..., :, None] & counts[..., None, :]
     near = np.abs(seen[..., :, None] - seen[..., None, :]) <= allowance[..., :, None] + allowance[..., None, :]
     return bool((near | ~same).all())
@@ -237,5 +240,6 @@ def _owner(sight: Sight, head: int) -> int:
     return fits.index(True) if True in fits else -1
 
 
+# in this order: a stage is blamed only where those before it read right
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
     _repeated, _permuted, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)

@@ -56,22 +56,29 @@ class Gauge:
     relative: float
 
     def is_near(self, seen: Array, allowance: Array) -> bool:
-        """Whether an array is the true one within an allowance."""
+        """Whether an array, (B,H,T,Dv) or as the truth is, is the true one within an allowance."""
         return not (self.judged & _beyond(seen, self.truth, allowance)).any()
 
     def are_near(self, seen: Array, other: Array, spread: float) -> bool:
-        """Whether two arrays are one within the roundings of both classes at the size of the second, and `spread`."""
+        """Whether two arrays, (B,H,T,Dv) or as the truth is, are one within the roundings of both classes at the size
+        of the second, and `spread`.
+        """
         size, least = (np.abs(_finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
+        # a wrong answer may be larger than the true one, and rounds in proportion to its own size
         stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
         slack = self.either * stretch + self.relative * size + spread
         return not (self.judged & _beyond(seen, other, slack)).any()
 
     def are_close(self, seen: Array, other: Array) -> bool:
-        """Whether two arrays are as near to each other as two honest ones, entry by entry."""
+        """Whether two arrays, (B,H,T,Dv) or as the truth is, are as near to each other as two honest ones, entry by
+        entry.
+        """
         return not (self.judged & _beyond(seen, other, self.own + self.other)).any()
 
     def nearness(self, seen: Array, other: Array) -> float:
-        """How far an array is from another, in units of how far it is from the true one: below 1 is nearer."""
+        """How far an array, (B,H,T,Dv) or as the truth is, is from another, in units of how far it is from the true
+        one: below 1 is nearer.
+        """
         with np.errstate(all="ignore"):
             gap, off = (float(np.nanmax(np.where(self.judged, np.abs(seen - array), 0.0), initial=0.0))
                         for array in (other, self.truth))
@@ -79,17 +86,18 @@ class Gauge:
 
 
 def _distance(one: Array, other: Array) -> float:
-    """The largest distance of two arrays of one shape; infinities and NaNs have none."""
+    """The largest distance of two arrays of one shape, any shape; infinities and NaNs have none."""
     with np.errstate(all="ignore"):
         return float(np.abs(_finite(one - other)).max(initial=0.0))
 
 
 def _finite(array: Array) -> Array:
+    """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
 
 
 def _beyond(seen: Array, other: Array, slack: Array) -> Array:
-    """Where two arrays are further apart than allowed; equal infinities and any two NaNs are not apart."""
+    """Where two arrays, any shape, are further apart than allowed; equal infinities and any two NaNs are not apart."""
     with np.errstate(all="ignore"):
         near = (np.abs(seen - other) <= slack) & np.isfinite(other)
     return np.asarray(~(near | (seen == other) | (np.isnan(seen) & np.isnan(other))))
@@ -150,16 +158,22 @@ class Ruler:
                     zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False)), default=0.0)
 
     def _are_near(self, seen: list[Array], others: list[Array], spreads: list[float]) -> bool:
+        """Whether outputs (B,H,T,Dv) or (B,T,M), and weights (B,H,T,S) or (B,T,S), are one within rounding, each by its
+        gauge.
+        """
         return all(gauge.are_near(one, other, spread)
                    for gauge, one, other, spread in zip(self.gauges, seen, others, spreads, strict=False))
 
     def _spreads(self, others: list[Array], shaken: Iterable[LoggedCall]) -> list[float]:
-        """How far apart rounding may bring two answers like these: each is moved, so twice how far it moves one."""
+        """How far apart rounding may bring two answers like these (any shape): each is moved, so twice how far it moves
+        one.
+        """
         moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
         return [2 * max((_distance(one, arrays[index]) for arrays in moved), default=0.0)
                 for index, one in enumerate(others)]
 
     def _arrays(self, step: LoggedCall) -> list[Array]:
+        """The output, (B,H,T,Dv) or (B,T,M), and the weights, (B,H,T,S) or (B,T,S), where they came back."""
         answer = step.given
         arrays = [answer.output] if answer.weights is None else [answer.output, answer.weights]
         return [working(array, self.dtype) for array in arrays]
@@ -215,6 +229,7 @@ class Bar:
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
         relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
+        # a wrong answer may see what it should not, and rounds then as one that may
         open_to_all = self._nothing_hidden(problem)
         either = _largest(own.output_allowance + other.output_allowance,
                           *(each.output_allowance for each in open_to_all))
@@ -253,7 +268,9 @@ def _relative(classes: tuple[Precision, ...], S: int) -> float:
 
 
 def _largest(own: Array, *opened: Array) -> Array:
-    """(…,1): the largest finite allowance of a row, of the problem or, in both classes, with nothing hidden."""
+    """(B,H,T,1) or (B,T,1): the largest finite allowance of a row, of the problem or, in both classes, with nothing
+    hidden.
+    """
     allowances = own, functools.reduce(np.add, opened, np.zeros(()))
     return functools.reduce(np.maximum, (_finite(each).max(axis=-1, keepdims=True, initial=0.0)
                                          for each in allowances if each.ndim))

@@ -69,6 +69,7 @@ def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:
+    """The rows around `row` of an array (T,S), (T,Dv) or (T,M), as many as a picture holds."""
     start = max(0, min(row - LARGEST // 2, array.shape[0] - LARGEST))
     part = array[start : start + LARGEST, :LARGEST]
     whole = part.shape == array.shape

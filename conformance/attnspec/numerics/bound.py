@@ -79,7 +79,7 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 
 
 def _capped_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """A softcap stands between products and bias: those are scaled and stored first, and no bias seeds them."""
+    """(B,H,T,S): a softcap stands between products and bias: they are stored before it, and no bias seeds them."""
     assert operands.softcap is not None
     error, capped = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.capped)
     error = capped_error(error, scaled(operands, truth), capped, operands.softcap, r)
@@ -89,7 +89,7 @@ def _capped_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array
 
 
 def _with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
-    """The addition of the bias and the storing, each on top of the error so far."""
+    """(B,H,T,S), as what it is given: the addition of the bias and the storing, on top of the error so far."""
     error = error + r.accumulate * (logits + error)
     grown: Array = error + r.biased_logits * (np.maximum(product, logits) + error)
     return grown
@@ -122,8 +122,8 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
 
 
 def _normaliser(truth: Truth, visible: Array | None, r: Roundings) -> Array:
-    """The relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total) enters the
-    exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
+    """(B,H,T,1): the relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total)
+    enters the exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
     """
     if not r.logsumexp:
         return np.zeros(())
@@ -135,14 +135,14 @@ def _normaliser(truth: Truth, visible: Array | None, r: Roundings) -> Array:
 
 
 def _rescales(counts: Array, S: int, r: Roundings) -> Array:
-    """How often an online softmax may rescale: a block without an attended key multiplies by exactly 1."""
+    """(B,H,T,1), as counts: the most rescales of an online softmax; a block without an attended key has none."""
     blocks = -(-S // r.block)
     rescales: Array = np.maximum(np.minimum(counts, blocks) - 1, 0)
     return rescales
 
 
 def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
-    """weight·(exp(error) - 1), and the row's sum of weight·exp(-error): never less, never more than that."""
+    """(B,H,T,S) weight·(exp(error) - 1), and (B,H,T) the sum of weight·exp(-error): never less, never more."""
     if worst <= SMALL_ERROR:
         loss = truth.weights * error
         return loss * (1 + error), truth.total - loss.sum(axis=-1)
@@ -169,7 +169,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
 
 
 def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """B1: the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
+    """(B,H,T,Dv): B1, the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
     value, o = operands.value, truth.output
     largest = operands.sizes.largest()[2]
     if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
@@ -178,7 +178,7 @@ def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
 
 
 def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
-    """As it is written, so many columns of the values at a time as memory likes."""
+    """(B,H,T,Dv): as it is written, so many columns of the values (B,H,S,Dv) at a time as memory likes."""
     drift, step = np.empty_like(o), max(1, ELEMENTWISE_UP_TO // max(1, errors.excess.size))
     for start in range(0, value.shape[-1], step):
         columns = slice(start, start + step)
@@ -189,7 +189,7 @@ def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
 
 
 def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
-    """sqrt(sum e)·sqrt(sum e·(v - o)²), by matrix products. Their cancellation is guarded upwards."""
+    """(B,H,T,Dv): sqrt(sum e)·sqrt(sum e·(v - o)²), by matrix products; cancellation is guarded upwards."""
     excess, S = errors.excess, value.shape[-2]
     mass = errors.mass[..., None] * errors.least[..., None]
     squares, shift = excess @ (value * value), o * o * mass
@@ -200,13 +200,13 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
 
 
 def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """A1: the mean of |v_j| under the heaviest weights."""
+    """(B,H,T,Dv): A1, the mean of |v_j| under the heaviest weights."""
     reach: Array = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
     return reach
 
 
 def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array) -> tuple[Array, Array]:
-    """The hull of the attended values in its place where it is the smaller; it can only be where mass > 1."""
+    """Both (B,H,T,Dv), with the hull of the attended values where it is smaller; it can only be where mass > 1."""
     rows = ~(errors.mass <= 1)
     if not rows.any() or operands.shape[3] == 0:
         return drift, reach
@@ -218,7 +218,7 @@ def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array,
 
 
 def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
-    """The largest and smallest attended value of each of these rows, (N,Dv)."""
+    """(·,Dv) each: the largest and smallest attended value of each of the rows that are True in `rows` (B,H,T)."""
     batch, head, query = np.nonzero(rows)
     if operands.visible is None:
         return operands.value.max(axis=-2)[batch, head], operands.value.min(axis=-2)[batch, head]
@@ -232,7 +232,7 @@ def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
 
 
 def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
-    """B3: weights that underflow, each of them lost to numerator and denominator, and products that do."""
+    """(B,H,T,Dv): B3, weights that underflow, lost to numerator and denominator both, and products that do."""
     sizes, counts, visible = operands.sizes, operands.counts[..., None], operands.visible
     seen = sizes.value_sums[:, :, None, :] if visible is None else visible.astype(np.float64) @ sizes.value
     lost: Array = r.lost_weight * (seen + counts * size) + 2 * counts * r.lost_product
@@ -249,6 +249,7 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
 
 
 def _values_fit(operands: Operands, r: Roundings) -> Array:
+    """(B,H,1): whether the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator."""
     fits: Array = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] <= r.largest_sum / 2
     return fits
 
@@ -269,8 +270,8 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
 
 
 def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """Row by row. Hidden keys count: -inf added to an overflown logit is NaN. A logit far below the largest may go to
-    -inf, since its weight is 0 either way.
+    """(B,H,T): whether no logit overflows. Hidden keys count: -inf added to an overflown logit is NaN. A logit far
+    below the largest may go to -inf, since its weight is 0 either way.
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)

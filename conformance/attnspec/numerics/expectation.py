@@ -62,12 +62,13 @@ def _least_weight(truth: Truth, errors: WeightError) -> Array:
 
 
 def _kept(errors: WeightError, r: Roundings) -> Array:
-    """The relative error of a single kept weight: an online rescale rounds it thrice a block, storing rounds it."""
+    """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and when stored."""
     kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
     return kept
 
 
 def _divisor(total: Array) -> Array:
+    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
     divisor: Array = np.where(total == 0, 1, total)
     return divisor
 
@@ -82,6 +83,7 @@ def lowered(problem: LayerProblem) -> Problem:
 
 
 def _projected(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:
+    """(B,T,M) or (B,S,M) -> (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv): projected, with bias, and split into heads."""
     projected = array.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
     if f"b_{name}" in problem.params:
         projected = projected + problem.params[f"b_{name}"].astype(np.float64)
@@ -173,7 +175,7 @@ def expect(
     problem: Problem, precision: Precision, *, conventions: Mapping[str, str], scale_width: int | None = None,
     rows: Array | None = None, parts: frozenset[str] = EVERYTHING,
 ) -> Expectation:
-    """The truth and the allowances of a problem.
+    """The truth and the allowances of a problem: output (B,H,T,Dv), weights and logits (B,H,T,S); see `Expectation`.
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
     recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
@@ -204,7 +206,7 @@ def _pieces(problem: Problem) -> Iterator[Problem]:
 
 
 def _batch(array: Array | None, entry: slice) -> Array | None:
-    """The entry of a mask or bias, which may have no batch axis or broadcast along it."""
+    """The entries of a mask or bias, (B,H,T,S) or broadcast to it; one that all entries share is handed on whole."""
     return array if array is None or array.ndim < 4 or len(array) == 1 else array[entry]
 
 
@@ -233,6 +235,7 @@ def expect_layer(
 
 def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> Expectation:
     truth, seen = wide.narrow(), operands.seen()
+    # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
     classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
     erring = [(r, weight_error(operands, truth, r)) for r in classes]  # the subject, and the truth where it is no finer
     output = output_slack = weights = weights_slack = logits = logits_slack = _NONE
@@ -257,4 +260,5 @@ def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: f
 
 
 def _total(allowances: Iterable[Array]) -> Array:
+    """The allowances of the subject's class and of the truth's added up: (B,H,T,Dv), (B,H,T,S) or (B,H,T), as each."""
     return functools.reduce(np.add, allowances)

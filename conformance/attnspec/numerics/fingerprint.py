@@ -83,7 +83,7 @@ def fingerprint(problem: Problem, output: Array, declared: Precision, *, convent
 
 def fitted(problem: Problem, output: Array, precision: Precision, *, name: str, conventions: Mapping[str, str],
            scale_width: int | None, false_alarm: float) -> Fit:
-    """How well one class explains an output; see `fingerprint`."""
+    """How well one class explains an output (B,H,T,Dv); see `fingerprint`."""
     expected = expect(problem, precision, conventions=conventions, scale_width=scale_width, parts=TYPICAL)
     allowance = expected.typical_allowance(false_alarm)
     claimed = np.broadcast_to(expected.claimed[..., None], output.shape)
@@ -91,6 +91,7 @@ def fitted(problem: Problem, output: Array, precision: Precision, *, name: str, 
 
 
 def _worst(gap: Array, allowance: Array) -> float:
+    """The largest gap over its allowance, any shape; infinite where nothing is claimed or a gap is not finite."""
     if not gap.size or not np.isfinite(gap).all():
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore"):

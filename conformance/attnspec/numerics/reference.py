@@ -64,7 +64,7 @@ class Operands:
         return (*self.query.shape[:3], self.key.shape[2])
 
     def seen(self) -> Array:
-        """`visible`, written out."""
+        """`visible` (B,H,T,S), written out."""
         return np.ones(self.shape, dtype=bool) if self.visible is None else self.visible
 
 
@@ -109,6 +109,7 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 
 
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
                                _near(problem, conventions, rows), _unbiased(problem, rows)) if part is not None]
     if not parts:
@@ -117,17 +118,20 @@ def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows:
 
 
 def _shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
+    """(B,H,T,S), where T counts the judged rows only."""
     sizes = problem.sizes
     return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
 
 
 def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """The mask as bool, (B,H,T,S) or broadcast to it; None without one, or where the causal flag stands in for it."""
     if problem.mask is None or (problem.causal and conventions.get("mask_with_causal") == "causal"):
         return None
     return _of_rows(problem.mask, problem, rows).astype(bool, copy=False)
 
 
 def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """(T,S): the keys that are not ahead of the query's own place; None without the flag, or where a mask stands in."""
     if not problem.causal or (problem.mask is not None and conventions.get("mask_with_causal") == "mask"):
         return None
     visible: Array = _ahead(problem, conventions, rows) <= 0
@@ -135,7 +139,7 @@ def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) 
 
 
 def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
-    """A window bounds what is seen whether or not there is a mask or a causal flag."""
+    """(T,S): the keys in the window, which bounds what is seen whether or not there is a mask or a causal flag."""
     if problem.window is None:
         return None
     left, right = problem.window
@@ -154,6 +158,7 @@ def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None)
 
 
 def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
+    """Where the bias is not -inf, (B,H,T,S) or broadcast to it; None where it hides nothing."""
     if problem.bias is None:
         return None
     visible: Array = _of_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
@@ -161,7 +166,7 @@ def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
 
 
 def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
-    """The judged rows of a mask or bias, which may be of fewer axes or broadcast along T."""
+    """The judged rows of a mask or bias (B,H,T,S), which may be of fewer axes or broadcast along T."""
     if rows is None or array.ndim < 2 or array.shape[-2] != problem.sizes.T:
         return array
     return array[..., rows, :]
@@ -170,7 +175,7 @@ def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
 def operands_of(
     problem: Problem, conventions: Mapping[str, str], scale_width: int | None, rows: Array | None,
 ) -> Operands:
-    """The problem in float64, ready for the definition."""
+    """The problem in float64, ready for the definition: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv)."""
     query = (problem.query if rows is None else problem.query[:, :, rows]).astype(np.float64)
     heads = _heads(problem, conventions)
     key, value = (_spread(array, heads) for array in (problem.key, problem.value))
@@ -181,20 +186,23 @@ def operands_of(
     operands = Operands(
         query, key, value, bias, visible, counts, usable, _scale(problem, scale_width), problem.softcap, sizes, sizes,
         key)
+    # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     return operands if _is_tame(operands) else _tamed(operands)
 
 
 def _sizes(query: Array, key: Array, value: Array) -> Magnitudes:
+    """The sizes of the entries of query (B,H,T,D), key (B,H,S,D) and value (B,H,S,Dv), and their sums."""
     sizes = np.abs(query), np.abs(key), np.abs(value)
     return Magnitudes(*sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-1), sizes[2].sum(axis=-2))
 
 
 def _largest_of(sizes: Array) -> float:
+    """The largest entry of an array of any shape; 0 where it has none."""
     return float(sizes.max(initial=0.0))
 
 
 def _heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
-    """Which key/value head each query head uses; None where they are as many."""
+    """(H,): which key/value head each query head uses; None where they are as many."""
     H, Hkv = problem.sizes.H, problem.sizes.Hkv
     if Hkv == H:
         return None
@@ -202,6 +210,7 @@ def _heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
 
 
 def _spread(array: Array, heads: Array | None) -> Array:
+    """(B,Hkv,S,·) -> (B,H,S,·) in float64: a key/value head for each query head."""
     wide = array.astype(np.float64)
     return wide if heads is None else wide[:, heads]
 
@@ -235,6 +244,7 @@ def _tamed(operands: Operands) -> Operands:
 
 
 def _finite(array: Array) -> Array:
+    """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
 
 
@@ -253,7 +263,7 @@ def attend(operands: Operands, real: type[np.floating]) -> Truth:
 
 
 def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
-    """The dot products of rows and columns. Long double has no BLAS, and there einsum is the faster loop."""
+    """(B,H,T,·), (B,H,S,·) -> (B,H,T,S): dot products. Long double has no BLAS; there einsum is the faster loop."""
     if real is np.float64:
         product: Array = rows @ columns.swapaxes(-1, -2)
         return product
@@ -262,7 +272,7 @@ def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
 
 
 def _largest(logits: Array, visible: Array | None) -> Array:
-    """The row's largest attended logit, 0 where there is none."""
+    """(B,H,T,1): the row's largest attended logit, 0 where there is none."""
     seen = logits if visible is None else np.where(visible, logits, -np.inf)
     largest: Array = seen.max(axis=-1, keepdims=True, initial=-np.inf)
     return np.where(np.isneginf(largest), 0, largest)

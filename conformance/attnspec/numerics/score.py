@@ -102,7 +102,7 @@ def _typical(weights: Array, value: Array, stored: float) -> Array:
 
 
 def _flat(array: Array) -> Array:
-    """One row a head slice, in float64."""
+    """(B,H,T,Dv) -> (B·H,T·Dv): one row a head slice, in float64."""
     return array.reshape(-1, math.prod(array.shape[2:])).astype(np.float64)
 
 
@@ -127,7 +127,9 @@ def _covariance(leaning: Array, weights: Array, value: Array) -> Array:
 
 
 def _without(push: Array, others: Array, weight: Array) -> Array:
-    """A direction (n,E) less its projection on the others (n,E,k), in the inner product of the weights, per unit."""
+    """A direction (n,E) = (B·H,T·Dv) less its projection on the others (n,E,k), in the inner product of the weights,
+    per unit.
+    """
     gram = np.einsum("nea,neb,ne->nab", others, others, weight, optimize=True)
     onto = np.einsum("nea,ne,ne->na", others, push, weight, optimize=True)
     shares = np.linalg.solve(gram, onto[..., None])[..., 0]

@@ -133,7 +133,9 @@ class Asker:
         return self._guarded(problem, lambda: self.subject.answer(problem))
 
     def gradients(self, problem: Problem, rows: Array) -> Gradients | None:
-        """See probing/asker.py. Raises NotAsked, of a framework without gradients too, or Failed."""
+        """The function `gradients` for this subject: (B,H,T,D) of the query; rows (T,) bool. Raises NotAsked, of a
+        framework without gradients too, or Failed.
+        """
         if not self.subject.declaration.lift:
             raise NotAsked("it is handed NumPy arrays, which have no gradients")
         return self._guarded(problem, lambda: gradients(self.subject, problem, rows))

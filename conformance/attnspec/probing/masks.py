@@ -23,6 +23,7 @@ _OPEN = np.full((4, 4), 0.25)
 
 
 def _weights(asker: Asker, problem: Problem) -> Array:
+    """(B,H,T,S), of four keys: the weights in effect, where the values are the identity."""
     return asker.output(problem)[..., :4]
 
 
@@ -64,6 +65,7 @@ def _form(asker: Asker) -> Reply:
 
 
 def _by_truth(truth: Array) -> dict[str, Array]:
+    """The weights (T,S) where an array (T,S) is taken for its truth, one way round or the other, or is ignored."""
     return {"truth": even(truth), "truth_dropped": even(~truth), "ignored": _OPEN}
 
 
@@ -82,6 +84,7 @@ def _hiding(asker: Asker, problem: Problem) -> Problem:
 
 
 def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
+    """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
     return which(_weights(asker, problem.but(causal=True)), {
         "both": even(mask & _PAST), "mask": even(mask), "causal": even(_PAST), "neither": _OPEN})
 
@@ -131,6 +134,7 @@ def without_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
 
 
 def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
+    """The problem with only the keys `visible` (T,S), by a mask or by a bias of -inf or of the most negative number."""
     if form == "mask":
         return problem.but(mask=asker.as_mask(visible, problem))
     least = float(ml_dtypes.finfo(numpy_dtype(asker.dtype)).min) if form == "finfo_min" else -np.inf
@@ -169,6 +173,7 @@ def _poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
 
 
 def _damage(seen: Array, right: Array) -> str:
+    """What poison did to an output of any shape, compared with the one without."""
     if is_close(seen, right):
         return "harmless"
     return "nan" if np.isnan(seen).any() else "infinite" if np.isinf(seen).any() else "changed"

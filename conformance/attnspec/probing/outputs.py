@@ -56,6 +56,7 @@ def _effect(asker: Asker) -> Reply:
 
 
 def _weights(answer: Answer) -> Array:
+    """The weights that came back, (B,H,T,S) or averaged (B,T,S), in float64."""
     assert answer.weights is not None  # they were asked for, and the call saw to it
     return answer.weights.astype(np.float64)
 
@@ -105,6 +106,7 @@ def _hidden_row(asker: Asker, form: str) -> Reply:
 
 
 def _given(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:
+    """The gradients of the rows that are True in `rows` (T,), as (B,H,T,D). Raises NotAsked where there are none."""
     found = asker.gradients(problem, rows)
     if found is None:
         raise NotAsked("it computes without gradients")

@@ -68,31 +68,31 @@ _SHOWN = 5
 
 
 def even(visible: Array) -> Array:
-    """Rows spread evenly over what they see; a row that sees nothing is NaN."""
+    """The weights (T,S) of rows spread evenly over what they see (T,S); a row that sees nothing is NaN."""
     with np.errstate(all="ignore"):
         spread: Array = visible / visible.sum(axis=-1, keepdims=True)
     return spread
 
 
 def softmax(logits: Array) -> Array:
-    """Rows of weights."""
+    """(…,T,S): rows of weights, of logits along the last axis."""
     grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
     weights: Array = grown / grown.sum(axis=-1, keepdims=True)
     return weights
 
 
 def which(seen: Array, candidates: Mapping[str, Array]) -> Reply:
-    """The name of the first candidate that is seen; `other` where none fits."""
+    """The name of the first candidate that is seen, any shape that broadcasts to it; `other` where none fits."""
     name = next((name for name, candidate in candidates.items() if is_close(seen, candidate)), OTHER)
     return Reply(name, shown(seen))
 
 
 def is_close(seen: Array, candidate: Array) -> bool:
-    """NaN equals NaN."""
+    """Whether two arrays, any shape that broadcasts, are equal as far as CLOSE tells; NaN equals NaN."""
     return np.allclose(seen, candidate, rtol=0, atol=CLOSE, equal_nan=True)
 
 
 def shown(seen: Array) -> str:
-    """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, to three digits."""
+    """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, of (B,H,T,S) or any shape, to three digits."""
     rows = seen.reshape(-1, *seen.shape[-2:])[0] if seen.ndim >= 2 else seen[None]
     return "[" + "; ".join(" ".join(f"{entry:.3g}" for entry in row[:_SHOWN]) for row in rows[:_SHOWN]) + "]"

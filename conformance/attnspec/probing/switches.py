@@ -67,6 +67,7 @@ def _self(asker: Asker, **features: bool) -> LayerProblem:
 
 
 def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
+    """A layer's own problem with the mask (T,S) for every head, the way round that the subject takes it."""
     problem = _self(asker)
     shape = (2, asker.heads, 1, 1)
     return problem.but(mask=np.tile(asker.rows(visible) ^ asker.drops, shape))
@@ -137,7 +138,9 @@ class Pair:
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
 
     def _apart(self, base: Array, variant: Array, problem: AnyProblem) -> Array:
-        """Where they are further apart than both are allowed together, as far as the bounds claim to hold."""
+        """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed together, as far as the
+        bounds claim to hold.
+        """
         allowed = [_allowance(evaluator, problem, drops=asker.drops) for asker, evaluator in self._sides]
         with np.errstate(all="ignore"):
             near = np.abs(base - variant) <= sum(slack for slack, _ in allowed)
@@ -146,6 +149,7 @@ class Pair:
 
 
 def _put(asker: Asker, problem: AnyProblem) -> Array | Reply:
+    """The output, (B,H,T,Dv) or (B,T,M); of a call that fails the reply that says so."""
     try:
         return asker.output(problem)
     except Failed as failed:
@@ -153,11 +157,12 @@ def _put(asker: Asker, problem: AnyProblem) -> Array | Reply:
 
 
 def _side(answer: Array | Reply) -> str:
+    """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
     return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {shown(answer)}"
 
 
 def _told(base: Array, variant: Array, apart: Array) -> Reply:
-    """The first entry that differs, and both numbers."""
+    """The first entry of (B,H,T,Dv) or (B,T,M) that differs, and both numbers."""
     if not apart.any():
         return Reply(AGREE)
     place = tuple(int(index) for index in np.argwhere(apart)[0])
@@ -168,8 +173,8 @@ def _told(base: Array, variant: Array, apart: Array) -> Reply:
 
 
 def _allowance(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
-    """What an honest subject may be off by, and where that is claimed. A row that sees nothing holds zeros, NaN or a
-    mean, so it is held to the roundings of a mean.
+    """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is claimed. A row that sees
+    nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
     expected = _expected(evaluator, meant)

@@ -31,8 +31,11 @@ def alignment(asker: Asker, T: int, S: int) -> Reply:
 
 
 def band(weights: Array, bands: Mapping[str, Array]) -> str:
-    """The first of the bands whose rows are spread evenly over what they see; rows that see nothing may be anything."""
+    """The first of the bands (T,S) whose rows the weights (B,H,T,S) are spread evenly over; rows that see nothing may
+    be anything.
+    """
     def fits(visible: Array) -> bool:
+        """Whether the weights are spread evenly over what is visible (T,S)."""
         sees = visible.any(axis=1)
         return is_close(weights[:, :, sees], even(visible[sees]))
 
@@ -96,6 +99,7 @@ def _alignment(asker: Asker, T: int, S: int) -> Reply:
 
 
 def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
+    """What each query sees, (T,S), under each alignment of its own place, and where the window is ignored."""
     return {"top_left": _seen(asker, T, S), "bottom_right": _seen(asker, T, S, S - T),
             "everything": np.ones((T, S), bool)}
 
@@ -132,6 +136,7 @@ def _steep(asker: Asker) -> Problem:
 
 
 def _capped(logits: Array) -> Array:
+    """Logits (B,H,T,S) under the softcap of the question."""
     return np.asarray(_CAP * np.tanh(logits / _CAP))
 
 

@@ -171,6 +171,6 @@ def _within_half(*entries: Floats) -> Entries:
 
 
 def as_dtype(entries: Floats, dtype: DType) -> Array:
-    """Rounded to the nearest number of the dtype."""
+    """Rounded to the nearest number of the dtype; any shape."""
     rounded: Array = entries.astype(_STAGE[dtype], copy=False).astype(numpy_dtype(dtype), copy=False)
     return rounded

@@ -32,6 +32,7 @@ class MaskRecipe:
 
 
 def _choose(seed: int, label: str, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.intp]:
+    """Whole numbers low … high, in an array of any shape."""
     return integers(words(seed, f"mask {label}", shape), low, high).astype(np.intp)
 
 
@@ -40,6 +41,7 @@ def _all_true(_seed: int, _sizes: Sizes) -> Bools:
 
 
 def _lengths(seed: int, sizes: Sizes) -> NDArray[np.intp]:
+    """(B,1,1,1): how many keys of each batch entry are no padding, at least one."""
     return _choose(seed, "length", (sizes.B, 1, 1, 1), 1, sizes.S)
 
 

@@ -96,13 +96,14 @@ def perform(function: Callable[..., object], lift: Lift, call: Call) -> Answer:
         results = _read(returned, call.shapes, lift)
     mutated = tuple(name for name, array in inputs.items() if not _same_bits(array, copies[name]))
     aliases = tuple(name for name, array in copies.items() if any(_share_memory(array, result) for result in results))
+    # a subject that uses one buffer again changes with the next call what it returned now
     output, weights = [result.copy() for result in results] + [None] * (2 - len(results))
     assert output is not None  # there is always a first result
     return Answer(output, weights, mutated, aliases, stderr, (results[0], output))
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
-    """Every array among the arguments, by its name (`params.w_out`)."""
+    """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             yield prefix + name, value
@@ -111,7 +112,7 @@ def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
 
 
 def _private(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Writable copies; what was one array stays one (a layer may ask whether its query *is* its key)."""
+    """Writable copies, any shape; what was one array stays one (a layer may ask whether its query *is* its key)."""
     copies: dict[int, Array] = {}
     for array in arrays.values():
         if id(array) not in copies:
@@ -120,7 +121,7 @@ def _private(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def private_copy(array: Array) -> Array:
-    """A writable copy with the same strides, so that a strided or broadcast input stays one."""
+    """A writable copy, of any shape, with the same strides, so that a strided or broadcast input stays one."""
     if array.flags.c_contiguous:
         return array.copy()
     low = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True) if stride < 0)
@@ -133,7 +134,9 @@ def private_copy(array: Array) -> Array:
 
 
 def _handed(name: str, value: object, copies: Mapping[str, Array], lift: Lift) -> object:
-    """The argument as the subject gets it: its private copy, lifted; a mapping's arrays likewise; the rest as it is."""
+    """The argument as the subject gets it: an array of any shape as its private copy, lifted; the arrays of a mapping
+    likewise; the rest as it is.
+    """
     if isinstance(value, np.ndarray):
         return lift.hand(copies[name])
     if isinstance(value, Mapping):
@@ -185,7 +188,9 @@ def _own_frames(raised: BaseException) -> str:
 
 
 def _read(returned: object, shapes: tuple[tuple[int, ...], ...], lift: Lift) -> list[Array]:
-    """The arrays that came back: the output alone, or the pair (output, weights) where that was asked for."""
+    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone, or with the weights, (B,H,T,S) or (B,T,S),
+    as a pair where those were asked for.
+    """
     if len(shapes) == 1:
         return [_array(returned, "the output", shapes[0], lift)]
     if not isinstance(returned, tuple | list) or len(returned) != len(shapes):
@@ -195,6 +200,7 @@ def _read(returned: object, shapes: tuple[tuple[int, ...], ...], lift: Lift) -> 
 
 
 def _array(value: object, name: str, shape: tuple[int, ...], lift: Lift) -> Array:
+    """What came back as an array of the shape that is due, as (B,H,T,Dv). Raises UnusableAnswer where it is none."""
     expected = f"where {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     if value is None or isinstance(value, tuple | dict | str | bytes):
         raise UnusableAnswer(f"The subject returned {_named(value)} {expected}.")
@@ -209,7 +215,7 @@ def _array(value: object, name: str, shape: tuple[int, ...], lift: Lift) -> Arra
 
 
 def _named(value: object, array: Array | None = None) -> str:
-    """What came back, in words."""
+    """What came back, in words; of an array, any shape will do, its shape and dtype."""
     if value is None:
         return "None"
     if isinstance(value, tuple | list) and array is None:
@@ -225,7 +231,7 @@ def _article(noun: str) -> str:
 
 
 def _same_bits(first: Array, second: Array) -> bool:
-    """Whether no bit differs (NaN equals itself here, and +0 is not -0)."""
+    """Whether no bit of two arrays of one shape, any shape, differs (NaN equals itself here, and +0 is not -0)."""
     if first.nbytes <= _AS_BYTES and first.flags.c_contiguous and second.flags.c_contiguous:
         return first.tobytes() == second.tobytes()
     bits: Any = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[first.itemsize]
@@ -233,6 +239,7 @@ def _same_bits(first: Array, second: Array) -> bool:
 
 
 def _share_memory(first: Array, second: Array) -> bool:
+    """Whether two arrays, of any shape, share memory; where that is too hard to find out, it is taken for granted."""
     if not np.may_share_memory(first, second):  # only the bounds are compared: cheap, and almost always enough
         return False
     try:

@@ -64,6 +64,7 @@ def misfit(sizes: Sizes, limits: Limits) -> str:
 def head_width(sizes: Sizes, limits: Limits) -> int:
     """The head width of the lowered layer: the one whose root scales its logits."""
     if limits.self_attention_only:
+        # the one input holds query, key and value side by side in every head
         return 3 * max(sizes.D, sizes.Dv)
     return max(sizes.D, sizes.Dv) if _ties(limits) else sizes.D
 
@@ -97,7 +98,7 @@ def _one_input(problem: Problem, limits: Limits) -> Lowered:
 
 
 def _side_by_side(array: Array, per_head: int, M: int) -> Array:
-    """(B,heads,L,W) to (B,L,M): each head takes `per_head` columns, and zeros fill what is left."""
+    """(B,H,T,D) to (B,T,M), (B,Hkv,S,D) to (B,S,M): each head takes `per_head` columns, and zeros fill what is left."""
     B, heads, length, width = array.shape
     model = np.zeros((B, length, M), array.dtype)
     model[..., : heads * per_head].reshape(B, length, heads, per_head)[..., :width] = array.swapaxes(1, 2)
@@ -106,7 +107,9 @@ def _side_by_side(array: Array, per_head: int, M: int) -> Array:
 
 @lru_cache(maxsize=32)
 def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """`widths`: how wide the projected query, key and value and the concatenated heads are."""
+    """w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv) and w_out (H·Dv,M), with ones on the diagonal. `widths`: how
+    wide the projected query, key and value and the concatenated heads are.
+    """
     query, key, value, heads = widths
     weights = {"w_query": _eye(M, query, dtype), "w_key": _eye(M, key, dtype), "w_value": _eye(M, value, dtype),
                "w_out": _eye(heads, M, dtype)}
@@ -115,8 +118,9 @@ def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits:
 
 @lru_cache(maxsize=32)
 def _selections(heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
-    """Head by head: query, key and value are the first, second and last third of the input's columns."""
+    """(M,M) each. Head by head: query, key and value are the first, second and last third of the input's columns."""
     third = width // 3
+    # heads own blocks of columns, so the three parts are picked within each block
     weights = {name: _part(heads, width, part * third, third, dtype)
                for part, name in enumerate(("w_query", "w_key", "w_value"))}
     return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, limits)
@@ -130,11 +134,12 @@ def _part(heads: int, width: int, first: int, count: int, dtype: DType) -> Array
 
 
 def _eye(rows: int, columns: int, dtype: DType) -> Array:
+    """A parameter such as w_query (M,H·D), with ones on the diagonal."""
     return np.eye(rows, columns, dtype=bool).astype(numpy_dtype(dtype))
 
 
 def _params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]:
-    """Only the parameters that the layer has; its biases are zero."""
+    """Only the parameters that the layer has, w_query (M,H·D) and its like; its biases, b_query (H·D,), are zero."""
     kept = {name: weight for name, weight in weights.items() if limits.projects_output or name != "w_out"}
     zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()}
     return {**kept, **zeros} if limits.has_biases else kept

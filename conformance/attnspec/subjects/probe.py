@@ -45,7 +45,7 @@ def _zero_queries(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
 
 
 def _seen(subject: Subject, problem: Problem) -> Array | None:
-    """The output as float64; None where the subject gives none."""
+    """The output (B,H,T,Dv) as float64; None where the subject gives none."""
     try:
         return subject.answer(problem).output.astype(np.float64)
     except (SubjectRaised, UnusableAnswer):
@@ -53,7 +53,7 @@ def _seen(subject: Subject, problem: Problem) -> Array | None:
 
 
 def _first_fit(output: Array | None, candidates: Iterable[tuple[str, Array]]) -> str:
-    """The name of the candidate that the output is; NaN equals NaN."""
+    """The name of the candidate that the output, or a part of it, is: any shape; NaN equals NaN."""
     if output is not None:
         for name, candidate in candidates:
             if np.allclose(output, candidate, rtol=0, atol=_CLOSE, equal_nan=True):
@@ -64,6 +64,7 @@ def _first_fit(output: Array | None, candidates: Iterable[tuple[str, Array]]) ->
 def _hidden_rows(subject: Subject, dtype: DType) -> Mapping[str, str]:
     problem = _zero_queries(subject, dtype, 4, 4)
     visible = np.ones((*problem.query.shape[:2], 4, 4), bool)
+    # where queries share one mask, the keys of one row can be hidden only with those of all
     visible[..., 1 if "T" in subject.declaration.limits.mask_axes else slice(None), :] = False
     bias = np.where(visible, 0, -np.inf).astype(numpy_dtype(dtype))
     forms = {"mask": problem.but(mask=visible), "bias": problem.but(bias=bias)}
@@ -73,6 +74,7 @@ def _hidden_rows(subject: Subject, dtype: DType) -> Mapping[str, str]:
 
 
 def _hidden_row(output: Array | None) -> str:
+    """What the second row of the output (B,H,T,Dv) holds, which sees none of four keys: an answer of the convention."""
     if output is None:
         return UNDEFINED
     candidates = {"zeros": 0.0, "uniform": 0.25, "nan": np.nan}
@@ -97,7 +99,7 @@ def _alignment(subject: Subject, problem: Problem) -> str:
 
 
 def _is_triangle(weights: Array, shift: int) -> bool:
-    """Whether row i spreads evenly over keys 0 … i + shift; rows that see no key may hold anything."""
+    """Whether row i of weights (T,S) spreads evenly over keys 0 … i + shift; rows without a key may hold anything."""
     T, S = weights.shape
     visible = np.tri(T, S, shift, dtype=bool)
     sees = visible.any(axis=1)
@@ -105,6 +107,7 @@ def _is_triangle(weights: Array, shift: int) -> bool:
 
 
 def _even(visible: Array) -> Array:
+    """(T,S): the weights of rows that spread evenly over what is visible (T,S) to them."""
     even: Array = visible / visible.sum(axis=-1, keepdims=True)
     return even
 
@@ -114,11 +117,13 @@ def _mask_with_causal(subject: Subject, dtype: DType) -> Mapping[str, str]:
     mask = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
     mask = mask if "T" in subject.declaration.limits.mask_axes else mask[[0, 0, 0]]
     problem = _zero_queries(subject, dtype, 3, 3)
+    # at full shape: a mask that broadcasts is another question
     posed = problem.but(mask=np.tile(mask, (*problem.query.shape[:2], 1, 1)), causal=True)
     return {} if subject.refuses(posed) else {"mask_with_causal": _together(subject, posed, mask)}
 
 
 def _together(subject: Subject, problem: Problem, mask: Array) -> str:
+    """Which keys a mask (T,S) and the causal flag leave visible together; `raises` where the call is refused."""
     causal = np.tri(3, dtype=bool)
     try:
         output = subject.answer(problem).output

@@ -113,7 +113,7 @@ def _taken(subject: Subject) -> Iterator[tuple[str, str]]:
 
 
 def _array(shape: tuple[int, ...], dtype: DType) -> Array:
-    """Small whole numbers."""
+    """Small whole numbers, in an array of any shape."""
     return (np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(numpy_dtype(dtype))
 
 
@@ -147,6 +147,7 @@ def _problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
     draw, number = np.random.default_rng(0), numpy_dtype(dtype)
 
     def entries(heads: int, length: int) -> Array:
+        """(B,H,T,D) with so many heads and this length: random multiples of a quarter, which every dtype holds."""
         return (draw.integers(-8, 9, (sizes.B, heads, length, sizes.D)) / 4).astype(number)
 
     return Problem(dtype, entries(sizes.H, T), entries(sizes.Hkv, S), entries(sizes.Hkv, S), causal=limits.causal_only)
@@ -166,6 +167,7 @@ def _with_keywords(subject: Subject, problem: Problem) -> Problem:
 
 
 def _line(subject: Subject, sentence: str, problem: Problem, expected: Array | None = None) -> SmokeLine:
+    """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
         return SmokeLine(sentence, passed=True, detail=f"not asked: {reason}")
     try:
@@ -179,6 +181,7 @@ def _line(subject: Subject, sentence: str, problem: Problem, expected: Array | N
 
 
 def _wrong(answer: Answer, expected: Array | None) -> str:
+    """What is wrong with an answer that should be finite, and `expected` (B,H,T,Dv) if given; empty if nothing."""
     if not np.isfinite(answer.output.astype(np.float64)).all():
         return "the output holds NaN or infinities"
     if expected is not None and not np.array_equal(answer.output, expected):
@@ -188,7 +191,7 @@ def _wrong(answer: Answer, expected: Array | None) -> str:
 
 
 def _quiet(subject: Subject, problem: Problem) -> Array | None:
-    """The output, or None where there is none."""
+    """The output (B,H,T,Dv), or None where there is none."""
     try:
         return None if subject.refuses(problem) else subject.answer(problem).output
     except (SubjectRaised, UnusableAnswer):

@@ -157,6 +157,9 @@ class Subject:
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  shapes: tuple[tuple[int, ...], ...]) -> Answer:
+        """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; shapes: of output and
+        weights.
+        """
         keywords = {**more, **self._keywords(problem)}
         call = Call(arrays, keywords, problem.dtype, shapes if problem.return_weights else shapes[:1])
         return perform(self.function, self.lift, call)
@@ -182,13 +185,13 @@ def _at_full_shape(problem: Problem | LayerProblem) -> bool:
 
 
 def _varies(mask: Array | None, axes: str) -> bool:
-    """Whether a mask differs along another axis than these."""
+    """Whether a mask, (B,H,T,S) or of its last axes, differs along another axis than these."""
     others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
     return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
 
 
 def _as_bias(problem: Problem | LayerProblem) -> Array:
-    """The mask as an additive one: the bias (or 0) where a key is visible, -inf where it is hidden."""
+    """The mask (B,H,T,S) as an additive one: the bias (or 0) where a key is visible, -inf where it is hidden."""
     assert problem.mask is not None
     bias = np.zeros((), problem.query.dtype) if problem.bias is None else problem.bias
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))

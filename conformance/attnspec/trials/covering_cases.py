@@ -86,6 +86,7 @@ def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
         return ()
     columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count),
                *(_bytes(seed, label, size, count) for label, size in _lists(menu)), *_families(menu, seed, count)]
+    # little-endian, so that the bytes are the same on every machine
     seeds = words(seed, "opening seeds", (count,)).astype("<u4").view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
     drawn = [words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
     return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
@@ -94,6 +95,7 @@ def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
 
 def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
+    # the first byte chooses the shape, and what follows means the same in both menus
     sizes = menu.recipe(*choices).sizes
     shape = byte_for(wider.weighted.index(sizes), len(wider.weighted))
     return bytes([shape, *choices[0][1:]]), *choices[1:]
@@ -143,6 +145,7 @@ def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:
     n = len(menu.optional)
     if not n:
         return []
+    # of a single keyword, alone and all together are the same case
     leading = [(True,) * n, *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
     others = [used for used in product((True, False), repeat=n) if used not in leading]
     cards = [*leading, *_take(_deal(others, seed, "keywords"), max(0, count - len(leading)))][:count]

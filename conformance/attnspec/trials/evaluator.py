@@ -145,11 +145,13 @@ class Evaluator:
         return make_problem(recipe, self.dtype)
 
     def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances, at the sampled rows."""
+        """What the definition says, with allowances, at `rows`: indices along T of (B,H,T,S), None for all."""
+        # the sample follows from the recipe, which the key holds, so it is enough whether there is one
         name = key and f"{key}@{part}{rows is None}"
         return self._archive.expectations.recall(name, lambda: self._expect(problem, part, rows))
 
     def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
+        """The same, worked out; of a layer (B,T,M) all rows, which are never sampled."""
         if isinstance(problem, Problem):
             return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({part}),
                           scale_width=self.subject.scale_width(problem))

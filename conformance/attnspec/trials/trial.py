@@ -164,6 +164,8 @@ class Trial:
 
     def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
         """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
+        # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all that a tally
+        # keeps
         decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
                           report_multiple_bugs=False, print_blob=False)
 
@@ -259,7 +261,7 @@ class Trial:
         return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
 
     def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
-        """A seeded sample of query rows where a problem is large and the clause looks at one run of it."""
+        """Query rows of (B,H,T,S), a seeded sample, where a problem is large and the clause looks at one run of it."""
         sizes = problem.sizes
         scores = sizes.B * sizes.H * sizes.T * sizes.S
         is_plain = len(self.check.runs) == 1 and not any(self.check.runs.values()) and isinstance(problem, Problem)

@@ -88,10 +88,12 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rat
 
 
 def _centred(logits: Array) -> Array:
+    """Logits (B,H,T,S), each less the mean of its row."""
     return np.asarray(logits - logits.mean(axis=-1, keepdims=True), dtype=np.float64)
 
 
 def _variance(ratio: float, misread: float, freedom: int, false_alarm: float, what: str) -> Measured:
+    # reading the logits errs: by Cauchy and Schwarz a sum of squares moves by at most that
     spread = 2 * math.sqrt(ratio * misread) + misread
     low, high = (chernoff(freedom, false_alarm / 2, side) for side in (-1, 1))
     allowance = spread + (high - 1 if ratio > 1 else 1 - low)
@@ -104,6 +106,7 @@ def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:
     P(X >= n r) <= exp(-n (r - 1 - ln r) / 2) for r > 1, and the same on the other side for r < 1.
     """
     target = -2 * math.log(rate) / freedom
+    # r - 1 - ln r grows from 0 at r = 1 to either side, and at the far end is above the target
     near, far = 1.0, (1e-300 if side < 0 else 2 + 2 * target)
     for _ in range(200):
         middle = (near + far) / 2
@@ -123,6 +126,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     [expected] = expectations(scene, scene.runs[run], "weights")
     sliced = _claimed(expected, scene)
     limit = threshold(false_alarm, scene.cases)
+    # |T| is at most sqrt(units): with fewer slices no verdict is possible at this rate
     if sliced.sum() <= limit * limit:
         return nothing("has_no_drift", f"{sliced.sum()} head slices are claimed, and more than {limit * limit:.0f} are "
                        "needed to convict at this rate")
@@ -146,6 +150,7 @@ def _claimed(expected: Expectation, scene: Scene) -> Array:
 
 def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
     """The systematic error of the subject's class; the scale is part of the temperature only."""
+    # a rounded root is one factor on all logits: a drift of the temperature, and of no other direction
     width = scene.subject.scale_width(scene.problem(run)) if direction == "temperature" else None
     return systematic_error(scene.evaluator.precision, scale_width=width)
 

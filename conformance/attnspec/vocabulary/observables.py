@@ -18,7 +18,7 @@ from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scen
 
 def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
             *, what: str) -> Measured:
-    """Entries that should be `expected` within `allowance` wherever a claim is made.
+    """Entries that should be `expected` within `allowance` wherever a claim is made; any shape, broadcast to one.
 
     An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0 allowed is right. An
     allowance that is not a number allows nothing.
@@ -34,7 +34,7 @@ def measure(relation: str, seen: Array, expected: Array, allowance: Array | floa
 
 
 def _margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
-    """Gap over allowance, and the gap, where either may not be a finite number."""
+    """Gap over allowance, and the gap, where either may not be a finite number; all of one shape, any shape."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
         margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
@@ -42,6 +42,7 @@ def _margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple
 
 
 def _worst(relation: str, what: str, arrays: tuple[Array, ...], margin: Array, claimed: int) -> Measured:
+    """What is told of the entry with the largest margin; all arrays are of one shape, any shape, and so is `at`."""
     if not claimed:
         return Measured(relation, f"{what}: nothing here is claimed", 0, 0, 0, 0, 0, (), margin.size, 0)
     at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
@@ -67,7 +68,7 @@ def nothing(relation: str, why: str) -> Measured:
 
 
 def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str) -> Measured:
-    """Equal values wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
+    """Equal values, of any shape, wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
     same_nan = np.isnan(left) & np.isnan(right)
     left, right = (np.where(same_nan, 0, array) for array in (left, right))
     return measure(relation, left, right, 0.0, np.broadcast_to(claimed, left.shape), what=what)
@@ -90,11 +91,13 @@ class Look:
 
 
 def _outputs(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    """Each part's output, (B,H,T,Dv) or of a layer (B,T,M), and its axes."""
     axes = ("B", "T", "M") if isinstance(posed.parts[0], LayerProblem) else ("B", "H", "T", "Dv")
     return [answer.output for answer in scene.answers(posed)], axes
 
 
 def _returned(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    """The weights that the subject returns for each part, (B,H,T,S) or averaged (B,T,S), and their axes."""
     asked = Posed(tuple(part.but(return_weights=True) for part in posed.parts), posed.join, posed.back, posed.before,
                   posed.fresh, f"{posed.key}+weights")
     arrays = [answer.weights for answer in scene.answers(asked) if answer.weights is not None]
@@ -103,17 +106,19 @@ def _returned(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, 
 
 
 def _weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    """The weights in effect of each part, (B,H,T,S), and their axes."""
     return [_read_weights(scene, posed, index) for index in range(len(posed.parts))], ("B", "H", "T", "S")
 
 
 def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
-    """W @ I = W, in blocks of the value width that the case drew: another width can mean another kernel."""
+    """(B,H,T,S): W @ I = W, in blocks as wide as the values that the case drew: other widths can mean other kernels."""
     part = posed.parts[index]
     S, width = part.sizes.S, part.sizes.Dv
     if -(-S // width) > MOST_BLOCKS:
         raise NoClaim("reading the weights would take too many calls")
     blocks = []
     for start in range(0, S, width):
+        # a sum of one weight and zeros is exact in any order, so that the output shows the weights themselves
         value = np.broadcast_to(np.eye(S, width, -start, dtype=part.value.dtype), part.value.shape)
         asked = Posed((part.but(value=np.ascontiguousarray(value)),), before=posed.before, fresh=posed.fresh,
                       key=f"{posed.key}#{index}|I{start}")
@@ -127,31 +132,38 @@ def _claimed(rows: Array, scene: Scene) -> Array:
 
 
 def _define_output(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    """Truth, allowance and claim of the output: each (B,H,T,Dv), of a layer (B,T,M)."""
     claimed = _claimed(expected.output_claimed, scene)
     return expected.output, expected.output_allowance, np.broadcast_to(claimed[..., None], expected.output.shape)
 
 
 def _define_weights(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    """Truth, allowance and claim of the weights in effect, each (B,H,T,S)."""
     claimed = np.broadcast_to(_claimed(expected.claimed, scene)[..., None], expected.weights.shape)
     return expected.weights, expected.weights_allowance, claimed
 
 
 def _define_returned(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    """Truth, allowance and claim of the returned weights, each (B,H,T,S), or (B,T,S) where they come averaged."""
     parts = _define_weights(expected, scene)
     if scene.subject.declaration.limits.weights != "averaged":
         return parts
+    # one head with no claim leaves the mean without one
     truth, allowance, claimed = parts
     return truth.mean(axis=1), averaged_allowance(truth, allowance, scene), np.asarray(claimed.all(axis=1))
 
 
 def averaged_allowance(truth: Array, allowance: Array, scene: Scene) -> Array:
-    """Mean of H honest weights: their mean allowance, and H further roundings (sum and division) of the mean."""
+    """(B,T,S), or (B,T) of row sums: of the mean of H honest weights (B,H,T,S), their mean allowance, and H further
+    roundings (sum and division) of the mean.
+    """
     mean, heads = truth.mean(axis=1), truth.shape[1]
     slack = allowance.mean(axis=1)
     return np.asarray(slack + (heads + 1) * scene.evaluator.unit() * (mean + slack))
 
 
 def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    """Truth, allowance and claim of the logits, each (B,H,T,S); none of hidden keys, nor of weights that underflow."""
     claimed = _claimed(expected.claimed, scene)[..., None] & np.isfinite(expected.logits_allowance) & expected.visible
     return expected.logits, expected.logits_allowance, claimed
 
@@ -184,6 +196,7 @@ def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
 
 
 def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
+    """The parts' arrays, any shape with these axes, as one, read back in the order that relations compare."""
     array = _join(arrays, posed, axes)
     for back in posed.back:
         array = back.read(array, axes)
@@ -191,12 +204,14 @@ def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Ar
 
 
 def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
+    """The parts' arrays, any shape with these axes, added up or put side by side along the axis `join`."""
     if posed.join == "sum":
         return np.asarray(sum(arrays))
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
 def _sampled(array: Array, axes: tuple[str, ...], rows: Array | None) -> Array:
+    """The sampled rows (None: all) of an array of any shape with these axes, one of which is T."""
     return array if rows is None else np.take(array, rows, axis=axes.index("T"))
 
 
@@ -213,6 +228,7 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
     observed, posed = observe(scene, run, name), scene.runs[run]
     parts = [LOOKS[name].define(expected, scene) for expected in expectations(scene, posed, LOOKS[name].part)]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
+    # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
     unclaimed = _joined([np.asarray(~claim, float) for claim in claims], posed, observed.axes)
     truth, allowance = (_joined(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
@@ -220,7 +236,9 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
 
 
 def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Callable[[Expectation], Array]) -> Array:
-    """One array of the definition of a run, its parts joined and read back in the order that relations compare."""
+    """One array of the definition of a run, any shape with these axes: its parts joined and read back in the order that
+    relations compare.
+    """
     posed = scene.runs[run]
     return _joined([np.asarray(pick(expected), float) for expected in expectations(scene, posed, part)], posed, axes)
 
@@ -262,7 +280,9 @@ def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation
 
 
 def relative_logits(weights: Array, truth: Array) -> Array:
-    """Log w_j - log w_top, the top key being the definition's; hidden keys and weights of zero give -inf."""
+    """(B,H,T,S): log w_j - log w_top, the top key being that of the definition, `truth`; hidden keys and weights of
+    zero give -inf.
+    """
     top = np.argmax(truth, axis=-1)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(weights)

@@ -76,10 +76,12 @@ def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: O
 
 
 def _raw(scene: Scene, run: str, name: str) -> Array:
+    """What the subject shows of a run, in the shape of the observable: (B,H,T,Dv), (B,T,M), (B,H,T,S) or (B,T,S)."""
     return observe(scene, run, name).array
 
 
 def _rows(array: Array, through: int | None, at: int | None = None) -> Array:
+    """Of (…,T,·) the row `at`, or the rows up to and with `through`; all of them where neither is given."""
     if at is not None:
         return array[..., at : at + 1, :]
     return array if through is None else array[..., : through + 1, :]
@@ -135,6 +137,7 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
     seen = see(scene, run, observe)
     allowance = defined(scene, run, "weights", ("B", "H", "T"), lambda expected: expected.row_sum_allowance)
     if seen.array.ndim == 3:  # averaged over the heads
+        # the mean of rows that sum to 1 sums to 1
         allowance = averaged_allowance(np.ones_like(allowance), allowance, scene)
     claimed = np.asarray(seen.claimed.any(axis=-1))
     return measure("sums_to_one", seen.array.sum(axis=-1), np.ones(()), allowance, claimed,
@@ -191,6 +194,7 @@ def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
 
 
 def _top(seen: Seen) -> Array:
+    """(B,H,T): the largest claimed weight of each row, 0 where none is claimed."""
     return np.asarray(np.where(seen.claimed, seen.array, 0).max(axis=-1))
 
 

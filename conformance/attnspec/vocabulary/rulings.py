@@ -50,7 +50,9 @@ def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
 
 
 def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Array) -> Measured:
-    """The definition's own answer to a query of zeros that sees every key."""
+    """The output (B,H,T,Dv) on the rows `empty` (B,H,T), against the definition's own answer to a query of zeros that
+    sees every key.
+    """
     zeroed = np.where(empty[..., None], np.zeros_like(problem.query), problem.query)
     shown = visible_keys(problem, scene.conventions) | empty[..., None]
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)

@@ -31,7 +31,7 @@ class Back:
     index: Array
 
     def read(self, array: Array, axes: tuple[str, ...]) -> Array:
-        """The observed array in the order that the relation compares."""
+        """The observed array, any shape with these axes, in the order that the relation compares."""
         return np.take(array, self.index, axis=axes.index(self.axis)) if self.axis in axes else array
 
 
@@ -62,7 +62,9 @@ class Posed(Generic[P]):
         return replace(self, parts=tuple(part.but(**changes) for part in self.parts))
 
     def reading(self, axis: Axis, index: Array) -> Posed[P]:
-        """The same, read back through one more reordering (the last one made is undone first)."""
+        """The same, read back through one more reordering (the last one made is undone first); index: which entries
+        along the axis are reported, (T,) along T.
+        """
         return replace(self, back=(Back(axis, np.asarray(index)), *self.back))
 
     def named(self, key: str) -> Posed[P]:
@@ -89,7 +91,9 @@ class AnyEvaluator(Protocol):
         """The subject's answer; remembered under the key unless it must be fresh."""
 
     def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
+        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it. rows:
+        the indices along T to judge, as which T counts in (B,H,T,Dv) and (B,H,T,S); None for all.
+        """
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
@@ -175,5 +179,5 @@ class Scene:
 
 
 def working(array: Array, dtype: DType) -> Array:
-    """An observed array in the format that gaps are computed in."""
+    """An observed array, of any shape, in the format that gaps are computed in."""
     return array.astype(np.longdouble if dtype is DType.FLOAT64 else np.float64)

@@ -23,7 +23,7 @@ class JaxLift:
         return _enable_x64()(dtype is DType.FLOAT64)
 
     def hand(self, array: Array) -> object:
-        """A JAX array of the same dtype (JAX keeps no strides).
+        """A JAX array of the same dtype and of any shape (JAX keeps no strides).
 
         `jnp.asarray` compiles a copy for every new shape, half of all that is compiled. `device_put` may share memory
         instead, and so gets a copy to itself.
@@ -31,12 +31,12 @@ class JaxLift:
         return jax.device_put(np.array(array, order="C"))
 
     def read(self, value: object) -> Array:
-        """The array's entries, once they are computed."""
+        """The array's entries, of any shape, once they are computed."""
         return np.asarray(value)
 
     def gradients(self, function: Callable[..., object], inputs: Sequence[object],
                   rows: Array) -> tuple[object, tuple[Array, ...] | None]:
-        """The output, and the gradients, in one compiled program.
+        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled program; rows (T,).
 
         A function that asks for compiler options of its own cannot stand inside another one's jit, nor be
         differentiated, so jit within is left out.

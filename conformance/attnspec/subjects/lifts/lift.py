@@ -27,15 +27,15 @@ class Lift(Protocol):
         """What must be set while arrays of this dtype are handed over, computed with and read."""
 
     def hand(self, array: Array) -> object:
-        """The framework's array with the same entries, dtype and, where it can, memory and strides."""
+        """The framework's array with the same entries, of any shape, dtype and, where it can, memory and strides."""
 
     def read(self, value: object) -> Array:
-        """The NumPy array with the same entries. Raises TypeError or ValueError for what is no array."""
+        """The NumPy array with the same entries, of any shape. Raises TypeError or ValueError for what is no array."""
 
     def gradients(self, function: Callable[..., object], inputs: Sequence[object],
                   rows: Array) -> tuple[object, tuple[Array, ...] | None]:
         """What the function makes of the inputs, and the gradient of the sum of those rows of it (the last axis but
-        one) with respect to each input; None where there is no gradient.
+        one) that are True in `rows` (T,) with respect to each input, as (B,H,T,D); None where there is no gradient.
         """
 
     def forget(self) -> None:
@@ -50,11 +50,13 @@ class NoLift:
         return contextlib.nullcontext()
 
     def hand(self, array: Array) -> Array:
-        """The array itself."""
+        """The array itself, of any shape."""
         return array
 
     def read(self, value: object) -> Array:
-        """What `np.asarray` makes of it; a PyTorch tensor is read by its lift, also in bfloat16 or with gradient."""
+        """What `np.asarray` makes of it, any shape; a PyTorch tensor is read by its lift, also in bfloat16 or with
+        gradient.
+        """
         torch = sys.modules.get("torch")  # not imported: then it cannot be a tensor
         if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             return lift_named("torch").read(value)
@@ -62,7 +64,7 @@ class NoLift:
 
     def gradients(self, function: Callable[..., object], inputs: Sequence[object],
                   rows: Array) -> tuple[object, tuple[Array, ...] | None]:  # noqa: ARG002  (the protocol's)
-        """NumPy has none."""
+        """What the function makes of the inputs, (B,H,T,D) and the like; NumPy has no gradients."""
         return function(*inputs), None
 
     def forget(self) -> None:
@@ -120,4 +122,5 @@ def flushed_by(lift: Lift, dtype: DType) -> str:
 
 
 def _vanishes(array: Array) -> bool:
+    """Whether every entry of an array of any shape is 0, as float64 sees it."""
     return not np.any(np.asarray(array, np.float64))

@@ -25,7 +25,7 @@ class TorchLift:
         return contextlib.nullcontext()
 
     def hand(self, array: Array) -> object:
-        """A tensor with the array's memory, dtype and strides (torch has no negative ones: those are copied)."""
+        """A tensor, any shape, with the array's memory, dtype and strides (those with negative ones are copied)."""
         if any(stride < 0 for stride in array.strides):
             array = array.copy()
         is_bfloat16 = array.dtype == _BFLOAT16
@@ -33,7 +33,7 @@ class TorchLift:
         return tensor.view(torch.bfloat16) if is_bfloat16 else tensor
 
     def read(self, value: object) -> Array:
-        """The tensor's entries, detached from its graph; what is no tensor is read by NumPy."""
+        """The tensor's entries, any shape, detached from its graph; what is no tensor is read by NumPy."""
         if not isinstance(value, torch.Tensor):
             return np.asarray(value)
         tensor = value.detach().cpu().resolve_conj().resolve_neg()
@@ -45,7 +45,9 @@ class TorchLift:
 
     def gradients(self, function: Callable[..., object], inputs: Sequence[Any],
                   rows: Array) -> tuple[object, tuple[Array, ...] | None]:
-        """The output detached, and the gradients, zero for an input that it does not depend on."""
+        """The output detached, and the gradients in the shapes of the inputs, (B,H,T,D) of the query, zero for an input
+        that it does not depend on; rows (T,).
+        """
         leaves = [each.detach().clone().requires_grad_() for each in inputs]
         output = function(*leaves)
         if not isinstance(output, torch.Tensor) or not output.requires_grad:

@@ -25,12 +25,12 @@ ARRAYS = tuple(_AXES)
 
 
 def permutation(seed: int, length: int) -> Array:
-    """A permutation of 0 … length - 1; NumPy has frozen the stream of RandomState."""
+    """A permutation of 0 … length - 1, (S,) of S keys; NumPy has frozen the stream of RandomState."""
     return np.random.RandomState(seed).permutation(length)
 
 
 def taken(array: Array | None, index: Array, axis: int) -> Array | None:
-    """The entries at these places along an axis; None stays None."""
+    """The entries at these places along an axis of an array of any shape; None stays None."""
     return None if array is None else np.ascontiguousarray(np.take(array, index, axis=axis))
 
 
@@ -41,16 +41,17 @@ def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]
 
 
 def product(array: Array, by: float, dtype: DType) -> Array:
-    """The array times a power of two. Raises NoClaim where that is not exact in the dtype."""
+    """The array, of any shape, times a power of two. Raises NoClaim where that is not exact in the dtype."""
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
         result = wide * by
+        # a power of two moves the exponent alone; what underflows does not come back
         is_exact = abs(np.frexp(by)[0]) == 0.5 and np.array_equal(result / by, wide)
     return _stored(result, dtype, is_exact=is_exact)
 
 
 def shifted(array: Array, by: float, dtype: DType) -> Array:
-    """The array plus a number. Raises NoClaim where that is not exact in the dtype.
+    """The array, of any shape, plus a number. Raises NoClaim where that is not exact in the dtype.
 
     A sum is exact where both summands come back by subtraction (Knuth's TwoSum).
     """
@@ -62,6 +63,7 @@ def shifted(array: Array, by: float, dtype: DType) -> Array:
 
 
 def _stored(wide: Array, dtype: DType, *, is_exact: bool) -> Array:
+    """The array, of any shape, in the dtype. Raises NoClaim where the dtype does not hold it, or it was not exact."""
     with np.errstate(over="ignore"):
         array = wide.astype(numpy_dtype(dtype))
     if not is_exact or not np.array_equal(array.astype(np.float64), wide):
@@ -80,6 +82,7 @@ def widen(posed: Attention, *, by: Annotated[int, Between(2, 16)]) -> Attention:
     problem = posed.one
 
     def wider(array: Array) -> Array:
+        """(B,H,T,D) and its like, with zero features behind the old ones."""
         return np.pad(array, [(0, 0)] * 3 + [(0, array.shape[-1] * (by - 1))])
 
     wide = posed.but(query=wider(problem.query), key=wider(problem.key), value=wider(problem.value))
@@ -163,6 +166,9 @@ def permute_heads(posed: Attention, *, by: DrawnSeed) -> Attention:
 
 
 def _permuted(posed: Attention, axis: Axis, order: Array) -> Attention:
+    """Every array in this order along an axis, (B,) of the batch or (H,) of heads; answers are read back in the old
+    one.
+    """
     return posed.but(**entries_along(posed.one, axis, order)).reading(axis, np.argsort(order))
 
 

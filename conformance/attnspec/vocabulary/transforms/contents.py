@@ -32,6 +32,7 @@ def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
     if problem.bias is None:
         raise NoClaim("there is no bias")
     hides = np.isneginf(problem.bias)
+    # -inf less -inf is NaN, which would count as not exact
     moved = shifted(np.where(hides, np.zeros_like(problem.bias), problem.bias), by, problem.dtype)
     return posed.but(bias=np.where(hides, problem.bias, moved))
 
@@ -53,6 +54,7 @@ def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, .
     random = np.random.RandomState(by)
 
     def stirred(array: Array) -> Array:
+        """An array of any shape, with its entries in another order."""
         return random.permutation(array.reshape(-1)).reshape(array.shape)
 
     return posed.but(**{name: stirred(getattr(posed.one, name)) for name in arrays})
@@ -68,6 +70,7 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], .
     `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
     """
     problem = posed.one
+    # query heads share their keys here, and one may see what another does not
     if problem.sizes.Hkv < problem.sizes.H:
         raise NoClaim("heads are grouped")
     hidden = np.asarray(~visible_keys(problem, posed.conventions).any(axis=2))
@@ -81,6 +84,7 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], .
 
 
 def _poisoned(array: Array, hidden: Array, content: str) -> Array:
+    """A key (B,H,S,D) or value (B,H,S,Dv) with this content, its signs alternating, at the `hidden` places (B,H,S)."""
     poison = {"nan": np.nan, "inf": np.inf, "large": LARGE}[content]
     signs = np.where(np.arange(array.shape[-1]) % 2, -1.0, 1.0)
     return np.where(hidden[..., None], (poison * signs).astype(array.dtype), array)
@@ -90,6 +94,8 @@ def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn
     """Negate every entry of the named arrays after position `cut` (zeros become ones)."""
 
     def moved(array: Array) -> Array:
+        """(B,H,T,·) or (B,H,S,·), negated after position `cut`."""
+        # the negative of 0 is 0 in effect: ones take its place, so that every entry does change
         later = array[..., cut + 1 :, :]
         return np.concatenate([array[..., : cut + 1, :], np.where(later == 0, np.ones_like(later), -later)], axis=2)
 
@@ -104,6 +110,7 @@ def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...]
         raise NoClaim("the query sees every key")
 
     def moved(array: Array) -> Array:
+        """(B,Hkv,S,·), negated at the places that the query does not see."""
         return np.where(unseen[:, None, :, None], np.where(array == 0, np.ones_like(array), -array), array)
 
     return posed.but(**{name: moved(getattr(problem, name)) for name in arrays})
@@ -114,6 +121,7 @@ def share_heads(posed: Attention) -> Attention:
     problem = posed.one
 
     def shared(array: Array) -> Array:
+        """(B,H,T,·) or (B,H,S,·), with the first head in the place of each."""
         return np.ascontiguousarray(np.broadcast_to(array[:, :1], array.shape))
 
     return posed.but(query=shared(problem.query), key=shared(problem.key), value=shared(problem.value))

@@ -25,6 +25,7 @@ def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
     Where the scale is given, the others have one that is larger by 1.
     """
     other = other_content(posed, by=by, arrays=("query", "key", "value"))
+    # a scale that is remembered from the call before shows only where it was another
     other = other.but(scale=None if other.one.scale is None else other.one.scale + 1)
     square = other.one.sizes.T == other.one.sizes.S
     shorter = (keep_prefix(other, cut=Drawn(0)).one,) if square else ()
@@ -44,6 +45,7 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
 
 
 def _with_gaps(array: Array) -> Array:
+    """The array, of any shape, as every other entry, along every axis, of a memory twice as long."""
     memory = np.zeros([2 * length for length in array.shape], array.dtype)
     view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
     view[...] = array
@@ -51,9 +53,12 @@ def _with_gaps(array: Array) -> Array:
 
 
 def _heads_last(array: Array) -> Array:
+    """(B,H,T,D) and its like as a view of memory that lies (B,T,H,D)."""
     return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
 
 
 def _one_head(array: Array) -> Array:
+    """(B,H,T,D) and its like as a view of one head's memory, where all heads are equal; else as it is."""
+    # bits, not numbers: NaN is no reason to differ, and -0 is not 0
     is_shared = array.tobytes() == np.broadcast_to(array[:, :1], array.shape).tobytes()
     return np.broadcast_to(array[:, :1].copy(), array.shape) if is_shared else array

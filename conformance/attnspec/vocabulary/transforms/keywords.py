@@ -43,6 +43,7 @@ def broadcast_mask(posed: Attention, *, over: Literal["batch", "heads", "queries
 
 
 def _first(problem: Problem, over: str) -> Array:
+    """The mask (B,H,T,S) with one axis cut to its first entry and length 1. Raises NoClaim without a mask."""
     if problem.mask is None:
         raise NoClaim("there is no mask")
     return np.take(problem.mask, [0], axis={"batch": 0, "heads": 1, "queries": 2}[over])
@@ -65,6 +66,7 @@ def mask_as_bias(posed: Attention) -> Attention:
 def causal_as_mask(posed: Attention) -> Attention:
     """Hand the causal flag over as an explicit mask, joined with the mask that is there as the conventions say."""
     problem = posed.one
+    # what else hides keys stays a keyword of its own, so only the flag goes into the mask
     others = {name: off for name, off in OFF.items() if name not in ("mask", "causal")}
     return posed.but(causal=False, mask=visible_keys(problem.but(**others), posed.conventions))
 

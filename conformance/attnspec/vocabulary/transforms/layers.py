@@ -36,6 +36,9 @@ def _needs_output_projection(problem: LayerProblem) -> None:
 
 
 def _reordered(name: str, array: Array, order: Array) -> Array:
+    """The parameter with its heads in the order (H,): of w_out (H·Dv,M) the rows, of other weights (M,H·D) and their
+    biases (H·D,) the columns; b_out (M,) has none.
+    """
     if name == "b_out":
         return array
     axis = 0 if name == "w_out" else -1
@@ -52,8 +55,12 @@ def one_head_at_a_time(posed: Layer) -> Layer:
 
 
 def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array]:
+    """The parameters with the rows of w_out (H·Dv,M) zero but for those of one head, and b_out (M,) zero but for the
+    first.
+    """
     owner = np.arange(params["w_out"].shape[0]) * heads // params["w_out"].shape[0]
     lone = {**params, "w_out": np.where((owner == head)[:, None], params["w_out"], np.zeros_like(params["w_out"]))}
+    # the outputs of all heads are summed, and each would bring the bias along
     if "b_out" in params and head:
         lone["b_out"] = np.zeros_like(params["b_out"])
     return lone
@@ -72,5 +79,6 @@ def indivisible_heads(posed: Layer) -> Layer:
     """Ask for one head more than the width can be divided by."""
     problem = posed.one
     width = problem.params["w_query"].shape[1]
+    # a count beyond the width divides nothing, so one is always found
     heads = next(count for count in range(problem.heads + 1, width + 2) if width % count)
     return posed.but(heads=heads, kv_heads=heads, **{name: OFF[name] for name in AXES if "H" in AXES[name]})
