@@ -158,7 +158,7 @@ def test_the_smallest_case_of_the_strictest_clause_is_shown() -> None:
     assert told.shown == small
 
 
-def test_listed_deviations_worker_apart_unless_a_finding_explains_them() -> None:
+def test_listed_deviations_stand_apart_unless_a_finding_explains_them() -> None:
     audited = looked(run(
         [card("lib/a", FINDING)], outcome("lib/a", "core.x", Verdict.EXPECTED, reason="it is like that"),
         outcome("lib/a", "masking.row", Verdict.EXPECTED)))
@@ -203,7 +203,7 @@ def test_the_table_tells_the_grade_that_was_read() -> None:
     assert probed.lines[0].grades == (("f32", "G2"),)
 
 
-def test_subjects_of_one_library_in_two_versions_worker_on_two_shelves() -> None:
+def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", version="2.0")], outcome("lib/a"), outcome("lib/b")))
     assert [shelf.library for shelf in audited.shelves] == ["LIB 1.2", "LIB 2.0"]
 

@@ -108,7 +108,7 @@ def test_smoke_says_it_once(tmp_path: Path) -> None:
     assert smoked.lines == ()
 
 
-def test_a_engine_tries_to_load_a_target_once(tmp_path: Path) -> None:
+def test_an_engine_tries_to_load_a_target_once(tmp_path: Path) -> None:
     counter = tmp_path / "loaded"
     counter.write_text("")
     target = written(tmp_path, COURSE)

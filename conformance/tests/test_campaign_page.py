@@ -94,7 +94,7 @@ def test_an_accusation_comes_with_the_line_that_repeats_it() -> None:
     assert "attnspec replay &#39;lib/plain core.a float32 B1&#39;" in page
 
 
-def test_known_findings_worker_apart_from_accusations() -> None:
+def test_known_findings_stand_apart_from_accusations() -> None:
     listed = (replace(block(number), known={"a scale of 0 or below": 3}, problems=5) for number in range(2))
     page = shown(*listed)
     assert "lib/plain f32: a scale of 0 or below (6 cases)" in page

@@ -69,7 +69,7 @@ def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detai
 
 # --- the first line and the last
 
-def test_verdict_and_likely_cause_worker_first_and_last() -> None:
+def test_verdict_and_likely_cause_stand_first_and_last() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held())
     assert lines[0] == f"Does not conform. Likely: {OFF_BY_ONE}, 2 of 2 failures."
     assert lines[1] == "mine:attend: 1 held, 2 violated"

@@ -157,7 +157,7 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
     assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
 
 
-def test_a_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forget = Mock()
     monkeypatch.setattr(NoLift, "forget", forget)
     targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))

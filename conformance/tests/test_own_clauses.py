@@ -262,7 +262,7 @@ def test_whoever_asks_for_an_own_clause_without_its_file_is_told(cli: Cli) -> No
     assert not cli("check", "subject:attend", "--clause", "casual.*")[2].endswith(hint)
 
 
-def test_what_is_shown_of_own_clauses_says_that_their_words_are_not_checked(cli: Cli, mine: Path) -> None:
+def test_own_clauses_are_shown_with_the_word_that_nobody_checked_them(cli: Cli, mine: Path) -> None:
     mine.write_text(MINE.replace("multiply:", "multipy:"), encoding="utf-8")
     remark = "The words of own clauses are not checked here: attnspec lint --spec-add FILE checks them.\n"
     for words in (["explain", "mine.doubled"], ["list", "clauses"]):

@@ -221,7 +221,7 @@ def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
     assert "like" not in findings.split("where the weights")[0]
 
 
-def test_readings_worker_beside_their_instrument_with_and_without_a_failure() -> None:
+def test_readings_stand_beside_their_instrument_with_and_without_a_failure() -> None:
     drift = Reading("temperature drift", -1.2e-6, 3e-7, "it drifts, by chance at most 1e-9")
     grade = Reading("precision grade", "G1", 0.0, "G1 explains the panel")
     page = render([run(
@@ -313,7 +313,7 @@ def test_a_chinese_quote_says_its_language() -> None:
     assert '<blockquote lang="zh">每一行之和为 1</blockquote>' in page
 
 
-def test_joined_runs_in_different_environments_worker_side_by_side() -> None:
+def test_joined_runs_in_different_environments_stand_side_by_side() -> None:
     page = render([run(outcome("lib/attend", "core.a"), environment={"numpy": "1.26"}),
                    run(violated(name="core.a"), environment={"numpy": "2.4"})])
     assert "1 of 2 implementations × environments conform" in words(page)
@@ -323,7 +323,7 @@ def test_joined_runs_in_different_environments_worker_side_by_side() -> None:
     assert re.search(r"numpy ≠ ?1\.26 ?2\.4", words(section(page, "environment")))
 
 
-def test_known_and_new_worker_apart_in_every_environment() -> None:
+def test_known_and_new_stand_apart_in_every_environment() -> None:
     finding = KnownFinding("lib/flag_ignored", "It ignores the flag.", ("core.*",), (), "", "no", "")
     known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype, finding=finding.id)
              for dtype in (DType.FLOAT32, DType.FLOAT16)]
@@ -376,7 +376,7 @@ def test_a_declared_convention_that_the_probe_contradicts_stands_out() -> None:
     assert "not declared→ probed: tile" in conventions
 
 
-def test_parameters_that_are_left_alone_worker_beside_the_limits() -> None:
+def test_parameters_that_are_left_alone_stand_beside_the_limits() -> None:
     record = run(outcome("lib/attend", "core.a"))
     told = card("lib/attend", defaults={"block": "64", "is_causal": "False"})
     cell = section(render([replace(record, subjects=(told,))]), "conventions").partition("left at their defaults:")[2]

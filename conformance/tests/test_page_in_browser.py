@@ -230,7 +230,7 @@ def test_charts_fit_desk_and_phone(opened: Open, measured: Path, width: int, sho
     assert all(name["right"] <= figure["left"] and name["height"] > 9 for name, figure, _ in boxes)
 
 
-def test_colours_of_curves_worker_out_from_their_ground(opened: Open, measured: Path) -> None:
+def test_colours_of_curves_stand_out_from_their_ground(opened: Open, measured: Path) -> None:
     for theme in ("light", "dark"):
         browser = opened(theme=theme)
         browser.get(measured.as_uri())

@@ -93,7 +93,7 @@ def test_an_escapee_comes_with_its_story_its_reach_and_its_link() -> None:
     assert "None: every fault that can be told from rounding was convicted" in shown(put("fault/late", 1, 1))
 
 
-def test_equivalents_have_their_reason_and_convicted_ones_worker_out() -> None:
+def test_equivalents_have_their_reason_and_convicted_ones_stand_out() -> None:
     blank = SubjectPut("fault/late", F32, 0, True, "mask", "it rounds alike", ())
     page = shown(*PUTS[:1], blank, replace(PUTS[1], dtype=BF16, equivalent="exact here", convictions=(said(SUITE, 1),)))
     assert "Not to be told from rounding (2)" in page
@@ -206,7 +206,7 @@ def test_an_axis_grows_with_what_a_rule_needs() -> None:
     assert "H500.0V40.0" in drawn.curves[1].d
 
 
-def test_on_a_phone_rows_worker_below_the_curves_and_letters_tell_them() -> None:
+def test_on_a_phone_rows_stand_below_the_curves_and_letters_tell_them() -> None:
     drawn = chart(PUTS, {}, NARROW)
     assert [(curve.letter, curve.row_y) for curve in drawn.curves] == [("A", 300), ("B", 322)]
     assert drawn.height == 344
@@ -284,5 +284,5 @@ def test_only_all_is_a_hundred_percent(part: float, text: str) -> None:
     assert percent(part) == text
 
 
-def test_thousands_worker_apart() -> None:
+def test_thousands_stand_apart() -> None:
     assert [grouped(number) for number in (999, 9999, 1_024_000)] == ["999", "9999", "1\u202f024\u202f000"]

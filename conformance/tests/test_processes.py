@@ -66,7 +66,7 @@ def test_a_subject_of_another_process_is_refused(choosy: tuple[str, ...], monkey
         load("choosy/one", folders=choosy)
 
 
-def test_flags_may_worker_beside_those_that_are_asked_for(
+def test_flags_may_stand_beside_those_that_are_asked_for(
     choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHOOSY_BACKEND", "--mine one")

@@ -60,7 +60,7 @@ def test_it_refuses_a_mistake(changes: dict[str, object]) -> None:
     assert refusals(with_clause(**changes)) != []
 
 
-def test_a_word_that_needs_nothing_may_worker_bare() -> None:
+def test_a_word_that_needs_nothing_may_stand_bare() -> None:
     assert refusals(with_clause(then=["leaves_inputs", {"leaves_inputs": None}, {"leaves_inputs": {}}])) == []
 
 

@@ -98,9 +98,9 @@ class Examiner:
 
     def _named_now(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
-        candidates = [fault for fault in among if _may_worker(fault, case.trial)]
+        candidates = [fault for fault in among if _may_stand(fault, case.trial)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
-        resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_worker(fault, case.trial)]
+        resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_stand(fault, case.trial)]
         likely = [] if is_late else [fault for fault in (*candidates, *resized)
                                      if case.fails and self._is_likely(fault, case)]
         if likely:
@@ -152,7 +152,7 @@ class Examiner:
         return self._fares[place]
 
 
-def _may_worker(fault: Fault, trial: Trial) -> bool:
+def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
     is_layer = trial.evaluator.subject.declaration.kind is Kind.LAYER
     return trial.evaluator.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
