@@ -14,6 +14,7 @@ import yaml
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.subjects.declared import ATTRIBUTES, DECLARED, declaration_of
 from attnspec.subjects.registry import load, registered
@@ -198,3 +199,9 @@ def test_the_guides_manifest_registers_what_it_says(tmp_path: Path) -> None:
     assert [each.id for each in registered([tmp_path]).values() if each.library.folder == "mine"] == [name]
     assert load(name, folders=[tmp_path]).declaration.limits == Limits(ties_value_width=True)
     assert yaml.safe_load(manifest)["subjects"][0]["id"] == "attention"
+
+
+def test_the_guide_has_every_keyword_as_it_is_defined() -> None:
+    for word in KEYWORDS.values():
+        left_out = f"`{OFF[word.name]!r}`" if word.name in OFF else "always given"
+        assert f"| `{word.name}` | {word.shape} | {word.meaning} | {left_out} | `{word.profile}` |\n" in GUIDE
