@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
+from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import Verdict
 from attnspec.record.read import RunRecord, read_record
 from attnspec.subjects.registry import load
@@ -96,3 +97,9 @@ def test_a_finding_without_its_script_is_told_with_its_place(mine: Path) -> None
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=mine.parent.parent)
     assert ("all/mine/findings.yaml:7: 'script' of a finding names no file: "
             "there is no all/mine/findings/no_attention.py.") in said.stdout + said.stderr
+
+
+def test_a_finding_says_on_which_cases_it_shows_by_known_keywords(mine: Path) -> None:
+    (mine / "findings.yaml").write_text(f"{FINDINGS.rstrip()}\n    cases: {{keywords: [casual]}}\n", encoding="utf-8")
+    with pytest.raises(ManifestError, match=r"'casual' is not a known keyword of a subject\. Did you mean 'causal'\?"):
+        load("mine/values", folders=(mine.parent,))

@@ -19,7 +19,7 @@ from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, BlockJob, CampaignJobs, code_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, KNOWN, CampaignRow, known, needed, rows_of
+from attnspec.evaluation.false_alarms.rows import CHOSEN, CampaignRow, known, needed, rows_of
 from attnspec.evaluation.false_alarms.worker import BlockWorker
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
@@ -278,7 +278,9 @@ def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> No
 
 def test_a_known_finding_is_no_violation_and_no_case_that_held() -> None:
     recipe = Recipe.parse("B1,H2,Hkv2,T7,S9,D16,Dv16;mask=none;families=normal;with=causal+scale;scale=-0.25;seed=1")
-    assert known("torch/sdpa_flash", recipe) is KNOWN[0]
+    finding = known("torch/sdpa_flash", recipe)
+    assert finding is not None
+    assert finding.id == "torch/causal_scale_not_positive"
     assert known("torch/sdpa_math", recipe) is None
     assert known("torch/sdpa_flash", replace(recipe, scale=0.25)) is None
     assert known("torch/sdpa_flash", replace(recipe, features=frozenset({"scale"}))) is None

@@ -20,7 +20,7 @@ from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, RECIPES_OF, begun, code_of, recipes_of, with_blocks
-from attnspec.evaluation.false_alarms.rows import CHOSEN, KNOWN, RECIPES, in_order, needed, rows_of
+from attnspec.evaluation.false_alarms.rows import CHOSEN, RECIPES, in_order, needed, rows_of
 from attnspec.record.events import Event
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
@@ -28,6 +28,7 @@ from attnspec.record.write import RecordWriter, reopen
 from attnspec.report.false_alarms import Margins, margins
 from attnspec.runner.environment import environment
 from attnspec.runner.session import Result, Session
+from attnspec.subjects.registry import findings_of
 
 
 class CaseCounter:
@@ -108,14 +109,17 @@ def _lost(blocks: Sequence[BlockJudged]) -> Iterator[str]:
 
 
 def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
-    for finding in KNOWN:
-        met = {block.subject: 0 for block in blocks if finding.name in block.known}
+    for name in dict.fromkeys(name for block in blocks for name in block.known):
+        met: Counter[str] = Counter()
         for block in blocks:
-            if block.subject in met:
-                met[block.subject] += block.known.get(finding.name, 0)
-        if met:
-            where = ", ".join(f"{plural(count, 'case')} of {subject}" for subject, count in met.items())
-            yield f"known finding, neither held nor a violation: {finding.name} ({where}). {finding.story}"
+            met[block.subject] += block.known.get(name, 0)
+        where = ", ".join(f"{plural(count, 'case')} of {subject}" for subject, count in met.items() if count)
+        yield f"known finding, neither held nor a violation: {name} ({where}). {_says(name)}".rstrip()
+
+
+def _says(name: str) -> str:
+    """What the library's folder says of a finding; empty where a record names one that is there no more."""
+    return next((finding.says for finding in findings_of(name.partition("/")[0], ()) if finding.id == name), "")
 
 
 def verdict(code: int, cases: int, wanted: int) -> str:

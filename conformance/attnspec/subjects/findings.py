@@ -6,6 +6,7 @@ A finding explains outcomes and excuses none: what is known and tolerated is a d
 from __future__ import annotations
 
 import fnmatch
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,29 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from attnspec.core.errors import ManifestError, Place
+from attnspec.core.keywords import KEYWORDS
 from attnspec.record.outcome import KnownFinding
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.manifest import read_versions
 
 FILE = "findings.yaml"
-_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue")
+_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases")
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """On which cases a finding shows: those that are given all of these keywords, and no scale above `largest_scale`.
+
+    A campaign counts them apart: the definition is known to be departed from there, whatever clause is put.
+    """
+
+    keywords: frozenset[str]
+    largest_scale: float = math.inf
+
+    def hold(self, keywords: frozenset[str], scale: float) -> bool:
+        """Whether a case with these keywords, and this scale if it is one of them, is among them."""
+        return self.keywords <= keywords and ("scale" not in keywords or scale <= self.largest_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +47,7 @@ class Finding:
     (`<0.10.1`); empty means all.  script: a file in the library's folder that shows it in a few lines without attnspec,
     and exits with 1 where it is so, with 0 where it is not.
     documented: where and how the library says that it does so, or "no".  issue: the public thread, if there is one.
+    cases: those on which it shows under any clause; None where that depends on the clause.
     """
 
     id: str
@@ -42,6 +60,7 @@ class Finding:
     issue: str
     where: Place
     versions: str = ""
+    cases: Cases | None = None
 
     def is_of(self, version: str) -> bool:
         """Whether this version of the library is among those that do it."""
@@ -93,4 +112,15 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         issue=fields.url("issue", ""),
         where=fields.place("id"),
         versions=read_versions(fields),
+        cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
     )
+
+
+def _cases(fields: Fields) -> Cases:
+    fields.only(("keywords", "largest_scale"))
+    names = fields.texts("keywords")
+    for index, name in enumerate(names):
+        if name not in KEYWORDS:
+            place = fields.mapping["keywords"].place_of(index)
+            raise ManifestError.unknown("keyword of a subject", name, KEYWORDS, where=place)
+    return Cases(frozenset(names), fields.number("largest_scale", math.inf))

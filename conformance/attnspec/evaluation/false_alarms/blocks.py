@@ -109,7 +109,7 @@ class Score:
         self.problems.add(replace(recipe, drawn={}).text)
         finding = known(trial.evaluator.subject.id, tally.failing) if tally.failing else None
         if finding:
-            self.known[finding.name] += 1
+            self.known[finding.id] += 1
         elif tally.cases:
             self._count(trial, recipe, tally)
         else:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.record.measurements import BlockJudged
-from attnspec.subjects.registry import registered
+from attnspec.subjects.findings import Finding
+from attnspec.subjects.registry import findings_of, registered
 
 if TYPE_CHECKING:
     from attnspec.problems.recipe import Recipe  # NumPy, which the console can do without
@@ -47,31 +49,17 @@ def in_order(targets: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(targets), key=lambda target: places.get(target, len(places))))
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A departure of a library from the definition: who, where it shows, what happens and why."""
-
-    name: str
-    subjects: frozenset[str]
-    shows: Callable[[Recipe], bool]
-    story: str
+def known(subject: str, recipe: Recipe) -> Finding | None:
+    """The true finding that explains whatever the subject gets wrong on this case: neither held nor a false alarm."""
+    return next((finding for finding in _with_cases(subject)
+                 if finding.cases and finding.cases.hold(recipe.features, recipe.scale)), None)
 
 
-def _is_causal_and_not_scaled_up(recipe: Recipe) -> bool:
-    return {"causal", "scale"} <= recipe.features and recipe.scale <= 0
-
-
-KNOWN: tuple[Known, ...] = (
-    Known("causal flag with a scale of 0 or below", frozenset({"torch/sdpa", "torch/sdpa_flash"}),
-          _is_causal_and_not_scaled_up,
-          "PyTorch's CPU flash kernel writes -inf into the raw dot products of later keys and multiplies by the scale "
-          "afterwards: 0 makes NaN of it, and a negative scale +inf, so that the hidden keys get all the weight."),
-)
-
-
-def known(subject: str, recipe: Recipe) -> Known | None:
-    """The listed finding that explains a violation of this subject on this case, if there is one."""
-    return next((each for each in KNOWN if subject in each.subjects and each.shows(recipe)), None)
+@cache
+def _with_cases(subject: str) -> tuple[Finding, ...]:
+    """The findings of the subject's library that say on which cases they show."""
+    return tuple(finding for finding in findings_of(subject.partition("/")[0], ())
+                 if finding.cases and finding.concerns(subject))
 
 
 RECIPES = 10
