@@ -10,7 +10,7 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
-from attnspec.runner.smoking import smoke_apart
+from attnspec.runner.child import smoke_apart
 
 HEAD = """
 import numpy as np

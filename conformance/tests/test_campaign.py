@@ -17,10 +17,9 @@ from attnspec.cli import main
 from attnspec.cli.campaign import alarms, table, verdict
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
-from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block
+from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block, BlockWorker
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, BlockJob, CampaignJobs, code_of, with_blocks
 from attnspec.evaluation.false_alarms.rows import CHOSEN, CampaignRow, known, needed, rows_of
-from attnspec.evaluation.false_alarms.worker import BlockWorker
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL

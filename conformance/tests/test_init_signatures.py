@@ -19,9 +19,8 @@ from attnspec.cli.init import write
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.engine.schedule import first_of
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.runner.scaffolding import Written
+from attnspec.runner.child import Written
 from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import call_of
 from attnspec.scaffold.lookup import TheirParameter, made_by, parameters_of
@@ -31,6 +30,7 @@ from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import arguments, handed
 from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import lying
+from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject

@@ -8,8 +8,8 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
+from attnspec.runner.child import smoke_apart
 from attnspec.runner.session import Session
-from attnspec.runner.smoking import smoke_apart
 from attnspec.subjects.registry import load, process_of
 
 MANIFEST = """

@@ -9,7 +9,7 @@ import click
 from attnspec.cli import completion
 from attnspec.core import paths
 from attnspec.core.errors import CONFORMS, TargetError, UsageError
-from attnspec.runner.scaffolding import Written, acquaint
+from attnspec.runner.child import Written, acquaint
 from attnspec.subjects.manifest import FILE
 
 DEADLINE = 300.0

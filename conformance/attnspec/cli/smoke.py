@@ -6,7 +6,7 @@ import click
 
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from
 from attnspec.core.errors import CANNOT_RUN, CONFORMS
-from attnspec.runner.smoking import smoke_apart
+from attnspec.runner.child import smoke_apart
 
 
 @click.command()

@@ -24,7 +24,7 @@ class Plan:
     spec: a folder of clauses instead of those shipped.  spec_add: files of own clauses, or folders of such files, to be
     judged beside them; as they were typed, so that a command which is printed can be typed again.
     baseline: a file of failures that are known and stop nobody; empty means none.
-    is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `engine/schedule.py`).
+    is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `spec/clause.py`).
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 

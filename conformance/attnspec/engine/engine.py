@@ -15,9 +15,8 @@ from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
-from attnspec.engine.schedule import is_due
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.spec.clause import Clause, Spec, themes_of
+from attnspec.spec.clause import Clause, Spec, is_due, themes_of
 from attnspec.spec.load import OWN, load_spec
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered

@@ -15,11 +15,11 @@ from attnspec.diagnosis.advice import causal_by_default, missing_lift
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.known_failures import listed
-from attnspec.engine.schedule import first_of, is_due
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load

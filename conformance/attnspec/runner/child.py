@@ -1,15 +1,23 @@
-"""One module run as a child process that answers with one line: what it calls may crash or hang, and only it dies."""
+"""What is asked of a subject in a child process, which may crash or hang alone: smoke, and how it is called."""
 
 from __future__ import annotations
 
+import enum
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from attnspec.core.errors import AttnspecError
+from attnspec.core.plan import Plan
+from attnspec.record.codec import decode, encode
 from attnspec.runner.environment import prepared
+from attnspec.runner.jobs import plan_text
+from attnspec.subjects.lifts import LIFTS
+from attnspec.subjects.registry import process_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +28,17 @@ class Answered:
     death: str = ""
 
 
-def apart(module: str, argument: str, *, deadline: float,
+class Task(enum.Enum):
+    """What a child is for."""
+
+    SMOKE = "smoke"
+    SCAFFOLD = "scaffold"
+
+
+def apart(task: Task, argument: str, *, deadline: float,
           process: Mapping[str, str] = MappingProxyType({})) -> Answered:
-    """Run `python -m module argument` where the user stands, for so many seconds; `process`: its own variables."""
-    command = [sys.executable, "-m", module, argument]
+    """Do the task in a child process where the user stands, for so many seconds; `process`: its own variables."""
+    command = [sys.executable, "-m", __spec__.name, task.value, argument]
     try:
         with prepared(process):
             child = subprocess.run(command, capture_output=True, text=True, timeout=deadline, check=False)
@@ -38,3 +53,107 @@ def apart(module: str, argument: str, *, deadline: float,
 
 def _cause(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+@dataclass(frozen=True, slots=True)
+class SmokedInput:
+    """One input: what should happen, whether it did, and what happened instead."""
+
+    sentence: str
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Smoked:
+    """The lines, or why there are none."""
+
+    lines: tuple[SmokedInput, ...] = ()
+    death: str = ""
+
+
+def smoke_apart(target: str, plan: Plan) -> Smoked:
+    """The five fixed inputs, in a child process that has the plan's deadline."""
+    process = process_of(target, plan.implementations)
+    answer = apart(Task.SMOKE, plan_text(replace(plan, targets=(target,))), deadline=plan.deadline, process=process)
+    return Smoked(death=answer.death) if answer.death else decode(Smoked, json.loads(answer.line))
+
+
+def _smoke(plan: Plan) -> Smoked:
+    from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: only the child needs the subject)
+    from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
+
+    try:
+        subject = summon(plan.targets[0], plan)
+    except AttnspecError as problem:
+        return Smoked(death=str(problem))
+    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in smoke(subject)))
+
+
+HURRIED: Mapping[str, str] = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+"""JAX compiles every operation anew for every shape; what is tried here is small, and need not be fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An adapter, and its manifest in two parts (of the library, of the subject), as texts; or why there are none.
+
+    found: what was found out, a sentence each; remarks: what of it whoever judges the subject should know.
+    """
+
+    library: str = ""
+    name: str = ""
+    adapter: str = ""
+    head: str = ""
+    subject: str = ""
+    found: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    failure: str = ""
+
+
+def acquaint(target: str, *, deadline: float) -> Written:
+    """What `init` writes for `package.module:name`. The child process has so many seconds."""
+    answer = apart(Task.SCAFFOLD, target, deadline=deadline, process=HURRIED)
+    return Written(failure=answer.death) if answer.death else decode(Written, json.loads(answer.line))
+
+
+def _written(target: str) -> Written:
+    import tempfile  # noqa: PLC0415  (only the child needs these)
+    from pathlib import Path  # noqa: PLC0415
+
+    from attnspec.scaffold.manifest import entry, head, names_of  # noqa: PLC0415  (weight: NumPy and the framework)
+    from attnspec.scaffold.search import form_of  # noqa: PLC0415
+    from attnspec.scaffold.trial_adapter import Trier  # noqa: PLC0415
+    from attnspec.scaffold.writing.source import source  # noqa: PLC0415
+    from attnspec.scaffold.writing.telling import told  # noqa: PLC0415
+    from attnspec.subjects.target import foreign  # noqa: PLC0415
+
+    _settle_keras()
+    with tempfile.TemporaryDirectory(prefix="attnspec-") as folder:
+        trier = Trier(Path(folder))
+        try:
+            form = form_of(target, foreign(target), trier)
+        except AttnspecError as problem:
+            return Written(failure=str(problem))
+        return Written(*names_of(form), source(form), head(form), entry(form, trier), tuple(told(form)), form.remarks)
+
+
+def _settle_keras() -> None:
+    """Keras takes TensorFlow where nobody names a backend; where that is not installed, the first that is."""
+    import importlib.util  # noqa: PLC0415
+    import os  # noqa: PLC0415
+
+    if "KERAS_BACKEND" not in os.environ and importlib.util.find_spec("tensorflow") is None:
+        here = [name for name in LIFTS if importlib.util.find_spec(name)]
+        os.environ["KERAS_BACKEND"] = here[0] if here else "numpy"
+
+
+def main() -> None:
+    """The child: a task, and what it is about."""
+    task, argument = sys.argv[1:]
+    found = _smoke(decode(Plan, json.loads(argument))) if Task(task) is Task.SMOKE else _written(argument)
+    sys.stdout.write("\n" + json.dumps(encode(found)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

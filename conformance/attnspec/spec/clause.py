@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from attnspec.core.errors import Place
-from attnspec.core.nouns import Level
+from attnspec.core.nouns import DType, Effort, Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +102,21 @@ class Spec:
 def themes_of(ids: Iterable[str]) -> tuple[str, ...]:
     """The patterns that stand for a theme each: `causal.*`."""
     return tuple(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in ids))
+
+
+def first_of(dtypes: Sequence[DType]) -> DType:
+    """The dtype at which every clause is put."""
+    return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
+
+
+def is_due(clause: Clause, dtype: DType, effort: Effort, dtypes: Sequence[DType], *, is_brief: bool = False) -> bool:
+    """Whether a clause is put at this dtype to a subject that is judged at these.
+
+    What a library does with masks, heads and keywords it does at every dtype; what depends on the dtype is how it
+    rounds, where it overflows, and whether the constant that hides a key is low enough.
+    is_brief: further dtypes are put what depends on the dtype, whatever the effort.
+    """
+    is_whole = effort is not Effort.GLANCE and not is_brief
+    if is_whole or dtype not in dtypes or dtype is first_of(dtypes):
+        return True
+    return clause.glance is Glance.EVERY_DTYPE

@@ -1,4 +1,4 @@
-"""The cases of a block, drawn from its number alone, and one subject judged on them."""
+"""The cases of a block, drawn from its number alone, and one subject judged on them, in a worker."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import groupby
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort, Level
+from attnspec.core.plan import Plan
+from attnspec.engine.subject_run import summon
 from attnspec.evaluation.false_alarms.rows import known
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import SMALL, Menu
 from attnspec.problems.domain import Domain
 from attnspec.problems.entries import words
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.measurements import BINS, BlockJudged, bin_of
-from attnspec.record.outcome import Measured
+from attnspec.record.outcome import Measured, SubjectCard
+from attnspec.spec.clause import Spec
 from attnspec.subjects.subject import Subject, SubjectRaised
-from attnspec.trials.compile import Check
+from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
-from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.evaluator import Archive, Evaluator, Memory, Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import verdict
+from attnspec.vocabulary.scene import AnyProblem
 
 LARGE_ONE_IN = 50
 """One case in so many is of any shape of the pool; the others are small, where a case costs a tenth."""
@@ -167,3 +173,53 @@ def _subject_runs(block: Block, evaluator: Evaluator, checks: Mapping[str, Check
 def is_put(check: Check, subject: Subject) -> bool:
     """Whether a clause is one of those that gate, and can be put to the subject at all."""
     return check.clause.level is Level.MUST and not check.lacking(subject)
+
+
+MOST = 4096
+"""Problems and expectations that are kept: those of one block."""
+
+
+class BlockWorker:
+    """Judges blocks, and remembers subjects, their conventions, and what is right about the block at hand."""
+
+    def __init__(self, plan: Plan, spec: Spec, recipes: int, breadcrumb: Callable[[str], None]) -> None:
+        self._plan, self._spec, self._recipes, self._breadcrumb = plan, spec, recipes, breadcrumb
+        self._subjects: dict[str, Subject] = {}
+        self._conventions: dict[tuple[str, DType], Mapping[str, str]] = {}
+        self._block: Block | None = None
+        self._problems: dict[Limits | None, Memory[AnyProblem]] = {}
+        self._shared_by, self._expectations = "", Memory[Expectation](MOST)
+
+    @cached_property
+    def _checks(self) -> Mapping[str, Check]:
+        return compile_spec(self._spec, faults=CATALOGUE.keys())
+
+    def card(self, target: str) -> SubjectCard:
+        """What a report says of a subject. Raises AttnspecError where it cannot be had."""
+        return self._subject(target).card({}, {})
+
+    def judge(self, target: str, dtype: DType, number: int) -> BlockJudged:
+        """One block. Raises AttnspecError where the subject cannot be had."""
+        block, subject = Block(dtype, number, self._plan.seed, self._recipes), self._subject(target)
+        judged = judge_block(block, self._evaluator(subject, block), self._checks, self._breadcrumb)
+        subject.lift.forget()
+        return judged
+
+    def _subject(self, target: str) -> Subject:
+        if target not in self._subjects:
+            self._subjects[target] = summon(target, self._plan)
+        return self._subjects[target]
+
+    def _evaluator(self, subject: Subject, block: Block) -> Evaluator:
+        plain = Evaluator(subject, block.dtype, self._conventions.get((subject.id, block.dtype)))
+        self._conventions[subject.id, block.dtype] = plain.conventions
+        return Evaluator(subject, block.dtype, plain.conventions, archive=self._shared(plain, block))
+
+    def _shared(self, evaluator: Evaluator, block: Block) -> Archive:
+        """Problems, for the whole block; what the definition says of them, for neighbours whom it tells the same."""
+        if block != self._block:
+            self._block, self._problems = block, {}
+        shared_by = f"{block} {evaluator.shared_by}"
+        if shared_by != self._shared_by:
+            self._shared_by, self._expectations = shared_by, Memory(MOST)
+        return Archive(self._problems.setdefault(evaluator.limits, Memory(MOST)), self._expectations)

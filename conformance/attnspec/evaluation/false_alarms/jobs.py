@@ -23,7 +23,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
-    from attnspec.evaluation.false_alarms.worker import BlockWorker
+    from attnspec.evaluation.false_alarms.blocks import BlockWorker
 
 CAMPAIGN = "attnspec.evaluation.false_alarms.jobs:CampaignJobs"
 CODE = "code"
@@ -145,7 +145,7 @@ class CampaignJobs:
 
     @cached_property
     def _worker(self) -> BlockWorker:
-        from attnspec.evaluation.false_alarms.worker import BlockWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+        from attnspec.evaluation.false_alarms.blocks import BlockWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         return BlockWorker(self.plan, self.spec, recipes_of(self.plan), self.breadcrumb)
 

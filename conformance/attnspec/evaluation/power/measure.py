@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.diagnose import named
-from attnspec.engine.schedule import is_due
 from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.spec.clause import is_due
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
