@@ -1,14 +1,16 @@
 """What a subject follows where practice is divided: what it is held to, wherever its declaration is silent.
 
-Where none of a convention's answers fits, it is `undefined`, and clauses ask less of the subject. To give no wrong
-subject that ease, the problems are easy ones: keys weigh alike, one head is looked at, no two problems with optional
-keywords have the same lengths and form. Who follows an answer there is held to it by the clauses on all problems.
+Where none of a convention's answers fits, it is `undefined`, and clauses ask less of the subject. So that a wrong
+subject is not excused, the problems are easy: all keys weigh the same, and one head is looked at. A subject that gives
+an answer there is held to it on all problems.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+
+import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import PLACED
@@ -20,8 +22,7 @@ from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
 
-_FORMS = "mask", "bias"
-_LENGTHS = (2, 5), (5, 2)
+_PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 
 
 class _FirstHead(Asker):
@@ -43,10 +44,10 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
             **_grouped(Asker(subject, dtype))}
 
 
-def _found(convention: str, ask: Callable[[], Reply]) -> str:
-    """The answer of the convention that the reply is, `undefined` if none; empty where it cannot be asked."""
+def _found(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
+    """The answer of the convention, `undefined` if the reply is none of them; nothing where it cannot be asked."""
     reply = reply_to(ask)
-    return "" if reply is None else _answer(convention, reply)
+    return {} if reply is None else {name: _answer(name.partition(".")[0], reply)}
 
 
 def _answer(convention: str, reply: Reply) -> str:
@@ -54,9 +55,10 @@ def _answer(convention: str, reply: Reply) -> str:
 
 
 def _hidden_rows(asker: Asker) -> Mapping[str, str]:
-    """Whoever hides nothing gives the mean of equal keys: held to `uniform`, it fails where they differ."""
-    answers = {form: _found("hidden_row", partial(hidden_row, asker, form, asker.even(4, 4))) for form in _FORMS}
-    found = {f"hidden_row.{form}": answer for form, answer in answers.items() if answer}
+    """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
+    problem, found = asker.even(4, 4), dict[str, str]()
+    for form in ("mask", "bias"):
+        found |= _found(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
     return {"hidden_row": next(iter(found.values())), **found} if found else {}
 
 
@@ -65,14 +67,14 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
     flag, the first other keyword that counts from a query's own place serves for it.
     """
     keyword = next((name for name in PLACED if name in asker.subject.declaration.keywords), "causal")
-    answers = {_found("causal_alignment", partial(alignment, asker, T, S, keyword)) for T, S in _LENGTHS} - {""}
+    answers = {answer for T, S in ((2, 5), (5, 2))
+               for answer in _found("causal_alignment", partial(alignment, asker, T, S, keyword)).values()}
     return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
 
 
 def _mask_with_causal(asker: Asker) -> Mapping[str, str]:
-    """At lengths of its own: whoever answers out of a memory by shapes has none of them."""
-    answer = _found("mask_with_causal", partial(mask_with_causal, asker, T=3))
-    return {"mask_with_causal": answer} if answer else {}
+    """Asked at other lengths than the rest: a subject that keeps its answers by their shape has none of this one."""
+    return _found("mask_with_causal", partial(mask_with_causal, asker, _PATTERN))
 
 
 def _grouped(asker: Asker) -> Mapping[str, str]:

@@ -68,9 +68,9 @@ def _by_truth(truth: Array) -> dict[str, Array]:
     return {"truth": even(truth), "truth_dropped": even(~truth), "ignored": _OPEN}
 
 
-def mask_with_causal(asker: Asker, T: int = 4) -> Reply:
-    """Every query has a mask of its own, or, of a subject that takes no such mask, they share one. T = S: 3 or 4."""
-    problem, mask = asker.even(T, T), asker.rows(_WITH_CAUSAL[-T:, -T:])
+def mask_with_causal(asker: Asker, pattern: Array = _WITH_CAUSAL) -> Reply:
+    """pattern: (T,S), T = S, what the mask leaves visible; its first row for all, where queries share one mask."""
+    problem, mask = asker.even(*pattern.shape), asker.rows(pattern)
     return _with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
