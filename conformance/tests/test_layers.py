@@ -34,7 +34,7 @@ VIOLATIONS = {
     "adapters": ("engine/engine.py", "import attnspec.adapters"),
     "light": ("record/outcome.py", "def later():\n    import numpy"),
     "frameworks": ("numerics/precision.py", "import torch"),
-    "hypothesis": ("subjects/probe.py", "import hypothesis"),
+    "hypothesis": ("questions/conventions.py", "import hypothesis"),
 }
 """By contract: a file, and the import in it that breaks the contract."""
 

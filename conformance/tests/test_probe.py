@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
-from attnspec.subjects.probe import probe_conventions
+from attnspec.questions.conventions import probe_conventions
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
 from helpers.subjects import subject_of
@@ -71,6 +73,47 @@ def test_a_subject_that_raises_has_no_conventions() -> None:
 
 def test_what_cannot_be_asked_is_left_out() -> None:
     assert set(probe_conventions(subject_of(attention), DType.FLOAT32)) == {"grouped", "grouped_heads"}
+
+
+def test_a_wrong_subject_is_held_to_the_answer_that_its_first_head_follows() -> None:
+    def attend(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+        heads = [attention(query[:, [h]], key[:, [h]], value[:, [h]], causal=causal, shift=h)
+                 for h in range(query.shape[1])]
+        return np.concatenate(heads, axis=1)
+
+    assert probe_conventions(subject_of(attend, {"causal"}), DType.FLOAT32)["causal_alignment"] == "top_left"
+
+
+def test_a_subject_that_ignores_its_mask_is_held_to_the_mean() -> None:
+    def attend(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:  # noqa: ARG001  (the contract's)
+        return attention(query, key, value)
+
+    ignoring = subject_of(attend, {"mask"})
+    assert probe_conventions(ignoring, DType.FLOAT32)["hidden_row"] == "uniform"
+
+
+def test_a_wrong_answer_to_fewer_heads_is_an_acceptance() -> None:
+    found = probe_conventions(subject_of(lambda query, key, value: query * 0), DType.FLOAT32)  # noqa: ARG005
+    assert found == {"grouped": "yes", "grouped_heads": "undefined"}
+
+
+@pytest.mark.parametrize("limits", [{"grouped": False}, {"self_attention_only": True, "grouped": False}])
+def test_a_declared_limit_on_heads_is_believed(limits: dict[str, Any]) -> None:
+    assert probe_conventions(subject_of(attention, limits=Limits(**limits)), DType.FLOAT32) == {"grouped": "no"}
+
+
+@pytest.mark.parametrize(("limits", "found"), [
+    ({"single_head": True}, {"hidden_row": "zeros", "hidden_row.mask": "zeros"}),
+    ({"min_head_width": 16}, {"hidden_row": "zeros", "grouped": "yes", "grouped_heads": "repeat"}),
+    ({"min_scores": 500}, {"mask_with_causal": "both", "causal_alignment": "top_left"}),
+    ({"causal_only": True}, {"causal_alignment": "top_left", "grouped_heads": "repeat"}),
+    ({"self_attention_only": True}, {"hidden_row": "zeros", "grouped_heads": "repeat"}),
+    ({"mask_axes": "BHS"}, {"hidden_row.mask": "zeros", "mask_with_causal": "both"}),
+])
+def test_a_limited_subject_is_asked_what_its_limits_allow(limits: dict[str, Any], found: dict[str, str]) -> None:
+    whole = following()
+    limited = replace(whole, declaration=replace(whole.declaration, limits=Limits(**limits)))
+    assert found.items() <= probe_conventions(limited, DType.FLOAT32).items()
 
 
 def test_smoke_passes_a_sound_function_and_asks_five_things() -> None:

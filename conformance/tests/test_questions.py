@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.faults.staged import SOUND, Answer, HandedOver, Work, attention, exponentials, normalise, within
-from attnspec.probing import masks, visibility
 from attnspec.problems.problem import Array
+from attnspec.questions import masks, visibility
 from helpers.liars import Liar, answers_to, changing, found, sound, when, with_stages
 
 

@@ -20,7 +20,7 @@ from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
-from attnspec.subjects.probe import probe_conventions
+from attnspec.questions.conventions import probe_conventions
 from attnspec.trials.covering_cases import openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn

@@ -17,8 +17,8 @@ from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.questions.shapes import YES
 from attnspec.subjects.lower import misfit
-from attnspec.subjects.probe import YES
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, put
 from attnspec.vocabulary.scene import AnyProblem, Posed

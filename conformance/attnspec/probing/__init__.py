@@ -1,1 +1,1 @@
-"""Probing: what an implementation really does, found out by small problems whose answers tell the cases apart."""
+"""Probing: all questions put to implementations and their variants, as jobs, and held to what manifests say."""

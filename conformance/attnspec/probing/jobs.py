@@ -21,7 +21,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
-    from attnspec.probing.worker import ProbeWorker
+    from attnspec.probing.probe import ProbeWorker
 
 PROBES = "attnspec.probing.jobs:Probes"
 DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
@@ -63,7 +63,7 @@ class Probes:
 
     @cached_property
     def _worker(self) -> ProbeWorker:
-        from attnspec.probing.worker import ProbeWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+        from attnspec.probing.probe import ProbeWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         return ProbeWorker(self.plan)
 

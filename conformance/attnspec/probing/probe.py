@@ -1,17 +1,21 @@
-"""All questions, and what a subject and its variants answer to them."""
+"""All questions, what a subject and its variants answer to them, and the worker that puts them, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from attnspec.core.nouns import DType
-from attnspec.probing import masks, numbers, outputs, shapes, visibility
-from attnspec.probing.asker import Asker, Failed, NotAsked, Reply
-from attnspec.probing.question import Question, When
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Plan
+from attnspec.engine.subject_run import summon
+from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
-from attnspec.record.measurements import Found
+from attnspec.questions import masks, numbers, outputs, shapes, visibility
+from attnspec.questions.asker import Asker, Reply, reply_to
+from attnspec.questions.question import Question, When
+from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 
 PLAIN: tuple[Question, ...] = (
@@ -36,12 +40,9 @@ class PendingQuestion:
 
     def take(self) -> Found | None:
         """What is found out; None where the question cannot be put to the subject."""
-        try:
-            reply = self.ask()
-        except NotAsked:
+        reply = reply_to(self.ask)
+        if reply is None:
             return None
-        except Failed as failed:
-            reply = failed.reply
         claimed = "" if self.is_chance else reply.claimed or self.claim
         return Found(self.name, self.asks, reply.answer, reply.detail, claimed)
 
@@ -77,3 +78,36 @@ def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterat
 def _step(question: Question, asker: Asker) -> PendingQuestion:
     claim = question.claim(asker.subject.declaration)
     return PendingQuestion(question.name, question.asks, lambda: question.ask(asker), claim)
+
+
+Note = Callable[[Sequence[Found], str, str], None]
+"""Takes what is found so far, and the name and text of the next question."""
+
+
+class ProbeWorker:
+    """Remembers the subjects that it has loaded."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._subjects: dict[str, Subject] = {}
+
+    def subject(self, target: str) -> Subject:
+        """The subject of this name. Raises AttnspecError where it cannot be had."""
+        if target not in self._subjects:
+            self._subjects[target] = summon(target, self._plan)
+        return self._subjects[target]
+
+    def probe(self, target: str, variant: str, dtype: DType, note: Note) -> SubjectProbed:
+        """All that is found out at this dtype; nothing where the subject does not support it."""
+        began = time.perf_counter()
+        base = self.subject(target)
+        subject = base.variant(variant) if variant else base
+        found: list[Found] = []
+        if dtype in subject.declaration.dtypes:
+            is_first = dtype is first(base.declaration, self._plan)
+            is_brief = self._plan.effort is Effort.GLANCE
+            for step in probe(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
+                note(found, step.name, step.asks)
+                found += filter(None, [step.take()])
+        seconds = round(time.perf_counter() - began, 3)
+        return SubjectProbed(target, variant, dtype, tuple(found), seconds)

@@ -11,14 +11,14 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.nouns import Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.probing.asker import AnyProblem, Asker, Failed, NotAsked, Reply
-from attnspec.probing.masks import drops, without_last_key, without_row
-from attnspec.probing.numbers import LONG, normal
-from attnspec.probing.question import shown
-from attnspec.probing.shapes import grouped
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Reply
+from attnspec.questions.masks import drops, without_last_key, without_row
+from attnspec.questions.numbers import LONG, normal
+from attnspec.questions.question import shown
+from attnspec.questions.shapes import grouped
 from attnspec.trials.evaluator import Evaluator
 
 AGREE, DIFFER = "agree", "differ"

@@ -14,11 +14,12 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
+from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.shapes import YES
 from attnspec.scaffold.form import CallableKind, Form
 from attnspec.scaffold.probe_problems import mask_of, plain
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import wrapped
-from attnspec.subjects.probe import YES, probe_conventions
 
 _FLUSHED = "a subnormal value comes back as 0"
 Limited = Mapping[str, bool | int | str]

@@ -18,8 +18,8 @@ from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
+from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
-from attnspec.subjects.probe import probe_conventions
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 

@@ -9,16 +9,15 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.probing.question import Question, convention, even, is_close, no_claim, promised, shown, softmax, which
-from attnspec.probing.visibility import alignment
 from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.questions.asker import FAILURES, Asker, Failed, NotAsked, Reply
+from attnspec.questions.question import Question, convention, even, is_close, no_claim, promised, shown, softmax, which
+from attnspec.questions.visibility import alignment
 
 _MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
 _WITH_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)
 _FLOATS = np.array([np.roll([0.0, -1.0, -64.0, -64.0], row) for row in range(4)])
 _BIAS = np.array([np.roll([0.0, 2.0, 0.0, 0.0], row) for row in range(4)])
-_PAST = np.tri(4, dtype=bool)
 _OPEN = np.full((4, 4), 0.25)
 
 
@@ -69,8 +68,9 @@ def _by_truth(truth: Array) -> dict[str, Array]:
     return {"truth": even(truth), "truth_dropped": even(~truth), "ignored": _OPEN}
 
 
-def _mask_with_causal(asker: Asker) -> Reply:
-    problem, mask = asker.even(4, 4), asker.rows(_WITH_CAUSAL)
+def mask_with_causal(asker: Asker, pattern: Array = _WITH_CAUSAL) -> Reply:
+    """pattern: (T,S), T = S, what the mask leaves visible; its first row for all, where queries share one mask."""
+    problem, mask = asker.even(*pattern.shape), asker.rows(pattern)
     return _with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
@@ -85,8 +85,9 @@ def _hiding(asker: Asker, problem: Problem) -> Problem:
 
 def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
-    return which(_weights(asker, problem.but(causal=True)), {
-        "both": even(mask & _PAST), "mask": even(mask), "causal": even(_PAST), "neither": _OPEN})
+    past = np.tri(len(mask), dtype=bool)
+    return which(asker.output(problem.but(causal=True))[..., :len(mask)], {
+        "both": even(mask & past), "mask": even(mask), "causal": even(past), "neither": even(np.ones_like(mask))})
 
 
 _TRUTH = {"truth": "what is not zero is attended to", "truth_dropped": "what is not zero is hidden",
@@ -102,7 +103,7 @@ MASK_QUESTIONS = (
     Question("bias.form", "What happens to a bias?", {
         "added": "it is added to the scaled logits", "added_before_scaling": "it is added before the logits are scaled",
         "subtracted": "it is subtracted from them", **_TRUTH}, _form, promised("added")),
-    Question("mask_with_causal", "What do a mask and the causal flag do together?", _TOGETHER, _mask_with_causal,
+    Question("mask_with_causal", "What do a mask and the causal flag do together?", _TOGETHER, mask_with_causal,
              convention("mask_with_causal")),
     Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?", _TOGETHER,
              _bias_with_causal, convention("mask_with_causal")),
@@ -141,14 +142,21 @@ def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Proble
     return problem.but(bias=asker.as_bias(np.where(visible, 0.0, least), problem))
 
 
+def hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -> Reply:
+    """What a row that sees no key gets of a problem with T = S = 4; others: further candidates, of any shape that
+    broadcasts to (B,H,S).
+    """
+    seen = asker.output(without_row(asker, problem, form))[:, :, ROW, :4]
+    candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
+    return which(seen, {**candidates, **others})
+
+
 def _row(asker: Asker, form: str) -> Reply:
     """Keys do not weigh alike, so that what looks uniform is not what nobody has masked."""
-    problem = asker.sloped(4, 4)
-    seen = asker.output(without_row(asker, problem, form))
-    candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
+    problem, others = asker.sloped(4, 4), {}
     with contextlib.suppress(NotAsked, Failed):
-        candidates["unmasked"] = asker.output(problem)[:, :, ROW, :4]
-    return which(seen[:, :, ROW, :4], candidates)
+        others["unmasked"] = asker.output(problem)[:, :, ROW, :4]
+    return hidden_row(asker, form, problem, **others)
 
 
 def _row_under_causal(asker: Asker) -> Reply:

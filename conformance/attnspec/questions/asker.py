@@ -68,6 +68,16 @@ class Failed(Exception):  # noqa: N818  (named for what happened; it is an answe
         self.reply = reply
 
 
+def reply_to(ask: Callable[[], Reply]) -> Reply | None:
+    """The answer to a question, a call that fails included; None where it cannot be put to the subject."""
+    try:
+        return ask()
+    except NotAsked:
+        return None
+    except Failed as failed:
+        return failed.reply
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
     """A subject at one dtype, and the problems that fit what it can take. `drops`: True in its mask hides a key."""

@@ -7,10 +7,21 @@ from functools import partial
 
 import numpy as np
 
-from attnspec.core.keywords import KEYWORDS, Window
-from attnspec.probing.asker import FAILURES, OTHER, Asker, NotAsked, Reply
-from attnspec.probing.question import Ask, Claim, Question, convention, even, is_close, promised, shown, softmax, which
+from attnspec.core.keywords import KEYWORDS, PLACED, Window
 from attnspec.problems.problem import Array, Problem
+from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Reply
+from attnspec.questions.question import (
+    Ask,
+    Claim,
+    Question,
+    convention,
+    even,
+    is_close,
+    promised,
+    shown,
+    softmax,
+    which,
+)
 
 _SQUARE = {"past": np.tri(4, dtype=bool), "strict_past": np.tri(4, k=-1, dtype=bool),
            "future": np.tri(4, dtype=bool).T, "everything": np.ones((4, 4), bool)}
@@ -22,9 +33,11 @@ def _square(asker: Asker) -> Reply:
     return which(seen[:, :, 1:, :4], {name: even(visible)[1:] for name, visible in _SQUARE.items()})
 
 
-def alignment(asker: Asker, T: int, S: int) -> Reply:
-    """Rows that see no key may hold anything."""
-    seen = asker.output(asker.even(T, S).but(causal=True))[..., :S]
+def alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
+    """The diagonal of the causal flag, or of another keyword that hides later keys. Rows that see no key may hold
+    anything.
+    """
+    seen = asker.output(asker.even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
     bands = {"top_left": np.tri(T, S, dtype=bool), "bottom_right": np.tri(T, S, S - T, dtype=bool),
              "everything": np.ones((T, S), bool)}
     return Reply(band(seen, bands), shown(seen))

@@ -10,8 +10,8 @@ import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
-from attnspec.probing.asker import OTHER, Asker, Reply
 from attnspec.problems.problem import Array
+from attnspec.questions.asker import OTHER, Asker, Reply
 
 Ask = Callable[[Asker], Reply]
 Claim = Callable[[Declaration], str]

@@ -8,16 +8,16 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import Kind
-from attnspec.probing.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.probing.question import Question, convention, is_close, shown, which
 from attnspec.problems.problem import Problem, numpy_dtype
+from attnspec.questions.asker import FAILURES, Asker, Failed, NotAsked, Reply
+from attnspec.questions.question import Question, convention, is_close, shown, which
 
 YES, NO = "yes", "no"
 _ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}
 
 
-def _order(asker: Asker) -> Reply:
-    """A declared limit is set aside: it is asked whether it is one."""
+def heads_read(asker: Asker) -> Reply:
+    """Which key/value head each query head reads. A declared limit is set aside: it is asked whether it is one."""
     seen = asker.without_limits(grouped=True).output(grouped(asker))
     return which(seen[:, :, 0, 0], _ORDERS)
 
@@ -25,17 +25,18 @@ def _order(asker: Asker) -> Reply:
 def grouped(asker: Asker) -> Problem:
     """Four query heads on two key/value heads, whose values say which of them was read. Raises NotAsked."""
     limits = asker.subject.declaration.limits
-    if limits.single_head or limits.self_attention_only:
+    if limits.single_head or (limits.self_attention_only and limits.grouped is False):
         raise NotAsked("it has as many key/value heads as query heads by its nature")
     number, B, D = numpy_dtype(asker.dtype), asker.batch(4, 4), asker.width
     value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, 4, D)).astype(number)
-    return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value)
+    return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value,
+                   causal=limits.causal_only)
 
 
 def _accepted(asker: Asker) -> Reply:
     """A wrong answer is no acceptance."""
     try:
-        found = _order(asker)
+        found = heads_read(asker)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
     return Reply(YES if found.answer in _ORDERS else NO, found.detail)
@@ -44,7 +45,7 @@ def _accepted(asker: Asker) -> Reply:
 def _read(asker: Asker) -> Reply:
     if _accepted(asker).answer == NO:
         raise NotAsked("it takes as many key/value heads as query heads only")
-    return _order(asker)
+    return heads_read(asker)
 
 
 def _value_width(asker: Asker) -> Reply:

@@ -1,0 +1,1 @@
+"""Questions: small problems put to an implementation whose answers tell apart what practice is divided on."""

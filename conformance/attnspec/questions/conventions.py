@@ -1,0 +1,88 @@
+"""What a subject follows where practice is divided: what it is held to, wherever its declaration is silent.
+
+Where none of a convention's answers fits, it is `undefined`, and clauses ask less of the subject. So that a wrong
+subject is not excused, the problems are easy: all keys weigh the same, and one head is looked at. A subject that gives
+an answer there is held to it on all problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.keywords import PLACED
+from attnspec.core.nouns import DType
+from attnspec.problems.problem import Array
+from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
+from attnspec.questions.masks import hidden_row, mask_with_causal
+from attnspec.questions.shapes import NO, YES, heads_read
+from attnspec.questions.visibility import alignment
+from attnspec.subjects.subject import Subject
+
+_PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
+
+
+class _FirstHead(Asker):
+    """Looks at no other head."""
+
+    def output(self, problem: AnyProblem) -> Array:
+        """The first head of the output, (1,1,T,Dv)."""
+        return super().output(problem)[:1, :1]
+
+
+def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
+    """The convention's answer by name, `undefined` where none fits; and `grouped`: whether Hkv < H is accepted.
+
+    Left out is what cannot be asked of this subject: it lacks the keyword, or its limits forbid the problem.
+    Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`; `hidden_row` is the first of them.
+    """
+    asker = _FirstHead(subject, dtype)
+    return {**_hidden_rows(asker), **_causal_alignment(asker), **_mask_with_causal(asker),
+            **_grouped(Asker(subject, dtype))}
+
+
+def _found(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
+    """The answer of the convention, `undefined` if the reply is none of them; nothing where it cannot be asked."""
+    reply = reply_to(ask)
+    return {} if reply is None else {name: _answer(name.partition(".")[0], reply)}
+
+
+def _answer(convention: str, reply: Reply) -> str:
+    return reply.answer if reply.answer in CONVENTIONS[convention].answers else UNDEFINED
+
+
+def _hidden_rows(asker: Asker) -> Mapping[str, str]:
+    """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
+    problem, found = asker.even(4, 4), dict[str, str]()
+    for form in ("mask", "bias"):
+        found |= _found(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
+    return {"hidden_row": next(iter(found.values())), **found} if found else {}
+
+
+def _causal_alignment(asker: Asker) -> Mapping[str, str]:
+    """Asked with more keys than queries and with fewer; the two answers must be the same one. Where there is no causal
+    flag, the first other keyword that counts from a query's own place serves for it.
+    """
+    keyword = next((name for name in PLACED if name in asker.subject.declaration.keywords), "causal")
+    answers = {answer for T, S in ((2, 5), (5, 2))
+               for answer in _found("causal_alignment", partial(alignment, asker, T, S, keyword)).values()}
+    return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
+
+
+def _mask_with_causal(asker: Asker) -> Mapping[str, str]:
+    """Asked at other lengths than the rest: a subject that keeps its answers by their shape has none of this one."""
+    return _found("mask_with_causal", partial(mask_with_causal, asker, _PATTERN))
+
+
+def _grouped(asker: Asker) -> Mapping[str, str]:
+    """A declared limit is believed. A wrong answer is an acceptance: clauses are to find it wrong."""
+    limits = asker.subject.declaration.limits
+    reply = None if limits.grouped is False else reply_to(partial(heads_read, asker))
+    if reply is None:
+        return {} if limits.single_head else {"grouped": NO}
+    if reply.answer in {RAISES, UNUSABLE}:
+        return {"grouped": NO}
+    return {"grouped": YES, "grouped_heads": _answer("grouped_heads", reply)}
