@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import attnspec
 import pytest
 from attnspec.cli import main
 from attnspec.cli.campaign import alarms, table, verdict
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block, BlockWorker
-from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, BlockJob, CampaignJobs, code_of, with_blocks
+from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
 from attnspec.evaluation.false_alarms.rows import CHOSEN, CampaignRow, known, needed, rows_of
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
@@ -341,3 +342,8 @@ def test_a_campaign_that_is_not_complete_says_how_it_goes_on() -> None:
 
 def test_too_few_cases_are_not_enough_however_well_they_held() -> None:
     assert [code_of([judged("a", 0)], cases) for cases in (100, 101)] == [0, 2]
+
+
+@pytest.mark.parametrize("name", JUDGING)
+def test_every_folder_whose_code_is_hashed_has_code(name: str) -> None:
+    assert list((Path(attnspec.__file__).parent / name).glob("*.py"))

@@ -34,8 +34,8 @@ RECIPES_OF = "recipes"
 
 _BLOCKS = "blocks"
 
-_JUDGING = ("core", "engine", "evaluation/false_alarms", "faults", "numerics", "problems", "subjects", "trials",
-            "vocabulary")
+JUDGING = ("core", "engine", "evaluation/false_alarms", "faults", "numerics", "problems", "questions", "subjects",
+            "trials", "vocabulary")
 """The folders whose code makes, answers or judges a case."""
 
 _SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "jaxlib")
@@ -46,7 +46,7 @@ _SAME = (RECIPES_OF, CODE, "attnspec", "numpy", "ml_dtypes", "torch", "jax", "ja
 def code_digest() -> str:
     """Over every module that makes, answers or judges a case, the shipped adapters and manifests among them."""
     digest, package = hashlib.sha256(), Path(__file__).parents[2]
-    files = [path for name in _JUDGING for path in sorted((package / name).rglob("*.py"))]
+    files = [path for name in JUDGING for path in sorted((package / name).rglob("*.py"))]
     for path in [*files, *sorted(folder("implementations").glob("*/*.*"))]:
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
