@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """In a worker of the attnspec command: guard every item. Anywhere else: tell what gates cost."""
     if config.getoption("attnspec_traces", None) and hasattr(config, "workerinput"):
-        from attnspec.runner.traces import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
+        from attnspec.runner.guard import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
 
         config.pluginmanager.register(Guard.of(config), "attnspec-guard")
     elif not hasattr(config, "workerinput"):

@@ -32,7 +32,7 @@ from helpers.commands import Cli
 @pytest.fixture
 def stub_engine(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  (on the path)
     """Commands judge before the stub court."""
-    monkeypatch.setattr(check_command, "Session", functools.partial(Session, engine="stub_engine:Court"))
+    monkeypatch.setattr(check_command, "Session", functools.partial(Session, engine="stub_engine:Engine"))
 
 
 @pytest.fixture

@@ -241,10 +241,10 @@ def test_another_seed_tries_other_cases(folder: Path) -> None:
 
 TELL = """
 import sys
-from attnspec.engine.engine import Court
+from attnspec.engine.engine import Engine
 from attnspec.core.plan import Item, Plan
 from attnspec.core.nouns import Effort
-trial = Court(Plan((sys.argv[1],), spec=sys.argv[2], effort=Effort.QUICK), breadcrumb=print)
+trial = Engine(Plan((sys.argv[1],), spec=sys.argv[2], effort=Effort.QUICK), breadcrumb=print)
 trial.try_item(Item(sys.argv[1], "own.masked_and_biased", "float32"))
 """
 

@@ -18,7 +18,7 @@ from helpers.places import STUBS
 
 FILE = """
 from attnspec import gate
-test_attention = gate("stub", clauses={clauses}, engine="stub_engine:Court", strict={strict})
+test_attention = gate("stub", clauses={clauses}, engine="stub_engine:Engine", strict={strict})
 """
 
 

@@ -24,7 +24,7 @@ RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 
 def run(*clauses: str, deadline: float = 20, workers: int = 1) -> dict[str, Outcome]:
     plan = Plan(("stub",), clauses=tuple(f"stub.{name}" for name in clauses), deadline=deadline)
-    result = Session(plan, workers, engine="stub_engine:Court").run([])
+    result = Session(plan, workers, engine="stub_engine:Engine").run([])
     assert not result.defects
     return {outcome.clause.removeprefix("stub."): outcome for outcome in result.outcomes}
 
@@ -46,7 +46,7 @@ def test_a_crash_leaves_its_case_its_stack_and_what_was_printed() -> None:
 
 
 def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
-    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:DeadlyCourt").run([])
+    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:DeadlyEngine").run([])
     assert result.exit_code == 2
     assert [outcome.verdict for outcome in result.outcomes] == [Verdict.NOT_RUN]
     assert "workers die before they take up an item" in result.defects[0]
@@ -80,7 +80,7 @@ from attnspec.core.plan import Plan
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
 plan = Plan(("stub",), clauses=("stub.held", "stub.slow", "stub.violated"), deadline=60)
-sys.exit(Session(plan, engine="stub_engine:Court").run([RecordWriter(Path(sys.argv[2]))]).exit_code)
+sys.exit(Session(plan, engine="stub_engine:Engine").run([RecordWriter(Path(sys.argv[2]))]).exit_code)
 """
 
 

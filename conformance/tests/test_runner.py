@@ -41,7 +41,7 @@ def run(stubs: Path) -> Run:  # noqa: ARG001  (on the path)
                     strict: bool = False) -> tuple[Result, list[Event]]:
         plan = Plan(targets, clauses=tuple(f"stub.{name}" for name in clauses), strict=strict, deadline=20)
         listener = Listener()
-        result = Session(plan, workers, engine="stub_engine:Court", recipe=recipe).run([listener])
+        result = Session(plan, workers, engine="stub_engine:Engine", recipe=recipe).run([listener])
         assert listener.is_shut_down
         return result, listener.events
 
@@ -115,7 +115,7 @@ def test_a_failure_of_our_own_is_a_defect_and_the_rest_goes_on(run: Run) -> None
 
 @pytest.mark.usefixtures("stubs")
 def test_a_failure_before_any_item_is_a_defect_too() -> None:
-    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:FailingCourt").run([])
+    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:FailingEngine").run([])
     assert "ZeroDivisionError: a defect of attnspec itself" in result.defects[0]
     assert [outcome.verdict for outcome in result.outcomes] == [Verdict.NOT_RUN]
 
@@ -129,7 +129,7 @@ class Clumsy(Listener):
 @pytest.mark.usefixtures("stubs")
 def test_a_handler_that_fails_is_a_defect_and_the_run_has_its_footer() -> None:
     listener = Listener()
-    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:Court").run([listener, Clumsy()])
+    result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:Engine").run([listener, Clumsy()])
     assert "ZeroDivisionError: a handler that fails" in result.defects[0]
     assert isinstance(listener.events[-1], RunFinished)
     assert result.exit_code == 2
@@ -153,7 +153,7 @@ def test_nothing_to_run_is_exit_code_2(run: Run) -> None:
 
 @pytest.mark.usefixtures("stubs")
 def test_a_run_becomes_a_record_that_can_be_read(tmp_path: Path) -> None:
-    session = Session(Plan(("stub",), clauses=("stub.violated",)), engine="stub_engine:Court")
+    session = Session(Plan(("stub",), clauses=("stub.violated",)), engine="stub_engine:Engine")
     session.run([RecordWriter(tmp_path / "run.jsonl")])
     record = read_record(tmp_path / "run.jsonl")
     assert [outcome.verdict for outcome in record.outcomes] == [Verdict.VIOLATED]

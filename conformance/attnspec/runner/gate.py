@@ -17,15 +17,20 @@ from typing import TypeVar
 import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import Item, Plan
 from attnspec.record.codec import encode
+from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT
 from attnspec.runner.judge import ENGINE, HANDED, clause_of, distinct_items, pronounce, summon
-from attnspec.runner.texts import announce
+from attnspec.runner.texts import in_short, violation
+from attnspec.spec.clause import Clause
 
 E = TypeVar("E", DType, Effort)
+
+_PASSING = frozenset({Verdict.HELD, Verdict.EXPECTED})
+_WITHOUT_VERDICT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
 
 
 def gate(
@@ -85,7 +90,7 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
-        announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
+        _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT, plan.effort.value)
     return test_attention
@@ -119,3 +124,18 @@ def _handed(function: Callable[..., object], name: str) -> str:
         name += "_"
     setattr(shelf, name, function)
     return f"{HANDED}:{name}"
+
+
+def _announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
+    """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
+
+    A violated clause that does not gate (`should`, `may`) is skipped with its sentence, so that it is seen and not
+    counted as passed.
+    """
+    if outcome.verdict in _PASSING:
+        return
+    if outcome.verdict in _WITHOUT_VERDICT:
+        pytest.skip(in_short(outcome))
+    if outcome.verdict is Verdict.NOT_RUN or gates(outcome.verdict, outcome.level, strict=strict):
+        pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+    pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

@@ -14,8 +14,8 @@ import pytest
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
+from attnspec.runner.guard import NAME, Guard
 from attnspec.runner.jobs import JobSource, jobs_of, source_of
-from attnspec.runner.traces import NAME, Guard
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
 

@@ -1,13 +1,11 @@
-"""Outcomes in words, for the console and for pytest, and clauses as a record keeps them."""
+"""Outcomes in words, and clauses as a record keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import pytest
-
-from attnspec.core.nouns import DType, Verdict, gates
+from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_argument
 from attnspec.record.outcome import ClauseText, Evidence, Likeness, Outcome, QuotedSource
 from attnspec.spec.clause import Citation, Clause, Spec
@@ -96,22 +94,3 @@ def text_of(clause: Clause, spec: Spec) -> ClauseText:
 def _quoted(citation: Citation, spec: Spec) -> QuotedSource:
     source = spec.bibliography[citation.cite]
     return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url)
-
-
-_PASSING = frozenset({Verdict.HELD, Verdict.EXPECTED})
-_WITHOUT_VERDICT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
-
-
-def announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
-    """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
-
-    A violated clause that does not gate (`should`, `may`) is skipped with its sentence, so that it is seen and not
-    counted as passed.
-    """
-    if outcome.verdict in _PASSING:
-        return
-    if outcome.verdict in _WITHOUT_VERDICT:
-        pytest.skip(in_short(outcome))
-    if outcome.verdict is Verdict.NOT_RUN or gates(outcome.verdict, outcome.level, strict=strict):
-        pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
-    pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

@@ -35,7 +35,7 @@ CLAUSES = tuple(_clause(number, name, Level.SHOULD if name == "advised" else Lev
 SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": Source("paper", "A paper", "paper", "https://example.org")})
 
 
-class Court:
+class Engine:
     """What runner.bench.Judge asks for."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
@@ -98,7 +98,7 @@ class Court:
         raise ZeroDivisionError("a defect of attnspec itself")
 
 
-class FailingCourt(Court):
+class FailingEngine(Engine):
     """An engine that fails in every worker, before any item."""
 
     def items(self) -> tuple[Item, ...]:
@@ -107,7 +107,7 @@ class FailingCourt(Court):
         return super().items()
 
 
-class DeadlyCourt(Court):
+class DeadlyEngine(Engine):
     """An engine in which workers die before they take up an item."""
 
     def items(self) -> tuple[Item, ...]:
