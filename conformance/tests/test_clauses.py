@@ -20,7 +20,7 @@ CLAUSES = load_spec().clauses
 FEW = 4
 DTYPES = (DType.FLOAT32, DType.BFLOAT16)
 SAMPLE = 5
-"""One accusation in so many is tried in float16 as well; the measurement of power tries every fault there."""
+"""One accusation in so many is tried in float16 as well; spec/refutations.json tells of every dtype."""
 
 SILENT = {("scale.variance_without", DType.FLOAT16)}
 """Where a clause makes no claim on any case: logits this far apart leave weights that the dtype does not hold."""
@@ -48,10 +48,6 @@ def test_a_silent_clause_claims_nothing(clause: str, dtype: DType) -> None:
     evaluator = Evaluator(summon("sound/naive", Plan(())), dtype)
     tally = Trial(checks()[clause], evaluator, Effort.DEFAULT, 0, lambda _: None).hold()
     assert tally.cases == 0 < tally.no_claims
-
-
-def test_every_fault_is_named_by_a_clause() -> None:
-    assert set(CATALOGUE) - {fault for clause in CLAUSES for fault in clause.refuted_by} == set()
 
 
 def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:

@@ -44,6 +44,7 @@ def test_every_file_of_the_law_satisfies_it(path: Path) -> None:
     {"because": []},
     {"because": [{"cite": "vaswani2017"}]},
     {"refuted_by": []},
+    {"refuted_by": ["a", "b", "c", "d", "e"]},
     {"given": {"problem": "self_attention", "lenghts": "self"}},
     {"given": {"problem": "self_attention", "draw": {"cut": "row_befor_last"}}},
     {"runs": {"moved": [{"replace_aftr": {"arrays": ["key"], "cut": "cut"}}]}},

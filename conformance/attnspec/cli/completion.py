@@ -15,6 +15,7 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.spec.clause import Spec, themes_of
 from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import known_faults, read_refutations
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered
 
@@ -133,7 +134,8 @@ def _clauses(ctx: click.Context, _: str) -> Iterator[str]:
 
 
 def _faults(ctx: click.Context, _: str) -> Iterable[str]:
-    return sorted({name for clause in _law(ctx).clauses for name in clause.refuted_by})
+    law = _law(ctx)
+    return known_faults(law, read_refutations(law))
 
 
 def _law(ctx: click.Context) -> Spec:

@@ -13,12 +13,14 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
+from attnspec.cli.wording import plural
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, themes_of
 from attnspec.spec.load import NOT_CHECKED, OWN, added_files, load_spec
+from attnspec.spec.refutations import FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
 
 if TYPE_CHECKING:
@@ -74,12 +76,20 @@ def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield "because:"
     for citation in clause.because:
         yield from _source(citation, law)
-    if clause.refuted_by:
-        yield ""
-        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (explain tells their stories, too)")
+    yield from _convicted(clause, law)
     yield ""
     yield f"{clause.where}:"
     yield textwrap.indent(yaml_of(clause, file), "  ")
+
+
+def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
+    """The faults that the clause names, and how many it convicts."""
+    if clause.refuted_by:
+        yield ""
+        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (explain tells their stories, too)")
+    if convicted := read_refutations(law).convictions.get(clause.id, {}):
+        yield from _wrapped(f"convicts {plural(len(convicted), 'fault')} of the catalogue in all: "
+                            f"{shown(law.folder / FILE)} names them")
 
 
 def _wrapped(text: str) -> list[str]:
@@ -122,10 +132,20 @@ def _tell_faults(name: str, law: Spec) -> None:
 
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
     yield f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n"
-    refuters = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
-    by = f"refuted by: {', '.join(refuters) or 'no clause'}"
-    for text in (fault.story, f"it bites: {fault.reach}", fault.link, by):
+    for text in (fault.story, f"it bites: {fault.reach}", fault.link, *_convicting(fault, law)):
         yield "\n".join(_wrapped(text))
+
+
+def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
+    """The clauses that name the fault, and all that convict it, with the dtypes where it is not at all of them."""
+    named = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
+    yield f"refuted by: {', '.join(named) or 'no clause names it'}"
+    found = read_refutations(law).of_fault(fault.name)
+    most = max(map(len, found.values()), default=0)
+    told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
+            for name, dtypes in found.items())
+    if found:
+        yield f"convicted by {plural(len(found), 'clause')}: {', '.join(told)}"
 
 
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:

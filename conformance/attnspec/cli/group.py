@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, str] = {
     "list": "attnspec.cli.list:list_",
     "explain": "attnspec.cli.explain:explain",
     "power": "attnspec.cli.power:power",
+    "refutations": "attnspec.cli.refutations:refutations",
     "campaign": "attnspec.cli.campaign:campaign",
     "confirm": "attnspec.cli.confirm:confirm",
     "combine": "attnspec.cli.combine:combine_",

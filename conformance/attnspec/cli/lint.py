@@ -19,6 +19,7 @@ from attnspec.core.errors import (
     ManifestError,
     Place,
     RecordError,
+    SpecError,
     UsageError,
     hint,
 )
@@ -27,6 +28,7 @@ from attnspec.core.paths import folder
 from attnspec.record import schema as record
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import COMMAND, FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, read_entries
 from attnspec.subjects.manifest import Registered
@@ -44,7 +46,7 @@ T = TypeVar("T")
 def lint(
     baselines: tuple[Path, ...], implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...],
 ) -> int:
-    """Check the spec, every word in it, the manifests, the generated schemas, and baselines."""
+    """Check the spec, every word in it, the manifests, the generated files, and baselines."""
     problems = list(_problems(implementations, spec, spec_add))
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
         problems = list(_of_baselines(baselines, load_spec(spec, spec_add), implementations))
@@ -60,6 +62,7 @@ def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]
     yield from (*found, *wrong)
     if law:
         yield from _badly_put(law)
+        yield from _tried(lambda: _check_matrix(law))[1]
     subjects, found = _tried(lambda: tuple(registered(implementations).values()))
     yield from found
     if law and subjects and not wrong:  # a clause that cannot be read is not there for manifests to name
@@ -84,6 +87,20 @@ def _badly_put(law: Spec) -> Iterator[AttnspecError]:
     for clause in law.clauses:
         _, found = _tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
         yield from found or empty_claims(clause)
+
+
+def _check_matrix(law: Spec) -> None:
+    """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+
+    found, where = read_refutations(law), Place(shown(law.folder / FILE))
+    clauses = [clause.id for clause in law.clauses]
+    for noun, named, known in (("clause", found.convictions, clauses), ("fault", found.faults, list(CATALOGUE))):
+        if gone := sorted(set(named).difference(known)):
+            raise SpecError(f"there is no {noun} {gone[0]!r}. Make the file anew: {COMMAND}.", where=where)
+    if found.convictions and (missing := [name for name in CATALOGUE if name not in found.faults]):
+        raise SpecError(f"no clause convicts the fault {missing[0]!r}. Put it to the clauses: attnspec refutations "
+                        f"--fault {missing[0]} --write.", where=where)
 
 
 def _strangers(subject: Registered, law: Spec) -> Iterator[ManifestError]:

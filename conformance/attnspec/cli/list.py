@@ -11,11 +11,13 @@ from typing import Any
 import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
+from attnspec.cli.wording import plural
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import NOT_CHECKED, load_spec
+from attnspec.spec.refutations import known_faults, read_refutations, witnesses
 from attnspec.subjects.registry import registered
 
 Row = Mapping[str, str]
@@ -44,12 +46,13 @@ def _profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
-    refuters: dict[str, list[str]] = {}
-    for clause in law().clauses:
-        for name in clause.refuted_by:
-            refuters.setdefault(name, []).append(clause.id)
-    for name in sorted(refuters):
-        yield {"name": name, "refuted by": " ".join(refuters[name])}
+    """With the clauses that `check` puts each to: all that convict it would fill a page."""
+    spec = law()
+    found = read_refutations(spec)
+    for name in known_faults(spec, found):
+        count = len(found.of_fault(name))
+        yield {"name": name, "convicted by": plural(count, "clause") if count else "",
+               "put to": " ".join(witnesses(spec, found, name))}
 
 
 def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:

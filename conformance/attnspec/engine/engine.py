@@ -18,6 +18,7 @@ from attnspec.engine.known_failures import as_new, check_deviations, with_deviat
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due, themes_of
 from attnspec.spec.load import OWN, load_spec
+from attnspec.spec.refutations import Refutations, read_refutations, witnesses
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
@@ -80,12 +81,16 @@ class Engine:
                 yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
                             if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
 
-    def _put_to(self, target: str) -> Iterator[Clause]:
-        """The clauses that a target is put to: a fault, unless clauses are asked for, to those that name it."""
-        chosen = self.plan.clauses or self.plan.profiles
-        for clause in self.clauses:
-            if chosen or not target.startswith(FAULT) or target.removeprefix(FAULT) in clause.refuted_by:
-                yield clause
+    def _put_to(self, target: str) -> tuple[Clause, ...]:
+        """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
+        if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
+            return self.clauses
+        names = witnesses(self.spec, self._refutations, target.removeprefix(FAULT))
+        return tuple(clause for clause in self.clauses if clause.id in names)
+
+    @cached_property
+    def _refutations(self) -> Refutations:
+        return read_refutations(self.spec)
 
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""

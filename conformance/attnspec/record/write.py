@@ -52,10 +52,10 @@ class RecordWriter:
 
 
 def reopen(path: Path) -> RunRecord:
-    """The record, rewritten so that further blocks can be appended: the header, subjects that are known, blocks judged.
+    """The record, rewritten so that more can be appended: the header, known subjects, blocks judged and subjects put.
 
-    Left out are the footer, blocks that were lost, and a last line that was cut off. The old file stands until the new
-    one is complete. Raises RecordError, and UsageError for a file that cannot be written.
+    Left out are the footer, what was lost, and a last line that was cut off. The old file stands until the new one is
+    complete. Raises RecordError, and UsageError for a file that cannot be written.
     """
     record = read_record(path)
     complete = path.with_name(f"{path.name}.part")
@@ -71,6 +71,7 @@ def _kept(record: RunRecord) -> Iterator[Event]:
     yield record.header
     yield from (SubjectKnown(known.card) for known in record.subjects if not known.broken)
     yield from (block for block in record.blocks if not block.lost)
+    yield from (put for put in record.puts if not put.lost)
 
 
 _OF_THE_MACHINE = frozenset({"workers", "cpus", "threads"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Effort, Level
@@ -88,7 +89,7 @@ class Spec:
     """All clauses, in the order of their files, with the bibliography and a digest of every byte read.
 
     `problems` are the named problems that clauses start from; `Clause.given` has them merged in already. `added` names
-    the files of own clauses among them.
+    the files of own clauses among them. `folder` is where the others were read.
     """
 
     version: str
@@ -97,6 +98,7 @@ class Spec:
     bibliography: Mapping[str, Source]
     problems: Mapping[str, Word] = field(default_factory=dict)
     added: tuple[str, ...] = ()
+    folder: Path = Path()
 
 
 def themes_of(ids: Iterable[str]) -> tuple[str, ...]:

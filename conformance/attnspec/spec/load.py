@@ -47,7 +47,7 @@ def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()
     clauses = _unique(chain(shipped, (clause for file in own for clause in added_clauses(file, context, tell))))
     return Spec(version=_version(documents["spec.yaml"]), digest=_digest(*files.values(), *(file.data for file in own)),
                 clauses=clauses, bibliography=context.bibliography, problems=context.problems,
-                added=tuple(file.name for file in own))
+                added=tuple(file.name for file in own), folder=folder)
 
 
 def _context(documents: Mapping[str, Located], own: Iterable[Added]) -> Context:

@@ -14,6 +14,7 @@ from attnspec.spec.clause import Citation, Clause, Glance, Source, Word
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, describe
 
+MOST_FAULTS = 4  # under `refuted_by`: those that teach; spec/refutations.json names all
 LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
 CLAUSE_KEYS: Mapping[str, str] = {
     "id": "the stable name, `theme.words_of_it`; tests, deviations and reports refer to it",
@@ -26,7 +27,7 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "given": "the named problem, what differs from it, and further drawn values",
     "runs": "chains of transforms by name; without it one run `original` of no transform",
     "then": "relations between what is observed of the runs",
-    "refuted_by": "known faults that must violate this clause",
+    "refuted_by": f"known faults that must violate this clause: at most {MOST_FAULTS}, those that teach",
     "glance": "at how many dtypes a glance puts it: one dtype, or every dtype where the answer depends on the dtype",
     "note": "what a reader should know besides",
 }
@@ -86,8 +87,16 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
         formula=fields.text("formula", ""), because=_because(fields, context),
         needs=given.always | frozenset(_keywords(fields, "needs")),
         problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
-        refuted_by=fields.texts("refuted_by", ()), note=fields.text("note", ""),
+        refuted_by=_refuted_by(fields), note=fields.text("note", ""),
         glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), where=fields.place(), places=fields.mapping.places)
+
+
+def _refuted_by(fields: Fields) -> tuple[str, ...]:
+    names = fields.texts("refuted_by", ())
+    if len(names) > MOST_FAULTS:
+        raise fields.complain("refuted_by", f"names {len(names)} faults. Name the {MOST_FAULTS} that teach most; "
+                              "spec/refutations.json names all (attnspec refutations --write).")
+    return names
 
 
 def _problem(name: str, fields: Fields) -> Word:

@@ -14,7 +14,7 @@ from attnspec.core.conventions import PROFILES
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
 from attnspec.spec.clause import Glance
-from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, NAME
+from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, MOST_FAULTS, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
 
 Schema = dict[str, object]
@@ -73,7 +73,7 @@ def _clause(faults: list[str]) -> Schema:
         "given": _ref("given"),
         "runs": _named({"type": "array", "items": _ref("transform")}),
         "then": _list(_ref("relation")),
-        "refuted_by": {"type": "array", "items": fault, "uniqueItems": True},
+        "refuted_by": {"type": "array", "items": fault, "uniqueItems": True, "maxItems": MOST_FAULTS},
         "glance": {"enum": [glance.value for glance in Glance]},
         "note": _TEXT,
     }

@@ -11,6 +11,8 @@ from attnspec.faults.catalogue import ALL
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
 from attnspec.record.outcome import Measured
+from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
@@ -57,11 +59,11 @@ def excess(fault: Fault, dtype: DType, *, checks: Mapping[str, Check], effort: E
 
 
 def _that_may(checks: Mapping[str, Check], fault: Fault) -> Iterator[Check]:
-    """The clauses that say `must`, and those that name the fault at any level."""
-    subject = fault_subject(FAULT + fault.name)
+    """The clauses that say `must`, and those of any level that name the fault or convict it at another dtype."""
+    subject, convicting = fault_subject(FAULT + fault.name), read_refutations(load_spec()).of_fault(fault.name)
     for check in checks.values():
-        speaks = check.clause.level is Level.MUST or fault.name in check.clause.refuted_by
-        if speaks and not check.lacking(subject):
+        named = fault.name in check.clause.refuted_by or check.clause.id in convicting
+        if (named or check.clause.level is Level.MUST) and not check.lacking(subject):
             yield check
 
 

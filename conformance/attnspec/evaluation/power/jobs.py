@@ -22,6 +22,7 @@ from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import Refutations, read_refutations, witnesses
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import process_of, registered
 
@@ -162,9 +163,12 @@ class PowerJobs:
         return replace(found, seconds=round(time.perf_counter() - began, 3))
 
     def _first(self, target: str) -> tuple[str, ...]:
-        """The clauses that name the fault."""
-        name = target.removeprefix(FAULT) if target.startswith(FAULT) else ""
-        return tuple(clause.id for clause in self.spec.clauses if name in clause.refuted_by)
+        """The clauses that witness the fault."""
+        return witnesses(self.spec, self._refutations, target.removeprefix(FAULT)) if target.startswith(FAULT) else ()
+
+    @cached_property
+    def _refutations(self) -> Refutations:
+        return read_refutations(self.spec)
 
     def _blank(self, job: Measurement) -> SubjectPut:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)

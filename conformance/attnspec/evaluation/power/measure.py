@@ -49,7 +49,7 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
             first: Sequence[str] = (), archive: Archive | None = None) -> Detection:
     """The smallest number of cases in which a clause convicts the subject, among the clauses that may.
 
-    checks: the law, in its own order.  first: the clauses to begin with; those that name the fault. They convict at
+    checks: the law, in its own order.  first: the clauses to begin with; those that witness the fault. They convict at
     any level, all others only where they say `must`.  Once a clause has convicted in k cases, the others are tried on
     k - 1, so that the search ends at the first clause that convicts in one. Cases are counted whether or not they lay
     in the domain of the bound. Where nothing convicts, `cases` is what the most patient clause tried.
@@ -114,7 +114,7 @@ Summon = Callable[[], Subject]  # makes the subject anew
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a subject is put to. names: of rules, the suite among them.  first: the clauses that name the fault.
+    """What a subject is put to. names: of rules, the suite among them.  first: the clauses that witness the fault.
 
     diagnoses: whether the suite's counterexample is put to the diagnosis.
     """

@@ -1,0 +1,188 @@
+"""`refutations`: which clause convicts which fault at which dtype, found out anew and kept in a generated file."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from attnspec.cli import completion
+from attnspec.cli.group import exit_code_of
+from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
+from attnspec.cli.outputs import RunningLine
+from attnspec.cli.wording import opening, plural
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.nouns import DType
+from attnspec.core.plan import FAULT, Plan
+from attnspec.engine.engine import matching
+from attnspec.evaluation.false_alarms.jobs import code_digest
+from attnspec.evaluation.power.matrix import MATRIX, Change, changes, joined, without
+from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.measurements import SubjectPut
+from attnspec.record.read import RunRecord, read_record
+from attnspec.record.write import RecordWriter, reopen
+from attnspec.runner.session import Session
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import (
+    COMMAND,
+    EFFORT,
+    FILE,
+    SEED,
+    Refutations,
+    read_refutations,
+    refutations_text,
+)
+from attnspec.spec.yaml_lines import shown
+
+RUNS = Path("reports") / "run"
+LISTED = 20  # changes that are told one by one
+
+
+@click.command()
+@click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
+              help="Only this fault, or those of a pattern like 'mask_*'. [default: all]")
+@click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
+              help="Only this clause; 'causal.*' is all of a theme. [default: all]")
+@click.option("--write", is_flag=True, help="Write what was found into the generated file.")
+@click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+              help="Processes that judge. [default: one a CPU]")
+@DEADLINE
+@SPEC
+def refutations(faults: Sequence[str], workers: int, *, write: bool, **options: Given) -> int:
+    """Put every fault to every clause, and compare with what spec/refutations.json says; or write that anew.
+
+    What is not asked for stays in the file as it is. An interrupted run goes on where it was. Exit codes: 0 the file
+    says so or was written, 1 it says otherwise, 2 not all could be put.
+    """
+    law = load_spec(options["spec"])
+    plan = _plan(faults, law, **options)
+    before = _before(plan, law)
+    puts = _Measurement(plan, law, workers).run()
+    if puts is None:
+        return CANNOT_RUN
+    now = joined(before, puts, law, plan)
+    return _told(list(changes(before, now)), now, law.folder / FILE, write=write)
+
+
+def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: Given) -> Plan:
+    targets = [FAULT + name.removeprefix(FAULT) for name in faults or ("*",)]
+    fixed = {"dtypes": tuple(DType), "implementations": (), "effort": EFFORT, "seed": SEED}
+    plan = plan_from(targets, options | fixed)
+    known_targets(plan)
+    ids = [clause.id for clause in law.clauses]
+    asked = matching(clauses, ids) if clauses else ids
+    return replace(plan, clauses=tuple(name for name in ids if name in asked))
+
+
+def _before(plan: Plan, law: Spec) -> Refutations:
+    """What the file says. Raises UsageError where only a part of what was found on other cases would be made anew."""
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+
+    found = read_refutations(law)
+    is_whole = len(plan.targets) == len(CATALOGUE) and len(plan.clauses) == len(law.clauses)
+    if not (found.is_current or is_whole):
+        raise UsageError(f"this was made on {found.cases} cases at effort {found.effort} and seed {found.seed}, and "
+                         f"parts of it cannot be made anew on others. Make all of it: {COMMAND}.",
+                         where=Place(shown(law.folder / FILE)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Measurement:
+    """What is put to whom. The record is named by all that a verdict rests on: an interrupted one can go on in it."""
+
+    plan: Plan
+    law: Spec
+    workers: int
+
+    def run(self) -> Sequence[SubjectPut] | None:
+        """Every fault that was asked for; None where some came to nothing."""
+        begun = self._begun()
+        plan = without(self.plan, begun.puts if begun else ())
+        session = Session(plan, workers=self.workers, command=typed(), source=MATRIX)
+        result = session.run([_Counting(RunningLine(sys.stdout)), RecordWriter(self._path, goes_on=begun is not None)])
+        if exit_code_of(result) != CONFORMS:
+            click.echo(f"Not everything was put to the clauses. Go on with the same command; so far: {self._path}")
+            return None
+        return read_record(self._path).puts
+
+    def _begun(self) -> RunRecord | None:
+        """The run that did not come to its end, if there is one."""
+        if not self._path.is_file():
+            return None
+        record = read_record(self._path)
+        return reopen(self._path) if record.interrupted or any(put.lost for put in record.puts) else None
+
+    @property
+    def _path(self) -> Path:
+        rests_on = (code_digest(), self.law.digest, *self.plan.targets, *self.plan.clauses)
+        return RUNS / f"refutations-{zlib.crc32(' '.join(rests_on).encode()):08x}.jsonl"
+
+
+@dataclass(slots=True)
+class _Counting:
+    """A handler that tells how many faults have been put."""
+
+    line: RunningLine
+    done: int = 0
+    of: int = 0
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def handle(self, event: Event) -> None:
+        """Count."""
+        match event:
+            case RunStarted():
+                self.of = event.items
+                self.line.say(opening(event))
+            case SubjectPut():
+                self._count(event)
+            case RunFinished():
+                self.line.wipe()
+
+    def shutdown(self) -> None:
+        """Leave the line clean, also after an interruption."""
+        self.line.wipe()
+
+    def _count(self, put: SubjectPut) -> None:
+        self.done += 1
+        if put.lost:
+            self.line.say(click.style(f"lost: {put.subject} {put.dtype.value}: {put.lost}", fg="red"))
+        if self.line.is_due:
+            self.line.tell(f"{self.done} of {self.of} put to the clauses")
+
+
+def _told(found: Sequence[Change], now: Refutations, path: Path, *, write: bool) -> int:
+    """Say what changed, and write it if asked to. The exit code."""
+    for line in _lines(found):
+        click.echo(line)
+    if write:
+        path.write_text(refutations_text(now), encoding="utf-8")
+        click.echo(f"wrote {shown(path)}: {_counted(now)}")
+    elif found:
+        click.echo(f"{shown(path)} says otherwise. Take that in: the same command with --write.")
+    else:
+        click.echo(f"{shown(path)} says the same.")
+    return CONFORMS if write or not found else VIOLATED
+
+
+def _lines(found: Sequence[Change]) -> Iterator[str]:
+    for each in found[:LISTED]:
+        yield f"{each.clause} convicts {each.fault} at {_words(each.now)}; it was {_words(each.before)}"
+    if len(found) > LISTED:
+        yield f"and {plural(len(found) - LISTED, 'change')} more"
+
+
+def _words(dtypes: Iterable[DType]) -> str:
+    return " ".join(dtype.value for dtype in dtypes) or "no dtype"
+
+
+def _counted(now: Refutations) -> str:
+    pairs = sum(map(len, now.convictions.values()))
+    return f"{plural(pairs, 'pair')} of clause and fault, {plural(len(now.faults), 'fault')} convicted"

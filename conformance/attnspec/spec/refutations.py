@@ -1,0 +1,119 @@
+"""`spec/refutations.json`: which clause convicts which fault at which dtype. `attnspec refutations --write` makes it.
+
+`refuted_by` in YAML names a few faults that teach; this names all, and no hand touches it.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from attnspec.core.errors import Place, SpecError
+from attnspec.core.nouns import DType, Effort, Level
+from attnspec.spec.clause import Clause, Spec
+from attnspec.spec.yaml_lines import shown
+
+FILE = "refutations.json"
+COMMAND = "attnspec refutations --write"
+SEED, CASES, EFFORT = 0, 5, Effort.QUICK
+"""Each fault is put the first so many cases of each clause: those that `attnspec check` begins with."""
+
+WITNESSES = 2
+"""To how many clauses a fault is put, at the least, unless clauses are asked for."""
+
+Convictions: TypeAlias = Mapping[str, Mapping[str, tuple[DType, ...]]]  # clause, fault, dtypes in the order of DType
+
+_ABOUT = ("Generated; do not edit. By clause, the faults that violate it within the first cases, under the dtypes at "
+          f"which they do. Make it anew: {COMMAND}")
+_WIDTH = 118
+_INDENT = 4 * " "
+
+
+@dataclass(frozen=True, slots=True)
+class Refutations:
+    """The matrix as it was made: on the first `cases` of each clause at this effort and seed."""
+
+    convictions: Convictions = field(default_factory=dict)
+    effort: str = EFFORT.value
+    cases: int = CASES
+    seed: int = SEED
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it was made on the cases on which this version would make it."""
+        return (self.effort, self.cases, self.seed) == (EFFORT.value, CASES, SEED)
+
+    @property
+    def faults(self) -> frozenset[str]:
+        """Every fault that a clause convicts."""
+        return frozenset(name for faults in self.convictions.values() for name in faults)
+
+    def of_fault(self, name: str) -> Mapping[str, tuple[DType, ...]]:
+        """The clauses that convict it, each with the dtypes at which it does."""
+        return {clause: faults[name] for clause, faults in self.convictions.items() if name in faults}
+
+
+def read_refutations(law: Spec) -> Refutations:
+    """The matrix of a law, an empty one where it has none. Raises SpecError for what the command did not make."""
+    path = law.folder / FILE
+    if not path.is_file():
+        return Refutations()
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        pairs = {clause: _by_fault(groups) for clause, groups in found["clauses"].items()}
+        return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SpecError(f"is not what the command makes. Make it anew: {COMMAND}.", where=Place(shown(path))) from None
+
+
+def _by_fault(groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[DType, ...]]:
+    dtypes = {words: tuple(map(DType, words.split())) for words in groups}
+    return dict(sorted((name, dtypes[words]) for words, names in groups.items() for name in names))
+
+
+def refutations_text(found: Refutations) -> str:
+    """The matrix as the file holds it: clauses in the order of the law, faults in that of the alphabet."""
+    head = {"about": _ABOUT, "effort": found.effort, "cases": found.cases, "seed": found.seed}
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
+    clauses = ",\n".join(f"  {json.dumps(clause)}: {_groups(faults)}" for clause, faults in found.convictions.items())
+    return "\n".join(["{", *lines, ' "clauses": {', clauses, " }", "}"]) + "\n"
+
+
+def _groups(faults: Mapping[str, tuple[DType, ...]]) -> str:
+    """A group for each set of dtypes, those of most dtypes first."""
+    order = list(DType)
+    groups = sorted(set(faults.values()), key=lambda dtypes: (-len(dtypes), [order.index(each) for each in dtypes]))
+    told = (f'   "{" ".join(dtype.value for dtype in dtypes)}": [\n{_wrapped(faults, dtypes)}]' for dtypes in groups)
+    return "{\n" + ",\n".join(told) + "\n  }" if groups else "{}"
+
+
+def _wrapped(faults: Mapping[str, tuple[DType, ...]], dtypes: tuple[DType, ...]) -> str:
+    names = ", ".join(json.dumps(name) for name in sorted(faults) if faults[name] == dtypes)
+    return textwrap.fill(names, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False)
+
+
+def known_faults(law: Spec, found: Refutations) -> tuple[str, ...]:
+    """The faults that a clause names or convicts, by the alphabet: all of the catalogue, found without NumPy."""
+    return tuple(sorted(found.faults.union(*(clause.refuted_by for clause in law.clauses))))
+
+
+def witnesses(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
+    """The clauses that a fault is put to unless others are asked for, in the order of the law.
+
+    Those that name it; where they are fewer than WITNESSES, the most telling of those that convict it as well.
+    """
+    named = [clause.id for clause in law.clauses if fault in clause.refuted_by]
+    others = [clause.id for clause in _telling(law, found, fault) if clause.id not in named]
+    chosen = {*named, *others[:max(0, WITNESSES - len(named))]}
+    return tuple(clause.id for clause in law.clauses if clause.id in chosen)
+
+
+def _telling(law: Spec, found: Refutations, fault: str) -> Iterator[Clause]:
+    """Clauses that convict the fault: first what says must, at most dtypes, and convicts the fewest other faults."""
+    convicting = found.of_fault(fault)
+    clauses = (clause for clause in law.clauses if clause.id in convicting)
+    yield from sorted(clauses, key=lambda clause: (
+        clause.level is not Level.MUST, -len(convicting[clause.id]), len(found.convictions[clause.id])))
