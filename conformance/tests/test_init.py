@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from attnspec.cli.init import init
 from attnspec.core.errors import AttnspecError, TargetError
+from attnspec.core.nouns import DType
 from attnspec.scaffold.form import Form
-from attnspec.scaffold.manifest import entry, head
+from attnspec.scaffold.manifest import entry, head, learned_of
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import source
@@ -213,3 +214,19 @@ def test_a_callable_that_dies_takes_nothing_along() -> None:
     died = CliRunner().invoke(init, ["their_numpy:dies"], standalone_mode=False)
     assert isinstance(died.exception, AttnspecError)
     assert "the process died (exit code 7)" in str(died.exception)
+
+
+def test_what_a_framework_flushes_at_larger_sizes_is_declared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:
+    (tmp_path / "plainly.py").write_text(
+        "import numpy as np\n"
+        "def attend(query, key, value):\n"
+        "    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])\n"
+        "    weights = np.exp(logits - logits.max(-1, keepdims=True))\n"
+        "    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)\n", encoding="utf-8")
+    monkeypatch.setattr("attnspec.scaffold.manifest.flushed_by",
+                        lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
+    target = f"{tmp_path / 'plainly.py'}:attend"
+    trier = Trier(tmp_path)
+    assert learned_of(form_of(target, foreign(target), trier), trier).flushing == (DType.FLOAT32,)

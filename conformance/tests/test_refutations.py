@@ -18,7 +18,7 @@ from attnspec.core.nouns import DType, Level
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import Engine
-from attnspec.evaluation.power.matrix import Change, changes, joined, trial
+from attnspec.evaluation.power.matrix import MatrixChange, changes, joined, trial
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.record.measurements import Conviction, SubjectPut
@@ -150,7 +150,8 @@ def test_what_is_not_asked_for_stays_and_what_is_gone_goes() -> None:
     plan = Plan((FAULT + NONE,), clauses=(first,))
     now = joined(before, [put(NONE, BF16, first), put(NONE, F64, first)], law, plan)
     assert now.convictions == {first: {NONE: (F64, BF16), SAME: (F64,)}, second: {NONE: (F16,)}}
-    assert list(changes(before, now)) == [Change(first, "gone", (F32,), ()), Change(first, NONE, (F32,), (F64, BF16))]
+    assert list(changes(before, now)) == [MatrixChange(first, "gone", (F32,), ()),
+                                          MatrixChange(first, NONE, (F32,), (F64, BF16))]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import matching
 from attnspec.evaluation.false_alarms.jobs import code_digest
-from attnspec.evaluation.power.matrix import MATRIX, Change, changes, joined, without
+from attnspec.evaluation.power.matrix import MATRIX, MatrixChange, changes, joined, without
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
@@ -158,7 +158,7 @@ class _Counting:
             self.line.tell(f"{self.done} of {self.of} put to the clauses")
 
 
-def _told(found: Sequence[Change], now: Refutations, path: Path, *, write: bool) -> int:
+def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write: bool) -> int:
     """Say what changed, and write it if asked to. The exit code."""
     for line in _lines(found):
         click.echo(line)
@@ -172,7 +172,7 @@ def _told(found: Sequence[Change], now: Refutations, path: Path, *, write: bool)
     return CONFORMS if write or not found else VIOLATED
 
 
-def _lines(found: Sequence[Change]) -> Iterator[str]:
+def _lines(found: Sequence[MatrixChange]) -> Iterator[str]:
     for each in found[:LISTED]:
         yield f"{each.clause} convicts {each.fault} at {_words(each.now)}; it was {_words(each.before)}"
     if len(found) > LISTED:

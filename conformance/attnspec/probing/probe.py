@@ -13,8 +13,7 @@ from attnspec.engine.subject_run import summon
 from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
 from attnspec.questions import masks, numbers, outputs, shapes, visibility
-from attnspec.questions.asker import Asker, Reply, reply_to
-from attnspec.questions.question import Question, When
+from attnspec.questions.asker import Asker, Question, Reply, When, reply_to
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 

@@ -14,10 +14,9 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Reply
+from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Reply, shown
 from attnspec.questions.masks import drops, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
-from attnspec.questions.question import shown
 from attnspec.questions.shapes import grouped
 from attnspec.trials.evaluator import Evaluator
 

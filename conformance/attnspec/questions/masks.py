@@ -10,8 +10,22 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.questions.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.questions.question import Question, convention, even, is_close, no_claim, promised, shown, softmax, which
+from attnspec.questions.asker import (
+    FAILURES,
+    Asker,
+    Failed,
+    NotAsked,
+    Question,
+    Reply,
+    convention,
+    even,
+    is_close,
+    no_claim,
+    promised,
+    shown,
+    softmax,
+    which,
+)
 from attnspec.questions.visibility import alignment
 
 _MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)

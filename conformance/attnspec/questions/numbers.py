@@ -16,8 +16,7 @@ from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
-from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Reply
-from attnspec.questions.question import Question, When, promised, shown, which
+from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Question, Reply, When, promised, shown, which
 
 _STEEP = 1.5
 """The logarithm of the ratio of two weights is read most exactly where they are not far apart, nor alike."""

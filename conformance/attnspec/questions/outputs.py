@@ -9,10 +9,20 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration
 from attnspec.problems.problem import Array, Problem
-from attnspec.questions.asker import FAILURES, OTHER, Asker, Failed, NotAsked, Reply
+from attnspec.questions.asker import (
+    FAILURES,
+    OTHER,
+    Asker,
+    Failed,
+    NotAsked,
+    Question,
+    Reply,
+    is_close,
+    promised,
+    shown,
+)
 from attnspec.questions.masks import ROW, without_last_key, without_row
 from attnspec.questions.numbers import normal
-from attnspec.questions.question import Question, is_close, promised, shown
 from attnspec.subjects.subject import Answer
 
 PER_HEAD, AVERAGED = "per_head", "averaged"

@@ -9,8 +9,18 @@ import numpy as np
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Problem, numpy_dtype
-from attnspec.questions.asker import FAILURES, Asker, Failed, NotAsked, Reply
-from attnspec.questions.question import Question, convention, is_close, shown, which
+from attnspec.questions.asker import (
+    FAILURES,
+    Asker,
+    Failed,
+    NotAsked,
+    Question,
+    Reply,
+    convention,
+    is_close,
+    shown,
+    which,
+)
 
 YES, NO = "yes", "no"
 _ORDERS = {"repeat": np.array([0.0, 0, 1, 1]), "tile": np.array([0.0, 1, 0, 1])}

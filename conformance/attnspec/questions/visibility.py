@@ -9,11 +9,15 @@ import numpy as np
 
 from attnspec.core.keywords import KEYWORDS, PLACED, Window
 from attnspec.problems.problem import Array, Problem
-from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Reply
-from attnspec.questions.question import (
+from attnspec.questions.asker import (
+    FAILURES,
+    OTHER,
     Ask,
+    Asker,
     Claim,
+    NotAsked,
     Question,
+    Reply,
     convention,
     even,
     is_close,

@@ -12,8 +12,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import SOUND, Answer, HandedOver, as_attend, attention
 from attnspec.probing.probe import PendingQuestion, probe
-from attnspec.questions.asker import FAILURES
-from attnspec.questions.question import Question
+from attnspec.questions.asker import FAILURES, Question
 from attnspec.record.measurements import Found
 from attnspec.subjects.subject import Subject
 

@@ -121,7 +121,7 @@ class MatrixDocket:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MatrixChange:
     """A clause and a fault, with the dtypes at which the one convicted the other, and those at which it does now."""
 
     clause: str
@@ -155,10 +155,10 @@ def _by_clause(puts: Iterable[SubjectPut]) -> dict[str, dict[str, tuple[DType, .
     return found
 
 
-def changes(before: Refutations, now: Refutations) -> Iterator[Change]:
+def changes(before: Refutations, now: Refutations) -> Iterator[MatrixChange]:
     """The pairs that are not as they were."""
     for clause in dict.fromkeys((*before.convictions, *now.convictions)):
         was, is_now = before.convictions.get(clause, {}), now.convictions.get(clause, {})
         for fault in sorted(was.keys() | is_now.keys()):
             if was.get(fault, ()) != is_now.get(fault, ()):
-                yield Change(clause, fault, was.get(fault, ()), is_now.get(fault, ()))
+                yield MatrixChange(clause, fault, was.get(fault, ()), is_now.get(fault, ()))
