@@ -227,6 +227,7 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
         "    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)\n", encoding="utf-8")
     monkeypatch.setattr("attnspec.scaffold.manifest.flushed_by",
                         lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
-    target = f"{tmp_path / 'plainly.py'}:attend"
+    monkeypatch.syspath_prepend(tmp_path)
+    target = "plainly:attend"
     trier = Trier(tmp_path)
     assert learned_of(form_of(target, foreign(target), trier), trier).flushing == (DType.FLOAT32,)
