@@ -102,7 +102,7 @@ def test_what_a_clause_names_is_for_the_most_part_in_the_matrix() -> None:
             if clause.refuted_by and not MATRIX.convictions[clause.id].keys() & set(clause.refuted_by)] == []
 
 
-def test_a_fault_is_put_to_the_clauses_that_name_it_and_some_that_convict_it() -> None:
+def test_a_fault_is_put_to_clauses_that_name_it_and_some_that_convict_it() -> None:
     items = Engine(Plan(tuple(FAULT + name for name in CATALOGUE), dtypes=(F64,))).items()
     for name in CATALOGUE:
         clauses = {item.clause for item in items if item.target == FAULT + name}
