@@ -1,26 +1,22 @@
-"""One call of an implementation. Only the call itself is wrapped: anything else that escapes is our own bug."""
+"""One call of an implementation: what is given, and what came of it."""
 
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
-from attnspec.problems.problem import Array
-from attnspec.subjects.lifts.lift import Lift
-from attnspec.subjects.stderr import kept_stderr
+from attnspec.host.calling import Arguments, Ended
+from attnspec.host.frames import Entries
+from attnspec.hosting.process import Death
+from attnspec.problems.problem import Array, numpy_dtype
 
-_READABLE = frozenset(dtype.value for dtype in DType)
-_OUR_FRAMES = Path(__file__).parent
 _AS_BYTES = 2**16  # up to so many bytes, a copy to compare is up to ten times as fast as an array's own comparison
-_DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
 
 
 class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -44,6 +40,14 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         return re.sub(r"\d+", "", self.summary)
 
 
+class SubjectDied(SubjectRaised):
+    """The implementation's process ended during the call: `verdict` is CRASHED, or TIMED_OUT where it was ended."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(death.reason, portable(death.traceback), portable(death.printed))
+        self.verdict: Verdict = death.verdict
+
+
 class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     """What came back is no floating-point array of the right shape. `sentence` says what it is and what is expected."""
 
@@ -60,8 +64,9 @@ class Answer:
     they were not asked for; both in the dtype that came back, and the holder's own.
     mutated: the inputs that the call changed.  aliases: the inputs whose memory an output shares.
     stderr: what the subject printed there, and its warnings.
-    returned: the output in the subject's own memory, and what it held then: a subject that uses one buffer again
-    changes it with a later call.
+    is_kept: whether the subject's own memory of the output still holds what it held: one that uses a buffer again
+    changes it with a later call. True where that memory was let go meanwhile.
+    gradients: with respect to the inputs, in their shapes, where they were asked for and there are some.
     """
 
     output: Array
@@ -69,7 +74,8 @@ class Answer:
     mutated: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     stderr: str = ""
-    returned: tuple[Array, Array] | None = None
+    is_kept: Callable[[], bool] = lambda: True
+    gradients: tuple[Array, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,26 +90,24 @@ class Call:
     dtype: DType
     shapes: tuple[tuple[int, ...], ...]
 
+    @property
+    def named(self) -> Mapping[str, Array]:
+        """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
+        return dict(_flat({**self.arrays, **self.keywords}))
 
-def perform(function: Callable[..., object], lift: Lift, call: Call) -> Answer:
-    """Call the function with private copies. Raises SubjectRaised or UnusableAnswer."""
-    inputs = dict(_flat({**call.arrays, **call.keywords}))
-    copies = _private(inputs)
-    with lift.around(call.dtype):
-        arguments = [lift.hand(copies[name]) for name in call.arrays]
-        keywords = {name: _handed(name, value, copies, lift) for name, value in call.keywords.items()}
-        returned, stderr = _returned(function, arguments, keywords)
-        results = _read(returned, call.shapes, lift)
-    mutated = tuple(name for name, array in inputs.items() if not _same_bits(array, copies[name]))
-    aliases = tuple(name for name, array in copies.items() if any(_share_memory(array, result) for result in results))
-    # a subject that uses one buffer again changes with the next call what it returned now
-    output, weights = [result.copy() for result in results] + [None] * (2 - len(results))
-    assert output is not None  # there is always a first result
-    return Answer(output, weights, mutated, aliases, stderr, (results[0], output))
+    @property
+    def most(self) -> int:
+        """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
+        results = sum(8 * int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        return results + sum(2 * _span(array) + 8 * array.size for array in self.named.values())
+
+    def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
+        """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
+        keywords = {name: _given(value, kept) for name, value in self.keywords.items()}
+        return Arguments([kept[id(each)] for each in self.arrays.values()], keywords, self.dtype.value, self.shapes, rows)
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
-    """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             yield prefix + name, value
@@ -111,13 +115,31 @@ def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[s
             yield from _flat(value, f"{prefix}{name}.")
 
 
-def _private(arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Writable copies, any shape; what was one array stays one (a layer may ask whether its query *is* its key)."""
-    copies: dict[int, Array] = {}
-    for array in arrays.values():
-        if id(array) not in copies:
-            copies[id(array)] = private_copy(array)
-    return {name: copies[id(array)] for name, array in arrays.items()}
+def _given(value: object, kept: Mapping[int, Entries]) -> object:
+    """A keyword's value with entries in the place of arrays of any shape."""
+    if isinstance(value, np.ndarray):
+        return kept[id(value)]
+    if isinstance(value, Mapping):
+        return {name: _given(inner, kept) for name, inner in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _span(array: Array) -> int:
+    """Bytes from the lowest to the highest of an array of any shape, as it travels."""
+    return array.nbytes if array.flags.c_contiguous else array.itemsize + sum(
+        (length - 1) * abs(stride) for length, stride in zip(array.shape, array.strides, strict=True))
+
+
+def entries_of(array: Array) -> Entries:
+    """An array of any shape as the host's code has it: a bfloat16 by its bits."""
+    name = array.dtype.name
+    return Entries(name, array.view(np.uint16) if name == DType.BFLOAT16.value else array)
+
+
+def array_of(entries: Entries) -> Array:
+    """The array of any shape that entries stand for."""
+    array: Array = entries.array.view(numpy_dtype(DType.BFLOAT16)) if entries.dtype == "bfloat16" else entries.array
+    return array
 
 
 def private_copy(array: Array) -> Array:
@@ -133,101 +155,45 @@ def private_copy(array: Array) -> Array:
     return copy
 
 
-def _handed(name: str, value: object, copies: Mapping[str, Array], lift: Lift) -> object:
-    """The argument as the subject gets it: an array of any shape as its private copy, lifted; the arrays of a mapping
-    likewise; the rest as it is.
+def answer_of(ended: Ended, call: Call, after: Mapping[int, Array], now: Callable[[], Array | None]) -> Answer:
+    """What a call that has ended comes to. `after`: by the id of each array given, of any shape, what is left of it.
+    now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
+
+    Raises SubjectRaised or UnusableAnswer.
     """
-    if isinstance(value, np.ndarray):
-        return lift.hand(copies[name])
-    if isinstance(value, Mapping):
-        return {inner: lift.hand(copies[f"{name}.{inner}"]) for inner in value}
-    return value
+    if ended.ended == "raised":
+        raise _raised(ended)
+    if ended.ended == "unusable":
+        raise UnusableAnswer(_unusable(ended.told, call))
+    named = call.named
+    mutated = tuple(name for name, array in named.items() if not _same_bits(array, after[id(array)]))
+    shared = {id(list(named.values())[at]) for at in ended.aliases}
+    aliases = tuple(name for name, array in named.items() if id(array) in shared)
+    results = [array_of(each) for each in ended.results]
+    gradients = tuple(ended.gradients) if ended.has_gradients else None
+
+    def is_kept() -> bool:
+        held = now()
+        return held is None or held.tobytes() == results[0].tobytes()
+
+    return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, portable(ended.said), is_kept,
+                  gradients)
 
 
-def _returned(function: Callable[..., object], arguments: Sequence[object],
-              keywords: Mapping[str, object]) -> tuple[object, str]:
-    with kept_stderr() as said:
-        try:
-            returned = function(*arguments, **keywords)
-            _await(returned)
-        except (Exception, SystemExit) as cause:  # whatever it raises is its own doing
-            raised: BaseException | None = cause
-        else:
-            raised = None
-    if raised is not None:
-        raise SubjectRaised(_summary(raised), _own_frames(raised), said.text, statement=_statement(raised),
-                            classes=frozenset(each.__name__ for each in type(raised).__mro__)) from None
-    return returned, said.text
+def _raised(ended: Ended) -> SubjectRaised:
+    told = ended.told
+    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(ended.said),
+                         classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]))
 
 
-def _await(returned: object) -> None:
-    """JAX answers before it has computed: what goes wrong then belongs to the call."""
-    for value in returned if isinstance(returned, tuple | list) else (returned,):
-        if hasattr(value, "block_until_ready"):
-            value.block_until_ready()
-
-
-def _summary(raised: BaseException) -> str:
-    """The exception's type and the first line of what it says (notes and details are in the traceback)."""
-    said = portable(str(raised)).strip().partition("\n")[0]
-    return f"{type(raised).__name__}: {said}" if said else type(raised).__name__
-
-
-def _statement(raised: BaseException) -> str:
-    """The line of code that raised it: of a bare `assert`, all that it says."""
-    frames = traceback.extract_tb(raised.__traceback__)
-    return (frames[-1].line or "").strip() if frames else ""
-
-
-def _own_frames(raised: BaseException) -> str:
-    """The traceback from the subject's first frame on."""
-    report = traceback.TracebackException.from_exception(raised)
-    frames = [frame for frame in report.stack if Path(frame.filename).parent != _OUR_FRAMES]
-    report.stack = traceback.StackSummary.from_list(frames[-_DEEPEST:])
-    return portable("".join(report.format(chain=False)))
-
-
-def _read(returned: object, shapes: tuple[tuple[int, ...], ...], lift: Lift) -> list[Array]:
-    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone, or with the weights, (B,H,T,S) or (B,T,S),
-    as a pair where those were asked for.
-    """
-    if len(shapes) == 1:
-        return [_array(returned, "the output", shapes[0], lift)]
-    if not isinstance(returned, tuple | list) or len(returned) != len(shapes):
-        raise UnusableAnswer(f"The subject returned {_named(returned)} where the pair (output, weights) is expected.")
-    names = ("the output", "the weights")
-    return [_array(value, name, shape, lift) for value, name, shape in zip(returned, names, shapes, strict=True)]
-
-
-def _array(value: object, name: str, shape: tuple[int, ...], lift: Lift) -> Array:
-    """What came back as an array of the shape that is due, as (B,H,T,Dv). Raises UnusableAnswer where it is none."""
-    expected = f"where {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
-    if value is None or isinstance(value, tuple | dict | str | bytes):
-        raise UnusableAnswer(f"The subject returned {_named(value)} {expected}.")
-    try:
-        array = lift.read(value)
-    except Exception as cause:  # the subject's object cannot be read
-        raise UnusableAnswer(f"The subject returned {_named(value)} {expected}; "
-                             f"NumPy cannot read it: {_summary(cause)}") from None
-    if array.dtype.name not in _READABLE or array.shape != shape:
-        raise UnusableAnswer(f"The subject returned {_named(value, array)} {expected}.")
-    return array
-
-
-def _named(value: object, array: Array | None = None) -> str:
-    """What came back, in words; of an array, any shape will do, its shape and dtype."""
-    if value is None:
-        return "None"
-    if isinstance(value, tuple | list) and array is None:
-        return f"a {type(value).__name__} of {len(value)}"
-    kind = type(value).__name__
-    if array is None:
-        return f"{_article(kind)} {kind}"
-    return f"{_article(kind)} {kind} of shape {array.shape} and dtype {array.dtype.name}"
-
-
-def _article(noun: str) -> str:
-    return "an" if noun[:1].lower() in "aeiou" else "a"
+def _unusable(told: Mapping[str, Any], call: Call) -> str:
+    """What came back where an array, of any shape, is due, and what is expected."""
+    if told["name"] == "the pair":
+        return f"The subject returned {told['named']} where the pair (output, weights) is expected."
+    expected = (f"where {told['name']} should be: an array of shape {call.shapes[told['at']]} in float64, float32, "
+                "float16 or bfloat16")
+    reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""
+    return f"The subject returned {told['named']} {expected}{reading}."
 
 
 def _same_bits(first: Array, second: Array) -> bool:
@@ -238,11 +204,6 @@ def _same_bits(first: Array, second: Array) -> bool:
     return np.array_equal(first.view(bits), second.view(bits))
 
 
-def _share_memory(first: Array, second: Array) -> bool:
-    """Whether two arrays, of any shape, share memory; where that is too hard to find out, it is taken for granted."""
-    if not np.may_share_memory(first, second):  # only the bounds are compared: cheap, and almost always enough
-        return False
-    try:
-        return np.shares_memory(first, second, max_work=10_000)  # type: ignore[arg-type]  # any int is meant
-    except np.exceptions.TooHardError:
-        return True
+def unique(arrays: Sequence[Array]) -> Sequence[Array]:
+    """The arrays, of any shape, each once, in their order."""
+    return list({id(array): array for array in arrays}.values())

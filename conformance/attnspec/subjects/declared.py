@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import enum
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
@@ -17,8 +16,9 @@ from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
-from attnspec.subjects.lifts import LIFTS
-from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
+from attnspec.host.lifts import LIFTS
+from attnspec.subjects.described import Described, described_of
+from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
 WEIGHTS = ("per_head", "averaged")
@@ -141,21 +141,22 @@ ATTRIBUTES: Mapping[str, str] = {
 _MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
-def declaration_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE) -> Declaration:
+def declaration_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE) -> Declaration:
     """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
 
     `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
     no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
     """
-    place = place_of(function)
+    function = described_of(function)
     signature = signature_of(function, name, target=target,
-                             is_always_causal=getattr(function, "causal_only", False) is True)
-    for attribute, value in _own_attributes(function).items():
-        _check_name(name, attribute, value, signature.kind, place)
-    given = {attribute: getattr(function, attribute) for attribute in ATTRIBUTES if hasattr(function, attribute)}
+                             is_always_causal=function.attributes.get("causal_only") is True)
+    if function.is_function:  # an object has attributes of its own, not ours to read
+        for attribute, value in function.attributes.items():
+            _check_name(name, attribute, value, signature.kind, function.place)
+    given = {name: value for name, value in function.attributes.items() if name in ATTRIBUTES}
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
-    return replace(_read(name, given, place), keywords=signature.keywords, kind=signature.kind,
+    return replace(_read(name, given, function.place), keywords=signature.keywords, kind=signature.kind,
                    defaults=signature.defaults)
 
 
@@ -190,21 +191,12 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _check_value(function: Callable[..., object], name: str, attribute: str, value: object) -> None:
+def _check_value(function: Described, name: str, attribute: str, value: object) -> None:
     try:
-        _read(name, {attribute: value}, place_of(function))
+        _read(name, {attribute: value}, function.place)
     except TargetError as wrong:
-        own = "" if _is_function(function) else f" If {name} has it for itself, wrap {name} in a function."
+        own = "" if function.is_function else f" If {name} has it for itself, wrap {name} in a function."
         raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None
-
-
-def _own_attributes(function: Callable[..., object]) -> Mapping[str, object]:
-    """What somebody set on a function. An object has attributes of its own, not ours to read."""
-    return vars(function) if _is_function(function) else {}
-
-
-def _is_function(function: Callable[..., object]) -> bool:
-    return hasattr(function, "__code__") or isinstance(function, functools.partial)
 
 
 def _check_name(name: str, attribute: str, value: object, kind: Kind, place: Place) -> None:

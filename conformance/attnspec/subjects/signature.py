@@ -8,14 +8,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
 from keyword import iskeyword
-from pathlib import Path
-from typing import Any
 
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, slip_of
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable
-from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.described import Described, described_of
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
 _FORM = "attend(query, key, value, *, ...)"
@@ -35,7 +33,7 @@ class Signature:
     defaults: Mapping[str, str]
 
 
-def signature_of(function: Callable[..., object], name: str, *, target: str = SOMEWHERE,
+def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
@@ -48,6 +46,7 @@ def signature_of(function: Callable[..., object], name: str, *, target: str = SO
     what the keyword is for, unless the function takes the keyword itself. Another library's name for a keyword
     (`is_causal`) is left alone like any other parameter; wherever it is listed, the keyword stands beside it.
     """
+    function = described_of(function)
     parameters = _parameters(function, name, target)
     inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
     if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
@@ -75,27 +74,13 @@ def _is_no_input(name: str) -> bool:
     return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
 
 
-def default_of(function: Callable[..., object], keyword: str) -> object:
+def default_of(function: Callable[..., object] | Described, keyword: str) -> object:
     """The default of a keyword; None where it has none, or where nobody can tell."""
-    try:
-        parameter = inspect.signature(_telling(function)).parameters.get(keyword)
-    except (TypeError, ValueError):
-        return None
-    return parameter.default if parameter and parameter.default is not Parameter.empty else None
+    found = {each.name: each.default for each in described_of(function).parameters or ()}
+    return None if found.get(keyword) is Parameter.empty else found.get(keyword)
 
 
-def place_of(function: Callable[..., object]) -> Place:
-    """Where the function is defined; the place of its type for a callable object; an empty place if nobody knows."""
-    candidates: tuple[Any, ...] = (inspect.unwrap(function), getattr(function, "func", None), type(function))
-    for thing in candidates:
-        try:
-            return Place(shown(Path(inspect.getsourcefile(thing) or "")), inspect.getsourcelines(thing)[1])
-        except (TypeError, OSError):
-            continue
-    return Place("")
-
-
-def _kind_of(keywords: Collection[str], function: Callable[..., object], name: str) -> Kind:
+def _kind_of(keywords: Collection[str], function: Described, name: str) -> Kind:
     """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
     required = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required}
     present, absent = required.intersection(keywords), required.difference(keywords)
@@ -105,22 +90,14 @@ def _kind_of(keywords: Collection[str], function: Callable[..., object], name: s
     return Kind.LAYER if present else Kind.ATTENTION
 
 
-def _parameters(function: Callable[..., object], name: str, target: str) -> list[Parameter]:
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+def _parameters(function: Described, name: str, target: str) -> list[Parameter]:
+    if function.is_deferred:
         raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
-    try:
-        return list(inspect.signature(_telling(function)).parameters.values())
-    except (TypeError, ValueError):
+    if function.parameters is None:
         raise _error(function, f"{name} tells no signature, so what it can take is unknown. "
                                f"Wrap it in a function that names its keywords: {_FORM}. "
-                               f"Or have that written: attnspec init {target}") from None
-
-
-def _telling(function: Callable[..., object]) -> Callable[..., object]:
-    """What tells the parameters: of a module of PyTorch, whose call hides them, its `forward`."""
-    forward = getattr(function, "forward", None)
-    is_hidden = {parameter.kind for parameter in inspect.signature(function).parameters.values()} <= set(_STARS)
-    return forward if callable(forward) and is_hidden else function
+                               f"Or have that written: attnspec init {target}")
+    return list(function.parameters)
 
 
 def _by_position(parameter: Parameter) -> str:
@@ -175,14 +152,9 @@ def _called(parameter: Parameter) -> str:
 
 def _told(default: object) -> str:
     """The default as Python writes it, short and the same in every process."""
-    try:
-        written = repr(default)
-    except Exception:  # its own code may raise anything
-        written = type(default).__name__
-    text = _ADDRESS.sub("", portable(" ".join(written.split())))
+    text = _ADDRESS.sub("", portable(" ".join(repr(default).split())))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"
 
 
-def _error(function: Callable[..., object], message: str) -> TargetError:
-    place = place_of(function)
-    return TargetError(message, where=place if place.file else None)
+def _error(function: Described, message: str) -> TargetError:
+    return TargetError(message, where=function.where)

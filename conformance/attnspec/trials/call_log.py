@@ -42,8 +42,7 @@ class LoggedCall:
     @property
     def is_kept(self) -> bool:
         """Whether what was returned still holds what it held then. Ask when all calls are made."""
-        returned = None if self.answer is None else self.answer.returned
-        return returned is None or returned[0].tobytes() == returned[1].tobytes()
+        return self.answer is None or self.answer.is_kept()
 
     @property
     def given(self) -> Answer:

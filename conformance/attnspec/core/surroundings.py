@@ -1,0 +1,34 @@
+"""Where a subject lives: the command that starts its process, and what the process is born into."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Speaks(enum.Enum):
+    """What a command starts."""
+
+    PYTHON = "python"  # an interpreter, which is handed the host's program
+    PROTOCOL = "protocol"  # a host, in whatever language
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A command and what it is told.
+
+    command: the interpreter of this process where it is empty.  speaks: what the command starts.
+    is_here: whether it sees the files of this machine; else what it needs is handed over.
+    environment: variables that stand in the process beside those it inherits.
+    device: where arrays are placed, as the framework calls it.  deadline: seconds that the calls of one item may take
+    together.  memory: resident bytes that the process and its children may take; 0 sets no limit.
+    """
+
+    command: tuple[str, ...] = ()
+    speaks: Speaks = Speaks.PYTHON
+    is_here: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
+    deadline: float = 300.0
+    memory: int = 0

@@ -1,0 +1,202 @@
+"""One call of the subject. Only the call itself is wrapped; what it makes of the arguments is told, never judged."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Type
+
+import numpy as np
+
+from . import said
+from .frames import Entries
+
+OURS = Path(__file__).parent
+DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
+LONGEST = 4000  # characters of a traceback, a message, a line
+READABLE = frozenset({"float64", "float32", "float16", "bfloat16"})
+
+Shape = Tuple[int, ...]
+
+
+class Arguments(NamedTuple):
+    """What a call gives: arrays by position, keywords, in which arrays stand too, alone or in a mapping.
+
+    dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the pair.
+    rows: with gradients of the sum of these rows of the output, (T,) bool; None without.
+    """
+
+    inputs: Sequence[Entries]
+    keywords: Mapping[str, Any]
+    dtype: str
+    shapes: Sequence[Shape]
+    rows: Any = None
+
+
+class Ended(NamedTuple):
+    """How a call ended. ended: answered, raised or unusable.
+
+    results: output, (B,H,T,Dv) or (B,T,M), and weights, if they were asked for, as copies.  own: the same in the
+    subject's own memory.  gradients: in the shapes of the inputs.  aliases: the places of the arrays given whose memory
+    a result shares.  told: of what raised or cannot be used.  said: on stderr.
+    """
+
+    ended: str
+    results: Sequence[Entries] = ()
+    own: Sequence[Entries] = ()
+    gradients: Sequence[Any] = ()
+    has_gradients: bool = False
+    aliases: Sequence[int] = ()
+    told: Mapping[str, Any] = {}
+    said: str = ""
+
+
+class _Unusable(Exception):
+    def __init__(self, named: str, name: str, at: int, reading: str = "") -> None:
+        super().__init__(named)
+        self.told = {"named": named, "name": name, "at": at, "reading": reading}
+
+
+def perform(function: Any, lift: Any, given: Arguments, *,
+            caught: Tuple[Type[BaseException], ...] = (BaseException,)) -> Ended:
+    """Call the function; what it raises, if it is among `caught`, is an end like another."""
+    arrays = arrays_of(given)
+    handed = {id(each.array): None for each in arrays}  # the same array twice arrives as one object
+    pulled: List[Any] = []
+    with lift.around(given.dtype), said.kept() as spoken:
+        try:
+            for each in arrays:
+                if handed[id(each.array)] is None:
+                    handed[id(each.array)] = lift.hand(each)
+            inputs = [handed[id(each.array)] for each in given.inputs]
+            keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
+            returned = _called(function, lift, inputs, keywords, given.rows, pulled)
+            results = _read(returned, given.shapes, lift)
+        except _Unusable as unusable:
+            ending = Ended("unusable", told=unusable.told)
+        except caught as raised:
+            ending = Ended("raised", told=told_of(raised))
+        else:
+            ending = Ended("answered", [Entries(each.dtype, each.array.copy()) for each in results], results,
+                           pulled[0] or () if pulled else (), bool(pulled and pulled[0]), _aliases(arrays, results))
+    return ending._replace(said=spoken.text)
+
+
+def arrays_of(given: Arguments) -> List[Entries]:
+    """Every array, of any shape, among the arguments."""
+    return list(given.inputs) + [each for value in given.keywords.values() for each in _within(value)]
+
+
+def _within(value: Any) -> List[Entries]:
+    """The arrays, of any shape, in a keyword's value."""
+    if isinstance(value, Entries):
+        return [value]
+    return [each for inner in value.values() for each in _within(inner)] if isinstance(value, dict) else []
+
+
+def _lifted(value: Any, handed: Mapping[int, Any]) -> Any:
+    if isinstance(value, Entries):
+        return handed[id(value.array)]
+    return {name: _lifted(inner, handed) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
+def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], rows: Any,
+            pulled: List[Any]) -> Any:
+    """What comes back, once it is computed: JAX and a GPU answer before, and what goes wrong then belongs to the call."""
+    if rows is None:
+        returned = function(*inputs, **keywords)
+    else:
+        returned, gradients = lift.gradients(lambda *given: function(*given, **keywords), inputs, rows)
+        pulled.append(gradients)
+    lift.wait(returned)
+    return returned
+
+
+def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
+    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone or with the weights, (B,H,T,S) or (B,T,S)."""
+    if len(shapes) == 1:
+        return [_entries(returned, "the output", 0, shapes[0], lift)]
+    if not isinstance(returned, (tuple, list)) or len(returned) != len(shapes):
+        raise _Unusable(named(returned), "the pair", 0)
+    return [_entries(value, name, at, shape, lift) for at, (value, name, shape)
+            in enumerate(zip(returned, ("the output", "the weights"), shapes))]
+
+
+def _entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries:
+    """What came back as an array of this shape, any, in a dtype of floating-point numbers. Raises _Unusable."""
+    if value is None or isinstance(value, (tuple, dict, str, bytes)):
+        raise _Unusable(named(value), name, at)
+    try:
+        entries: Entries = lift.read(value)
+    except BaseException as cause:  # noqa: BLE001  (the subject's object cannot be read)
+        raise _Unusable(named(value), name, at, summary(cause)) from None
+    if entries.dtype not in READABLE or entries.array.shape != tuple(shape):
+        raise _Unusable(named(value, entries), name, at)
+    return entries
+
+
+def named(value: Any, entries: Any = None) -> str:
+    """What came back, in words; of an array, any shape will do, its shape and dtype."""
+    if value is None:
+        return "None"
+    if isinstance(value, (tuple, list)) and entries is None:
+        return "a {} of {}".format(type(value).__name__, len(value))
+    kind = type(value).__name__
+    told = "{} {}".format("an" if kind[:1].lower() in "aeiou" else "a", kind)
+    return told if entries is None else "{} of shape {} and dtype {}".format(told, entries.array.shape, entries.dtype)
+
+
+def told_of(raised: BaseException) -> Dict[str, Any]:
+    """An exception in plain words: its last line, the frames that are the subject's, its kin, the line that raised it."""
+    frames = _frames(raised)
+    return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
+            "classes": [each.__name__ for each in type(raised).__mro__],
+            "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
+            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0}
+
+
+def summary(raised: BaseException) -> str:
+    """The exception's type and the first line of what it says."""
+    try:
+        words = str(raised)[:LONGEST].strip().partition("\n")[0]
+    except BaseException as worse:  # noqa: BLE001  (an exception whose own text raises)
+        words = "(its text raises {})".format(type(worse).__name__)
+    text = "{}: {}".format(type(raised).__name__, words) if words else type(raised).__name__
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
+    """The subject's frames, the innermost last."""
+    try:
+        return [each for each in traceback.extract_tb(raised.__traceback__) if Path(each.filename).parent != OURS]
+    except BaseException:  # noqa: BLE001  (a subject may have replaced what reads source lines)
+        return []
+
+
+def _traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
+    try:
+        lines = traceback.format_list(frames[-DEEPEST:]) + traceback.format_exception_only(type(raised), raised)
+    except BaseException:  # noqa: BLE001  (an exception whose own text raises)
+        lines = traceback.format_list(frames[-DEEPEST:]) + [summary(raised)]
+    return "Traceback (most recent call last):\n" + "".join(lines)
+
+
+def _bounded(text: str) -> str:
+    text = text if len(text) <= 2 * LONGEST else text[:LONGEST] + "\n…\n" + text[-LONGEST:]
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _aliases(arrays: Sequence[Entries], results: Sequence[Entries]) -> List[int]:
+    return [at for at, each in enumerate(arrays) if any(_share(each.array, result.array) for result in results)]
+
+
+def _share(first: Any, second: Any) -> bool:
+    """Whether two arrays, of any shape, share memory; where that is too hard to find out, it is taken for granted."""
+    if not np.may_share_memory(first, second):  # only the bounds are compared: cheap, and almost always enough
+        return False
+    try:
+        return bool(np.shares_memory(first, second, max_work=10_000))
+    except Exception:  # TooHardError stands in another place in every NumPy
+        return True
+
+

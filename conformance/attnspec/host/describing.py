@@ -1,0 +1,132 @@
+"""What can be known of a callable without calling it, as plain data that travels."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import sys
+from typing import Any, Dict, List, Mapping, Optional
+
+LONGEST = 1000  # characters of a default or an attribute that is told by its repr
+_DEEPEST = 6
+
+
+def described(function: Any) -> Dict[str, Any]:
+    """Signature, attributes, place and kin of a callable. Whatever its own code raises on the way costs that part only."""
+    return {
+        "type": type(function).__name__,
+        "is_class": isinstance(function, type),
+        "is_callable": callable(function),
+        "is_function": hasattr_(function, "__code__") or isinstance(function, functools.partial),
+        "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
+        "is_deferred": _quietly(lambda: inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)),
+        "qualname": _text(getattr_(function, "__qualname__", "")),
+        "module": _text(getattr_(function, "__module__", "")),
+        "doc": _text(getattr_(function, "__doc__", "")).strip().partition("\n")[0][:LONGEST],
+        "place": _place(function),
+        "parameters": _parameters(function),
+        "attributes": _attributes(function),
+        "uses": _uses(function),
+    }
+
+
+def hasattr_(thing: Any, name: str) -> bool:
+    """`hasattr`, whatever `__getattr__` raises."""
+    return _quietly(lambda: hasattr(thing, name)) is True
+
+
+def getattr_(thing: Any, name: str, otherwise: Any) -> Any:
+    """`getattr`, whatever `__getattr__` raises."""
+    found = _quietly(lambda: getattr(thing, name, otherwise))
+    return otherwise if found is None else found
+
+
+def _quietly(ask: Any) -> Any:
+    try:
+        return ask()
+    except BaseException:  # noqa: BLE001  (the subject's own code may raise anything)
+        return None
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _kin(function: Any) -> List[str]:
+    return [base.__module__ for base in type(function).__mro__]
+
+
+def _place(function: Any) -> Optional[List[Any]]:
+    """File and line where it is defined; of a callable object, where its class is; None if nobody knows."""
+    for thing in (_quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function)):
+        found = _quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
+        if found and found[0]:
+            return list(found)
+    return None
+
+
+def _parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
+    """Each parameter: name, kind, default. None where it tells no signature.
+
+    Of a module of PyTorch, whose call hides its parameters, those of its `forward`.
+    """
+    found = _quietly(lambda: list(inspect.signature(function).parameters.values()))
+    forward = getattr_(function, "forward", None)
+    is_hidden = found is not None and {each.kind for each in found} <= {
+        inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    if is_hidden and callable(forward):
+        found = _quietly(lambda: list(inspect.signature(forward).parameters.values()))
+    return None if found is None else [_parameter(each) for each in found]
+
+
+def _parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
+    told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    if parameter.default is not inspect.Parameter.empty:
+        told["default"] = plain(parameter.default)
+    return told
+
+
+def _attributes(function: Any) -> Dict[str, Any]:
+    """What somebody set on a function; of an object, its attributes that are plain."""
+    if isinstance(function, type):
+        return {}
+    own = _quietly(lambda: dict(vars(function))) or {}
+    of_class = {} if hasattr_(function, "__code__") else _of_classes(function)
+    return {name: plain(value) for name, value in {**of_class, **own}.items()
+            if type(name) is str and not name.startswith("_")}
+
+
+def _of_classes(function: Any) -> Dict[str, Any]:
+    found: Dict[str, Any] = {}
+    for base in reversed(type(function).__mro__[:-1]):
+        if base.__module__.partition(".")[0] not in ("torch", "builtins", "functools"):
+            found.update({name: value for name, value in vars(base).items() if not callable(value)})
+    return found
+
+
+def plain(value: Any, depth: int = _DEEPEST) -> Any:
+    """The value if JSON has such a thing; what it holds, if it holds things; else how Python writes it."""
+    if isinstance(value, enum.Enum):
+        return plain(value.value, depth)
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if value - value == 0 else {"$float": repr(value)}
+    if depth and isinstance(value, Mapping):
+        return {"$map": [[plain(key, depth - 1), plain(inner, depth - 1)] for key, inner in list(value.items())[:LONGEST]]}
+    if depth and isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(inner, depth - 1) for inner in list(value)[:LONGEST]]
+    return {"$repr": written(value)}
+
+
+def written(value: Any) -> str:
+    """How Python writes it, short; the name of its type where its own code raises."""
+    told = _quietly(lambda: repr(value))
+    return told[:LONGEST] if type(told) is str else type(value).__name__
+
+
+def _uses(function: Any) -> List[str]:
+    """The packages that its module imports under any name: `jnp` makes it "jax"."""
+    return sorted({value.__name__.partition(".")[0] for value in dict(getattr_(function, "__globals__", {})).values()
+                   if type(value) is type(sys)})

@@ -1,0 +1,118 @@
+"""The wire: a small JSON header and raw little-endian arrays. docs/protocol.md says it byte by byte."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+PREFIX = struct.Struct("<IQ")
+"""Bytes of the header, and of the arrays behind it."""
+
+ALIGNED = 64
+"""Each array begins at a multiple of so many bytes: compilers of kernels take it for granted."""
+
+LARGEST_HEADER = 2**24
+
+
+class Entries(NamedTuple):
+    """An array and the name of its dtype. A bfloat16 travels and is kept as its bits, in uint16; any shape."""
+
+    dtype: str
+    array: Any
+
+
+class BrokenFrame(Exception):
+    """What came is no frame."""
+
+
+Header = Dict[str, Any]
+Reader = Callable[[int], Any]  # so many bytes, in a buffer that can be written to
+
+
+def storage(dtype: str) -> Any:
+    """The NumPy dtype in which the entries of a dtype are kept. Raises BrokenFrame for a name that is none."""
+    try:
+        return np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
+    except TypeError:
+        raise BrokenFrame("there is no dtype " + repr(dtype)) from None
+
+
+def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
+    """The frame, as buffers to be written one after the other."""
+    told, body, at = [], [], 0
+    for dtype, array in arrays:
+        memory, layout = spanned(array)
+        told.append({"dtype": dtype, "shape": list(array.shape), "bytes": memory.nbytes, **layout})
+        body += [memory, b"\0" * (-memory.nbytes % ALIGNED)]
+        at += memory.nbytes + len(body[-1])
+    text = json.dumps({**header, "arrays": told}).encode() if told else json.dumps(header).encode()
+    return [PREFIX.pack(len(text), at) + text, *body]
+
+
+def spanned(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
+    """The bytes of an array, any shape, from its lowest to its highest, and how it lies in them if not in plain order.
+
+    The gaps between its entries travel as zeros, so that who reads them reads the same each time.
+    """
+    if array.flags.c_contiguous:
+        return memoryview(array.reshape(-1).view(np.uint8)), {}
+    low, high = bounds(array.shape, array.strides)
+    memory = np.zeros(high - low + array.itemsize if array.size else 0, np.uint8)
+    placed(array.shape, array.dtype, memory, array.strides, -low)[...] = array
+    return memoryview(memory), {"strides": list(array.strides), "offset": -low}
+
+
+def bounds(shape: Sequence[int], strides: Sequence[int]) -> Tuple[int, int]:
+    """How far entries of an array of any shape lie before and behind the first one, in bytes."""
+    reach = [(length - 1) * stride for length, stride in zip(shape, strides) if length]
+    return sum(each for each in reach if each < 0), sum(each for each in reach if each > 0)
+
+
+def placed(shape: Sequence[int], dtype: Any, memory: Any, strides: Sequence[int], offset: int) -> Any:
+    """The array of any shape that lies in these bytes."""
+    if not memory.size:
+        return np.empty(shape, dtype)
+    return np.ndarray(tuple(shape), dtype, memory, offset, tuple(strides))
+
+
+def received(read: Reader) -> Tuple[Header, List[Entries]]:
+    """The next frame. The arrays, any shape, lie in memory of their own, and can be written to. Raises BrokenFrame."""
+    header_bytes, body_bytes = PREFIX.unpack(bytes(read(PREFIX.size)))
+    if header_bytes > LARGEST_HEADER:
+        raise BrokenFrame("a header of {} bytes".format(header_bytes))
+    try:
+        header = json.loads(bytes(read(header_bytes)).decode())
+        return header, _arrays(header.pop("arrays", ()), read(body_bytes) if body_bytes else b"")
+    except BrokenFrame:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError) as wrong:
+        raise BrokenFrame(repr(wrong)) from None
+
+
+def _arrays(told: Sequence[Mapping[str, Any]], body: Any) -> List[Entries]:
+    """The arrays, any shape, that lie in the body one after the other."""
+    memory, at, found = np.frombuffer(body, np.uint8), 0, []
+    for each in told:
+        kept, part = storage(each["dtype"]), memory[at:at + each["bytes"]]
+        at += each["bytes"] + -each["bytes"] % ALIGNED
+        strides = each.get("strides") or _plain(each["shape"], kept.itemsize)
+        found.append(Entries(each["dtype"], placed(each["shape"], kept, part, strides, each.get("offset", 0))))
+    return found
+
+
+def _plain(shape: Sequence[int], itemsize: int) -> List[int]:
+    """The strides of an array in plain order, any shape."""
+    strides = [itemsize]
+    for length in list(shape)[:0:-1]:
+        strides.insert(0, strides[0] * length)
+    return strides[-len(shape):] if len(shape) else []
+
+
+def buffer(count: int) -> Any:
+    """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
+    memory = np.empty(count + ALIGNED, np.uint8)
+    first = -memory.ctypes.data % ALIGNED
+    return memory[first:first + count]

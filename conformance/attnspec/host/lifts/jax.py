@@ -1,0 +1,114 @@
+"""NumPy to JAX and back. float64 exists in JAX only while x64 is enabled, so it is enabled around each such call."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes  # JAX needs it itself
+import numpy as np
+
+from ..frames import Entries
+from . import plain
+
+
+class Lift(plain.Lift):
+    """Arrays on a device of JAX."""
+
+    name = "jax"
+
+    def __init__(self, device: str = "") -> None:
+        """Raises LookupError, with the devices there are, for one that is not there."""
+        there = {"{}:{}".format(each.platform, each.id): each for each in _all()}
+        there.update({each.platform: each for each in reversed(_all())})
+        if device and device not in there:
+            raise LookupError(", ".join(sorted(there)))
+        self._place = there[device] if device else None
+        self.device = device or jax.devices()[0].platform
+
+    def around(self, dtype: str) -> Any:
+        """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
+        return _enable_x64()(dtype == "float64")
+
+    def takes(self, dtype: str) -> str:
+        """It takes them all."""
+        return ""
+
+    def hand(self, entries: Entries) -> Any:
+        """A JAX array of the same dtype and of any shape (JAX keeps no strides).
+
+        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled. `device_put` may share memory
+        instead, and so gets a copy to itself.
+        """
+        array = np.array(entries.array, order="C")
+        return jax.device_put(array.view(ml_dtypes.bfloat16) if entries.dtype == "bfloat16" else array, self._place)
+
+    def read(self, value: Any) -> Entries:
+        """The array's entries, of any shape, once they are computed."""
+        return plain.entries_of(np.asarray(value))
+
+    def wait(self, returned: Any) -> None:
+        """JAX answers before it has computed."""
+        for value in returned if isinstance(returned, (tuple, list)) else (returned,):
+            if hasattr(value, "block_until_ready"):
+                value.block_until_ready()
+
+    def about(self) -> Dict[str, str]:
+        """What kind of device it is, as JAX calls it."""
+        first = self._place or jax.devices()[0]
+        return {} if first.platform == "cpu" else {"gpu": str(first.device_kind)}
+
+    def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
+                  rows: Any) -> Tuple[Any, Optional[List[Any]]]:
+        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled program; rows (T,).
+
+        A function that asks for compiler options of its own cannot stand inside another one's jit, nor be
+        differentiated, so jit within is left out.
+        """
+        def both(*given: Any) -> Any:
+            with jax.disable_jit():
+                output, pull = jax.vjp(function, *given)
+                return output, pull(jnp.zeros_like(output).at[..., np.flatnonzero(rows), :].set(1))
+
+        output, pulled = _hurried()(both)(*inputs)
+        return output, [np.asarray(each).astype(np.float64) for each in pulled]
+
+    def forget(self) -> None:
+        """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
+        jax.clear_caches()
+
+
+def _all() -> List[Any]:
+    """The devices of every platform that is there."""
+    found = list(jax.devices())
+    return found if any(each.platform == "cpu" for each in found) else found + list(jax.devices("cpu"))
+
+
+_made: List[Any] = []
+
+
+def _hurried() -> Callable[..., Any]:
+    """`jax.jit` with a compiler that hurries, five times as fast, where this version of JAX takes its options."""
+    if not _made:
+        hurried = partial(jax.jit, compiler_options={
+            "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True,
+            "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1})
+        try:
+            hurried(lambda x: x + 1)(0.0)
+        except Exception:  # an older jit raises TypeError, another XLA whatever it likes
+            _made.append(jax.jit)
+        else:
+            _made.append(hurried)
+    found: Callable[..., Any] = _made[0]
+    return found
+
+
+def _enable_x64() -> Any:
+    """The context manager, under the name that it has in this version of JAX."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64
+    from jax.experimental import enable_x64  # noqa: PLC0415  (gone from new versions)
+
+    return enable_x64

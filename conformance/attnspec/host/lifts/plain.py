@@ -1,0 +1,80 @@
+"""NumPy in; anything that NumPy reads out."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..frames import Entries
+from . import torch_tensors
+
+
+class Lift:
+    """The framework is NumPy. Other lifts override what is otherwise with theirs."""
+
+    name = ""
+    device = "cpu"
+
+    def __init__(self, device: str = "") -> None:
+        """Raises ImportError where there is no such framework, LookupError, with the devices there are, for a device."""
+        if device not in ("", "cpu"):
+            raise LookupError("cpu")
+
+    def around(self, dtype: str) -> Any:
+        """What must be set while arrays of this dtype are handed over, computed with and read."""
+        return contextlib.nullcontext()
+
+    def takes(self, dtype: str) -> str:
+        """Why it cannot hand over arrays of this dtype; empty if it can."""
+        return "" if dtype != "bfloat16" or _bfloat16() else \
+            "NumPy has no bfloat16 where ml_dtypes is not installed: pip install ml_dtypes"
+
+    def hand(self, entries: Entries) -> Any:
+        """The framework's array with the same entries, any shape, dtype and, where it can, memory and strides."""
+        return entries.array.view(_bfloat16()) if entries.dtype == "bfloat16" else entries.array
+
+    def read(self, value: Any) -> Entries:
+        """The same entries, any shape, in NumPy. Raises TypeError or ValueError for what is no array.
+
+        A PyTorch tensor is read, also in bfloat16 or with gradient.
+        """
+        if torch_tensors.is_tensor(value):
+            return torch_tensors.read(value)
+        return entries_of(np.asarray(value))
+
+    def wait(self, returned: Any) -> None:
+        """Return once it is computed."""
+
+    def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
+                  rows: Any) -> Tuple[Any, Optional[List[Any]]]:
+        """What the function makes of the inputs, and the gradient of the sum of those rows of it (the last axis but
+        one) that are True in rows (T,) with respect to each input, as (B,H,T,D); None where there is no gradient.
+        """
+        return function(*inputs), None
+
+    def about(self) -> Dict[str, str]:
+        """What a record says of the framework's device and driver."""
+        return {}
+
+    def forget(self) -> None:
+        """Give back what the framework has kept of the calls so far, such as programs compiled for their shapes."""
+
+
+def _bfloat16() -> Any:
+    """The dtype that ml_dtypes gives NumPy; None where that is not installed."""
+    try:
+        import ml_dtypes  # noqa: PLC0415  (its environment may lack it)
+    except ImportError:
+        return None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def entries_of(array: Any) -> Entries:
+    """An array of NumPy, any shape, as its dtype's name and what can travel."""
+    if array.dtype.name == "bfloat16":
+        return Entries("bfloat16", array.view(np.uint16))
+    return Entries(array.dtype.name, array)
+
+

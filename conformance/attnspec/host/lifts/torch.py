@@ -1,0 +1,92 @@
+"""NumPy to PyTorch and back. bfloat16 travels as its bits, since torch and ml_dtypes know nothing of each other."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+
+from ..frames import Entries
+from . import plain, torch_tensors
+
+
+class Lift(plain.Lift):
+    """Tensors that, on the CPU, share the arrays' memory, so that a mutation is seen."""
+
+    name = "torch"
+
+    def __init__(self, device: str = "") -> None:
+        """Raises LookupError, with the devices there are, for one that is not there."""
+        self.device = device or "cpu"
+        if self.device not in devices():
+            raise LookupError(", ".join(devices()))
+
+    def takes(self, dtype: str) -> str:
+        """It takes them all, but for MPS, which has no float64."""
+        return "MPS has no float64" if dtype == "float64" and self.device == "mps" else ""
+
+    def hand(self, entries: Entries) -> Any:
+        """A tensor, any shape, with the array's memory, dtype and strides (those with negative ones are copied)."""
+        array = entries.array.copy() if any(stride < 0 for stride in entries.array.strides) else entries.array
+        is_bfloat16 = entries.dtype == "bfloat16"
+        tensor = torch.from_numpy(array.view(np.int16) if is_bfloat16 else array)
+        tensor = tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+        return tensor if self.device == "cpu" else _placed(tensor, self.device)
+
+    def read(self, value: Any) -> Entries:
+        """The tensor's entries, any shape; what is no tensor is read by NumPy."""
+        return torch_tensors.read(value) if isinstance(value, torch.Tensor) else plain.entries_of(np.asarray(value))
+
+    def wait(self, returned: Any) -> None:
+        """An error of a kernel is told when the device is waited for."""
+        if self.device.startswith("cuda"):
+            torch.cuda.synchronize(self.device)
+        elif self.device == "mps":
+            torch.mps.synchronize()
+
+    def about(self) -> Dict[str, str]:
+        """The GPU and the CUDA that PyTorch was built for."""
+        if not self.device.startswith("cuda"):
+            return {}
+        return {"gpu": torch.cuda.get_device_name(self.device), "cuda": str(torch.version.cuda)}
+
+    def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
+                  rows: Any) -> Tuple[Any, Optional[List[Any]]]:
+        """The output detached, and the gradients in the shapes of the inputs, (B,H,T,D) of the query, zero for an input
+        that it does not depend on; rows (T,).
+        """
+        leaves = [each.detach().clone().requires_grad_() for each in inputs]
+        output = function(*leaves)
+        if not isinstance(output, torch.Tensor) or not output.requires_grad:
+            return output, None
+        chosen = torch.zeros_like(output)
+        chosen[..., torch.from_numpy(rows).to(output.device), :] = 1
+        found = torch.autograd.grad(output, leaves, chosen, allow_unused=True)
+        return output.detach(), [_float64(each, leaf) for each, leaf in zip(found, leaves)]
+
+
+def _placed(tensor: Any, device: str) -> Any:
+    """On the device, any shape, with the same strides: `to` keeps them only of tensors without gaps."""
+    there = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+    if any(stride == 0 and length > 1 for stride, length in zip(tensor.stride(), tensor.shape)):
+        base = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+        return base.to(device).expand(tensor.shape)
+    return there.copy_(tensor)
+
+
+def _float64(gradient: Any, leaf: Any) -> Any:
+    """A gradient, in the shape of its leaf, such as (B,H,T,D)."""
+    found = torch.zeros_like(leaf) if gradient is None else gradient
+    return found.detach().to("cpu", torch.float64).numpy()
+
+
+def devices() -> List[str]:
+    """The devices that are there."""
+    cuda = ["cuda"] + ["cuda:{}".format(at) for at in range(torch.cuda.device_count())] if _has_cuda() else []
+    mps = ["mps"] if getattr(getattr(torch, "backends", None), "mps", None) and torch.backends.mps.is_available() else []
+    return ["cpu"] + cuda + mps
+
+
+def _has_cuda() -> bool:
+    return bool(torch.cuda.is_available())

@@ -1,0 +1,122 @@
+"""Finds the function that a target names, in this process, and tells in plain words why it cannot."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import types
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping
+
+from .calling import told_of
+
+FROM_FILE = "target_"  # begins the name of a module that a path leads to, so that it hides no other
+PACKAGE = "implementations"
+"""The package under which adapters are imported, from whatever folders a run names."""
+
+
+class NotLoaded(Exception):
+    """The target cannot be had; `told` says why: `kind` is missing, needs, syntax, raised, no_file, no_python, member."""
+
+    def __init__(self, kind: str, **told: Any) -> None:
+        super().__init__(kind)
+        self.told: Dict[str, Any] = {"kind": kind, **told}
+
+
+def extend(folders: List[str]) -> None:
+    """Let adapters be found in these folders."""
+    package = sys.modules.get(PACKAGE)
+    if package is None or not hasattr(package, "__path__"):
+        package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
+        package.__path__ = []  # type: ignore[attr-defined]  # what makes it a package
+    package.__path__ = list(dict.fromkeys([*package.__path__, *folders]))
+    importlib.invalidate_caches()
+
+
+def member(where: Mapping[str, Any], name: str) -> Any:
+    """What has that dotted name in the module that `where` leads to. Raises NotLoaded."""
+    module = _module(where)
+    value: Any = module
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise NotLoaded("member", part=part, file=getattr(module, "__file__", None) or module.__name__,
+                            members=_public(value), own=_own(value)) from None
+        except BaseException as raised:  # noqa: BLE001  (a module's `__getattr__` may raise anything)
+            raise NotLoaded("raised", **told_of(raised)) from None
+    return value
+
+
+def _module(where: Mapping[str, Any]) -> Any:
+    if "file" in where:
+        return _from_file(Path(where["file"]))
+    name = where["module"]
+    top = name.partition(".")[0]
+    for folder in where.get("first", ()):  # where the user stands, if the package lies there
+        if ((Path(folder) / top).is_dir() or (Path(folder) / (top + ".py")).is_file()) and folder not in sys.path:
+            sys.path.insert(0, folder)
+    importlib.invalidate_caches()
+    return _guarded(lambda: importlib.import_module(name), name)
+
+
+def _from_file(path: Path) -> Any:
+    """The file as a module. Its own folder comes last on the path, so that it finds its siblings and hides nothing."""
+    if not path.is_file():
+        raise NotLoaded("no_file", file=str(path))
+    name = FROM_FILE + path.stem
+    if name in sys.modules and getattr(sys.modules[name], "__file__", "") == str(path):
+        return sys.modules[name]
+    specification = importlib.util.spec_from_file_location(name, str(path))
+    if specification is None or specification.loader is None:
+        raise NotLoaded("no_python", file=str(path))
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = sys.modules[name] = importlib.util.module_from_spec(specification)
+    loader = specification.loader
+    try:
+        _guarded(lambda: loader.exec_module(module), str(path))
+    except NotLoaded:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _guarded(load: Callable[[], Any], name: str) -> Any:
+    """Run an import; whatever it raises becomes plain words."""
+    try:
+        return load()
+    except ModuleNotFoundError as missing:
+        raise NotLoaded("missing", **_absent(missing, name)) from None
+    except SyntaxError as wrong:
+        raise NotLoaded("syntax", message=wrong.msg, file=wrong.filename or name, line=wrong.lineno or 0) from None
+    except BaseException as raised:  # noqa: BLE001  (the module's own code may raise anything)
+        raise NotLoaded("raised", **_told(raised)) from None
+
+
+def _told(raised: BaseException) -> Dict[str, Any]:
+    told = told_of(raised)
+    return {"summary": told["summary"], "file": told["file"], "line": told["line"], "traceback": told["traceback"]}
+
+
+def _absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
+    """Which module there is not, whether it is the one that was asked for, and what stands beside it."""
+    absent = missing.name or str(missing)
+    parent = absent.rpartition(".")[0]
+    paths = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else [str(Path.cwd())]
+    siblings = [each.name for each in pkgutil.iter_modules(paths) if not each.name.startswith("_")]
+    return {"absent": absent, "is_asked": name == absent or name.startswith(absent + "."), "siblings": siblings}
+
+
+def _public(value: Any) -> List[str]:
+    members = getattr(value, "__dict__", {})
+    return [name for name, each in list(members.items()) if not str(name).startswith("_") and callable(each)]
+
+
+def _own(value: Any) -> List[str]:
+    """Those that a module or class defines itself."""
+    home = getattr(value, "__module__", "") or getattr(value, "__name__", "")
+    members = getattr(value, "__dict__", {})
+    return [name for name in _public(value) if getattr(members[name], "__module__", "") == home]

@@ -1,0 +1,28 @@
+"""Begins the process of what is judged: `python main.py REQUESTS ANSWERS TRACE`, two descriptors and a file."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+
+
+def begin() -> None:
+    """Serve, and leave nothing of this in sight: not in the arguments, not on the path."""
+    requests, answers, trace = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    for descriptor in (requests, answers):
+        os.set_inheritable(descriptor, False)
+    faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
+    sys.argv[:] = [""]
+    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+    from _serve import serving  # noqa: PLC0415  (found beside this file)
+
+    sys.dont_write_bytecode = before
+    sys.path.pop(0)
+    for name in [name for name in sys.modules if "attnspec" in name]:  # an editable install leaves its finder there
+        del sys.modules[name]
+    serving.serve(requests, answers)
+
+
+if __name__ == "__main__":
+    begin()

@@ -1,0 +1,88 @@
+"""What a subject says during a call: on descriptor 2, where libraries write, on `sys.stderr`, and in warnings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import warnings
+from typing import Any, Iterator, List
+
+LONGEST = 10000  # characters; a library in a loop must not fill a record
+
+
+class Said:
+    """The text, complete once the call is over."""
+
+    def __init__(self) -> None:
+        self.parts: List[str] = []
+
+    @property
+    def text(self) -> str:
+        """Everything said, in one piece."""
+        return "".join(self.parts)[:LONGEST].encode(errors="backslashreplace").decode()
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[Said]:
+    """Collect what is said inside. Warnings raise nothing here, whatever the process has set."""
+    said = Said()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")
+        try:
+            with _streams(said):
+                yield said
+        finally:
+            said.parts.extend(_told(each) for each in warned or ())
+
+
+def _told(warning: Any) -> str:
+    try:
+        return "{}: {}\n".format(warning.category.__name__, warning.message)
+    except BaseException:  # noqa: BLE001  (a warning of the subject's own class)
+        return ""
+
+
+_files: List[Any] = []
+
+
+@contextlib.contextmanager
+def _streams(said: Said) -> Iterator[None]:
+    """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""
+    if not _files:
+        _files.append(tempfile.TemporaryFile())
+    file = _files[0].fileno()
+    stream = open(file, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (see finally)
+    try:
+        with contextlib.redirect_stderr(stream), _descriptor(file):
+            yield
+    finally:
+        with contextlib.suppress(ValueError):  # the subject has closed it
+            stream.close()
+        said.parts.append(_drained(file))
+
+
+@contextlib.contextmanager
+def _descriptor(file: int) -> Iterator[None]:
+    try:
+        before = os.dup(2)
+    except OSError:  # the process has no stderr at all
+        before = -1
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        if before >= 0:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _drained(file: int) -> str:
+    """What stands in the file, which is empty afterwards."""
+    if not os.lseek(file, 0, os.SEEK_END):
+        return ""
+    os.lseek(file, 0, os.SEEK_SET)
+    text = os.read(file, LONGEST).decode(errors="replace")
+    os.ftruncate(file, 0)
+    os.lseek(file, 0, os.SEEK_SET)
+    return text

@@ -1,0 +1,179 @@
+"""Answers requests until there are no more: one process, one judge. docs/protocol.md says what each asks and answers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+from collections import OrderedDict
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from . import calling, loading
+from .calling import Arguments, Ended
+from .describing import described
+from .frames import Entries, buffer, packed, received
+from .lifts import LIFTS, flushing
+
+VERSION = 1
+KEPT = 2**26
+"""Bytes of results that are kept, in the subject's own memory, to be looked at again."""
+
+Answer = Tuple[Mapping[str, Any], Sequence[Entries]]
+
+
+def lift_named(name: str, device: str = "") -> Any:
+    """A lift; "" hands over NumPy's arrays. Raises ImportError, LookupError for a device that is not there."""
+    module = name if name in LIFTS else "plain"
+    return importlib.import_module("." + module, __package__ + ".lifts").Lift(device)
+
+
+class Servant:
+    """The functions that were loaded, the lifts, and the last results."""
+
+    def __init__(self) -> None:
+        self._functions: List[Any] = []
+        self._lifts: Dict[Tuple[str, str], Any] = {}
+        self._results: "OrderedDict[int, Sequence[Entries]]" = OrderedDict()
+        self._kept = 0
+        self._calls = 0
+
+    def answer(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
+        """What comes of a request: a header and arrays. Raises nothing of the subject's."""
+        asked: Dict[str, Callable[[Mapping[str, Any], Sequence[Entries]], Answer]] = {
+            "hello": self._hello, "load": self._load, "lift": self._lift, "call": self._call, "recall": self._recall,
+            "forget": self._forget}
+        if header.get("do") not in asked:
+            return {"error": "there is no request {!r}; version {} has {}".format(
+                header.get("do"), VERSION, ", ".join(asked))}, ()
+        return asked[header["do"]](header, arrays)
+
+    def _hello(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """Who answers, once the folders that the judge names are on the path."""
+        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *sys.path]))
+        loading.extend(list(header.get("adapters", ())))
+        return {"version": VERSION, "pid": os.getpid(), "machine": platform.machine(),
+                "python": "{} {}".format(platform.python_implementation(), platform.python_version()),
+                "numpy": np.__version__, "platform": platform.system()}, ()
+
+    def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """The function under a handle, and what can be known of it."""
+        try:
+            function = loading.member(header["from"], header["name"])
+        except loading.NotLoaded as cause:
+            return {"not_loaded": cause.told}, ()
+        self._functions.append(function)
+        return {"handle": len(self._functions) - 1, "described": described(function), "versions": _versions(header)}, ()
+
+    def _lift(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """What the framework does with each dtype on this device."""
+        name, device = header["lift"], header.get("device", "")
+        try:
+            lift = self._lifted(name, device)
+        except ImportError as cause:
+            return {"no_lift": str(cause)}, ()
+        except LookupError as there:
+            return {"no_device": there.args[0]}, ()
+        dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
+        flushed = {each: flushing.flushed_by(lift, each) for each, reason in dtypes.items() if not reason and name}
+        return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
+
+    def _lifted(self, name: str, device: str) -> Any:
+        if (name, device) not in self._lifts:
+            self._lifts[name, device] = lift_named(name, device)
+        return self._lifts[name, device]
+
+    def _call(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
+        """One call, and the arrays that it was given as it left them."""
+        rows = header.get("rows")
+        given = Arguments([arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays), header["dtype"],
+                          [tuple(shape) for shape in header["shapes"]], None if rows is None else arrays[rows].array)
+        ended = calling.perform(self._functions[header["of"]], self._lifted(header["lift"], header.get("device", "")),
+                                given)
+        self._keep(ended)
+        found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
+        shared = {id(calling.arrays_of(given)[at]) for at in ended.aliases}
+        aliases = [at for at, each in enumerate(arrays) if id(each) in shared]
+        return {"ended": ended.ended, "call": self._calls, "results": len(ended.results), "told": ended.told,
+                "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.said,
+                "after": len(arrays)}, [*found, *arrays]
+
+    def _keep(self, ended: Ended) -> None:
+        self._calls += 1
+        if ended.own:
+            self._results[self._calls] = ended.own
+            self._kept += _bytes(ended.own)
+        while self._kept > KEPT:
+            self._kept -= _bytes(self._results.popitem(last=False)[1])
+
+    def _recall(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """What the memory of a result holds now; nothing where it was let go."""
+        return {"call": header["call"]}, self._results.get(header["call"], ())
+
+    def _forget(self, _header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        for lift in self._lifts.values():
+            lift.forget()
+        return {}, ()
+
+
+def _bytes(results: Sequence[Entries]) -> int:
+    """How much memory arrays, of any shape, take."""
+    return sum(each.array.nbytes for each in results)
+
+
+def unpacked(value: Any, arrays: Sequence[Entries]) -> Any:
+    """Keywords as they came over the wire, with the arrays that they name."""
+    if isinstance(value, dict):
+        if "$array" in value:
+            return arrays[value["$array"]]
+        if "$float" in value:
+            return float(value["$float"])
+        return {name: unpacked(inner, arrays) for name, inner in value.items()}
+    return value
+
+
+def _versions(header: Mapping[str, Any]) -> Dict[str, str]:
+    """Which versions of these distributions are installed; what is not is left out."""
+    from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
+
+    found = {}
+    for name in header.get("versions", ()):
+        try:
+            found[name] = metadata.version(name)
+        except Exception:  # whatever is wrong with what is installed
+            continue
+    return found
+
+
+def serve(requests: int, answers: int) -> None:
+    """Answer what comes on one descriptor on the other, until it ends."""
+    servant = Servant()
+
+    def read(count: int) -> Any:
+        return _read(requests, count)
+
+    while True:
+        header, arrays = received(read)
+        told, found = servant.answer(header, arrays)
+        for part in packed({**told, "number": header.get("number")}, found):
+            _write(answers, part)
+
+
+def _read(descriptor: int, count: int) -> Any:
+    """So many bytes; the process ends where there are no more."""
+    memory = buffer(count)
+    view, at = memoryview(memory), 0
+    while at < count:
+        got = os.readv(descriptor, [view[at:]])
+        if not got:
+            os._exit(0)
+        at += got
+    return memory
+
+
+def _write(descriptor: int, part: Any) -> None:
+    view = memoryview(part).cast("B")
+    while len(view):
+        view = view[os.write(descriptor, view):]

@@ -1,0 +1,152 @@
+"""Stands beside the process of what is judged, at the far end of a pipe: starts it, ends it, and tells how it ended.
+
+It is ended when the pipe closes, whether it hears signals or not; its last words go to stderr, in one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+ENDED = "\x01ENDED "
+MOST_PRINTED = 2**26
+"""Bytes that a subject may print before what it printed is thrown away."""
+
+TOLD = 10000  # characters at the end of what was printed
+WATCH = 0.05  # seconds between two looks at a process whose memory is limited, and at what is printed otherwise
+GRACE = 0.3  # seconds to end by itself, and then to say where it stands
+
+
+def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+    """Run the process until it ends, or until nobody listens any more."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        child = _started(folder, files, settings)
+        limit = int(settings.get("memory") or 0)
+        why = _watched(child, folder, limit)
+        _end(child, is_polite=not why)
+        _tell({"status": child.returncode, "why": why, "trace": _read(folder / "trace"), "printed": _printed(folder)})
+    finally:
+        shutil.rmtree(str(folder), ignore_errors=True)
+
+
+def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    handed = folder / "handed"
+    environment = {name: value for name, value in os.environ.items()
+                   if not any(name.startswith(each) for each in settings.get("without", ()))}
+    environment.update({name: value.replace("{handed}", str(handed)) for name, value in settings["environment"].items()})
+    requests, answers = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
+        return subprocess.Popen(
+            [sys.executable, str(folder / "main.py"), str(requests), str(answers), str(folder / "trace")],
+            stdin=nothing, stdout=out, stderr=err, pass_fds=(requests, answers), env=environment,
+            cwd=settings.get("folder") or None, start_new_session=True)
+
+
+def _watched(child: "subprocess.Popen[bytes]", folder: Path, limit: int) -> str:
+    """Wait until it ends, or until it has to be ended; why, if so."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(0, select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0))
+    poll.register(reading, select.POLLIN)
+    while child.poll() is None:
+        ready = dict(poll.poll(1000 * (WATCH if limit else 20 * WATCH)))
+        if reading in ready:
+            os.read(reading, 100)
+        if 0 in ready:
+            return ""
+        if limit and (taken := _memory(child.pid)) > limit:
+            return "memory {}".format(taken)
+        _bound(folder)
+    return ""
+
+
+def _memory(process: int) -> int:
+    """The resident bytes of a process and of those that it started."""
+    return sum(map(_resident, _family(process)))
+
+
+def _family(process: int) -> List[int]:
+    found = [process]
+    for parent in found:  # grows meanwhile
+        with contextlib.suppress(OSError, ValueError):
+            for task in os.listdir("/proc/{}/task".format(parent)):
+                with open("/proc/{}/task/{}/children".format(parent, task)) as file:
+                    found.extend(map(int, file.read().split()))
+    return found
+
+
+def _resident(process: int) -> int:
+    try:
+        with open("/proc/{}/statm".format(process)) as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):  # gone, or no Linux
+        told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE, check=False).stdout \
+            if not Path("/proc/self").exists() else b""
+        return int(told or 0) * 1024
+
+
+def _bound(folder: Path) -> None:
+    for name in ("out", "err"):
+        with contextlib.suppress(OSError):
+            if (folder / name).stat().st_size > MOST_PRINTED:
+                os.truncate(str(folder / name), 0)
+
+
+def _end(child: "subprocess.Popen[bytes]", *, is_polite: bool) -> None:
+    """Wait a little for it to go; have it say where it stands; end it, and whatever it has started."""
+    family = _family(child.pid)
+    if is_polite:
+        _wait(child, GRACE / 3)
+    if child.poll() is None and is_polite:
+        with contextlib.suppress(OSError):
+            child.send_signal(signal.SIGABRT)  # Python writes down where every thread stands
+        _wait(child, GRACE)
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for process in family[1:]:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+    child.wait()
+
+
+def _wait(child: "subprocess.Popen[bytes]", seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while child.poll() is None and time.monotonic() < until:
+        time.sleep(0.002)
+
+
+def _printed(folder: Path) -> str:
+    return _read(folder / "out") + _read(folder / "err")
+
+
+def _read(path: Path) -> str:
+    """The end of a file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TOLD))
+            return file.read(TOLD).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _tell(words: Dict[str, Optional[Any]]) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, ("\n" + ENDED + json.dumps(words) + "\n").encode())

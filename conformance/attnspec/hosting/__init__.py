@@ -1,0 +1,1 @@
+"""Starts the process of what is judged, speaks with it, and notices how it ends."""

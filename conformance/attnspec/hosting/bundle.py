@@ -1,0 +1,68 @@
+"""The host's program as one text: nothing of attnspec has to be where it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from attnspec.core.surroundings import Surroundings
+
+_FILES = Path(__file__).parents[1] / "host"
+_APART = ("main.py", "supervisor.py")
+READY = b"\x01READY\n"
+"""What the far end says once it can be handed the program; a greeting may come before it."""
+
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+     "BLIS_NUM_THREADS"), "1")
+"""One thread a process: workers share the cores already, and the number of threads changes the order of summation."""
+
+XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+_TELLING = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
+"""How variables begin that would tell a subject that it is judged."""
+
+POISON = "1"
+"""glibc fills what it hands out with the complement of this byte: as float32 -1.7e38, as float16 NaN, never 0."""
+
+
+def first_line(count: int) -> bytes:
+    """What an interactive interpreter is told first: to say that it is there, and to run so many bytes, none more."""
+    exact = "io.BufferedReader(io.FileIO(0,'rb',False),1)"
+    return (f"import io,os,sys;os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
+            "'program','exec'))\n").encode()
+
+
+def program(surroundings: Surroundings) -> bytes:
+    """The supervisor, the files of the host, and what it is to set."""
+    settings = {"environment": _environment(surroundings), "without": _TELLING, "memory": surroundings.memory,
+                "folder": str(Path.cwd()) if surroundings.is_here else ""}
+    supervisor = (_FILES / "supervisor.py").read_text(encoding="utf-8")
+    calls = f"\nmain(json.loads({json.dumps(json.dumps(_files()))}), json.loads({json.dumps(json.dumps(settings))}))"
+    return f"{supervisor}{calls}\nos._exit(0)\n".encode()
+
+
+@cache
+def _files() -> Mapping[str, str]:
+    """By the name that each file has there, its text."""
+    inside = {f"_serve/{path.relative_to(_FILES).as_posix()}": path.read_text(encoding="utf-8")
+              for path in sorted(_FILES.rglob("*.py")) if path.name not in _APART}
+    return {"main.py": (_FILES / "main.py").read_text(encoding="utf-8"), **inside}
+
+
+def _environment(surroundings: Surroundings) -> dict[str, str]:
+    given = surroundings.environment
+    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **ONE_THREAD, **given}
+    before = os.environ.get("XLA_FLAGS", "") if surroundings.is_here else ""
+    # of flags, the user's, the subject's and ours stand side by side, each once
+    flags = " ".join((before, given.get("XLA_FLAGS", ""), XLA_ONE_THREAD)).split()
+    return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
+
+
+def interpreter(surroundings: Surroundings) -> tuple[str, ...]:
+    """The command line; of an interpreter with flags that isolate it and let it take its program line by line."""
+    command = surroundings.command or (sys.executable,)
+    return (*command, "-ISqi") if surroundings.speaks.value == "python" else command

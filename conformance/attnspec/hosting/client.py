@@ -1,0 +1,166 @@
+"""The judge's side of one host: functions are loaded there and called there, and loaded anew when the host has died."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Verdict
+from attnspec.core.surroundings import Surroundings
+from attnspec.host.frames import Entries, Header
+from attnspec.host.serving import VERSION
+from attnspec.hosting.process import Death, HostDied, HostProcess
+
+PLAIN = 2**20
+"""Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
+
+DEATHS = 2
+"""How often the same kind of call may end a host; after that it is not tried again in this run."""
+
+LEAST = 1.0
+"""Seconds that a call always gets, though the calls before it took all that their item may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A function in the host: by which number, and what the host tells of it."""
+
+    number: int
+    described: Mapping[str, Any]
+    versions: Mapping[str, str]
+
+
+class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
+    """The host says why a target cannot be had."""
+
+    def __init__(self, told: Mapping[str, Any]) -> None:
+        super().__init__(str(told.get("kind", "")))
+        self.told = told
+
+
+class Client:
+    """One host, started when it is first needed. about: what it said of itself."""
+
+    def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (), adapters: Sequence[str] = ()) -> None:
+        self.surroundings = surroundings
+        self.about: Mapping[str, Any] = {}
+        self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters)}
+        self._process: HostProcess | None = None
+        self._loads: list[Header] = []
+        self._handles: dict[int, int] = {}
+        self._deaths: Counter[str] = Counter()
+        self._last: dict[str, Death] = {}
+        self._spent = 0.0
+        self._life = 0
+
+    def begin_item(self) -> None:
+        """From now on calls have the whole deadline again."""
+        self._spent = 0.0
+
+    def load(self, header: Mapping[str, Any]) -> Loaded:
+        """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
+        self._loads.append({"do": "load", **header})
+        number = len(self._loads) - 1
+        told = self._load(number)
+        return Loaded(number, told["described"], told.get("versions", {}))
+
+    def _load(self, number: int) -> Header:
+        told, _ = self._exchange(self._loads[number], ())
+        if "not_loaded" in told:
+            raise NotLoadedThere(told["not_loaded"])
+        self._handles[number] = told["handle"]
+        return told
+
+    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: str = "",
+                ) -> tuple[Header, list[Entries]]:
+        """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must not kill too often.
+
+        Raises HostDied, at once where this kind of call has ended hosts before.
+        """
+        if kind and self._deaths[kind] >= DEATHS:
+            raise HostDied(self._last[kind])
+        try:
+            if "of" in header:
+                header = {**header, "of": self._handle(header["of"])}
+            return self._exchange(header, arrays, most=most)
+        except HostDied as died:
+            self._deaths[kind] += 1
+            self._last[kind] = died.death
+            raise
+
+    def recall(self, call: int, life: int, most: int) -> list[Entries]:
+        """What the memory of an earlier result holds now, any shape; nothing where the host has died meanwhile."""
+        if self._process is None or life != self._life:
+            return []
+        return self.request({"do": "recall", "call": call}, most=most + PLAIN)[1]
+
+    @property
+    def life(self) -> int:
+        """Which process it is that answers: another number after each death."""
+        return self._life
+
+    def _handle(self, number: int) -> int:
+        if self._process is None:
+            self._start()
+        if number not in self._handles:
+            self._load(number)
+        return self._handles[number]
+
+    def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN) -> tuple[Header, list[Entries]]:
+        if self._process is None:
+            self._start()
+        assert self._process is not None  # it was started
+        began = time.monotonic()
+        try:
+            seconds = max(LEAST, self.surroundings.deadline - self._spent)
+            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN)
+        except HostDied:
+            self._process = None
+            raise
+        finally:
+            self._spent += time.monotonic() - began
+        if "error" in told:
+            raise TargetError(f"the host answers: {told['error']}")
+        return told, found
+
+    def _start(self) -> None:
+        self._process = HostProcess(self.surroundings)
+        self._handles, self._life = {}, self._life + 1
+        try:
+            self.about, _ = self._process.exchange(self._hello, (), seconds=60.0, most=PLAIN)
+        except HostDied as died:
+            self._process = None
+            raise TargetError(_no_start(died.death, self.surroundings)) from None
+        if self.about.get("version") != VERSION:
+            raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
+                              f"speaks version {VERSION}.")
+        self._process.knows(int(self.about.get("pid") or 0))
+
+    def close(self) -> None:
+        """End the host; it is started anew if it is asked again."""
+        if self._process is not None:
+            self._process.close()
+        self._process = None
+
+
+def _no_start(death: Death, surroundings: Surroundings) -> str:
+    """Why a host cannot begin, and what to do."""
+    command = " ".join(surroundings.command) or sys.executable
+    if "No module named 'numpy'" in death.printed:
+        return f"the environment of {command!r} has no NumPy, which the process needs: install it there."
+    lines = death.printed.strip().splitlines()
+    return f"{command!r} starts no process that answers: {lines[-1] if lines else death.reason}"
+
+
+def here() -> list[str]:
+    """From where this process imports: what a host on this machine, with this interpreter, is told."""
+    return [str(Path(entry or ".").absolute()) for entry in sys.path]
+
+
+__all__ = ["Client", "HostDied", "Loaded", "NotLoadedThere", "Verdict", "here"]

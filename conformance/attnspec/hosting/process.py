@@ -1,0 +1,209 @@
+"""One process at the other end of a pipe: frames go there and come back before a deadline, or it is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Verdict
+from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.host.frames import BrokenFrame, Entries, Header, buffer, packed, received
+from attnspec.host.supervisor import ENDED
+from attnspec.hosting.bundle import READY, first_line, interpreter, program
+
+STARTING = 120.0
+"""Seconds that a process may take before it says that it is there: a container may have to be fetched."""
+
+LAST_WORDS = 3.0
+"""Seconds that the far end may take to tell how it ended."""
+
+_PIECE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a process ended. traceback: where its threads stood.  printed: the end of what it printed."""
+
+    verdict: Verdict
+    reason: str
+    traceback: str = ""
+    printed: str = ""
+
+
+class HostDied(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
+    """The process ended, or was ended, before it had answered."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(death.reason)
+        self.death = death
+
+
+class _Late(Exception):  # noqa: N818  (it becomes a death)
+    """The deadline has passed."""
+
+
+class _Gone(Exception):  # noqa: N818  (it becomes a death)
+    """Nobody is at the other end."""
+
+
+class HostProcess:
+    """The process, from its start to its end. Raises TargetError where it cannot be started."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        command = interpreter(surroundings)
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=self._stderr, start_new_session=True)
+        except OSError as cause:
+            raise TargetError(f"the command {' '.join(command[:4])!r} cannot be started: {cause.strerror}.") from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for descriptor in (self._requests, self._answers):
+            os.set_blocking(descriptor, False)
+        self._pid = 0
+        if surroundings.speaks is Speaks.PYTHON:
+            self._hand_over(time.monotonic() + STARTING)
+
+    def _hand_over(self, until: float) -> None:
+        text = program(self._surroundings)
+        try:
+            self._write([first_line(len(text))], until)
+            said = b""
+            while not said.endswith(READY):
+                said += bytes(self._read(1, until))
+            self._write([text], until)
+        except (_Late, _Gone):
+            told = self._told()
+            self.close()
+            raise TargetError(f"{' '.join(self._surroundings.command)!r} starts no Python: {told or 'it says nothing'}"
+                              ) from None
+
+    def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float,
+                 most: int) -> tuple[Header, list[Entries]]:
+        """A request and its answer, whose arrays, any shape, take `most` bytes. Raises HostDied; the process is then
+        ended.
+        """
+        until = time.monotonic() + seconds
+        try:
+            self._write(packed(header, arrays), until)
+            return received(self._reader(until, most))
+        except _Late:
+            raise HostDied(self._died(Verdict.TIMED_OUT)) from None
+        except _Gone:
+            raise HostDied(self._died(Verdict.CRASHED)) from None
+        except BrokenFrame as broken:
+            raise HostDied(self._died(Verdict.CRASHED, f"what came back is no answer: {broken}")) from None
+
+    def _reader(self, until: float, most: int) -> Callable[[int], Any]:
+        def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
+            if count > most:
+                raise BrokenFrame(f"{count} bytes where {most} can be meant")
+            return self._read(count, until)
+
+        return read
+
+    def _write(self, parts: Iterable[Any], until: float) -> None:
+        for part in parts:
+            view = memoryview(part).cast("B")
+            while len(view):
+                try:
+                    view = view[os.write(self._requests, view[:_PIECE]):]
+                except BlockingIOError:
+                    _await(self._requests, select.POLLOUT, until)
+                except OSError:
+                    raise _Gone from None
+
+    def _read(self, count: int, until: float) -> Any:  # noqa: ANN401  (a buffer of bytes)
+        memory = buffer(count)
+        view, at = memoryview(memory), 0
+        while at < count:
+            try:
+                got = os.readv(self._answers, [view[at:]])
+            except BlockingIOError:
+                _await(self._answers, select.POLLIN, until)
+                continue
+            except OSError:
+                got = 0
+            if not got:
+                raise _Gone
+            at += got
+        return memory
+
+    def knows(self, pid: int) -> None:
+        """Remember the process that is judged, to end it should its supervisor have been ended."""
+        self._pid = pid
+
+    def _died(self, verdict: Verdict, why: str = "") -> Death:
+        self.close()
+        words = self._last_words()
+        reason = why or _reason(verdict, words, self._surroundings)
+        return Death(verdict, reason, str(words.get("trace", "")), str(words.get("printed", "")))
+
+    def _last_words(self) -> dict[str, Any]:
+        lines = [line for line in self._told(2**17).splitlines() if line.startswith(ENDED)]
+        with contextlib.suppress(ValueError, IndexError):
+            words = json.loads(lines[-1].removeprefix(ENDED))
+            if isinstance(words, dict):
+                return words
+        if self._pid and self._surroundings.is_here:
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGKILL)
+        return {}
+
+    def _told(self, most: int = 600) -> str:
+        """The end of what came on the other side's stderr."""
+        size = os.lseek(self._stderr.fileno(), 0, os.SEEK_END)
+        return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """End it: whoever is at the other end notices that the pipe is closed."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+        try:
+            self._process.wait(LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _await(descriptor: int, event: int, until: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    left = until - time.monotonic()
+    if left <= 0 or not poll.poll(1000 * left):
+        raise _Late
+
+
+def _reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings) -> str:
+    """Why there was no answer, in words for a report."""
+    if verdict is Verdict.TIMED_OUT:
+        return f"the implementation had not returned after {surroundings.deadline:g} s"
+    why, status = str(words.get("why") or ""), words.get("status")
+    if why.startswith("memory "):
+        taken = int(why.removeprefix("memory "))
+        return f"the process took {taken / 2**20:.0f} MiB where {surroundings.memory / 2**20:.0f} MiB are allowed"
+    return f"the process died while the implementation ran{_ending(status)}"
+
+
+def _ending(status: object) -> str:
+    if not isinstance(status, int):
+        return ""
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f" ({signal.Signals(-status).name})"
+    return f" (exit code {status})"

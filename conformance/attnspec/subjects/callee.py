@@ -1,0 +1,188 @@
+"""What is called: a function in this process, or one in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from attnspec.core.nouns import DType, Verdict
+from attnspec.host import calling
+from attnspec.host.calling import Ended
+from attnspec.host.frames import Entries
+from attnspec.host.lifts import flushing
+from attnspec.host.serving import lift_named
+from attnspec.hosting.client import Client, HostDied
+from attnspec.hosting.process import Death
+from attnspec.problems.problem import Array
+from attnspec.subjects.call import (
+    Answer,
+    Call,
+    SubjectDied,
+    answer_of,
+    array_of,
+    entries_of,
+    private_copy,
+    unique,
+)
+
+
+class Callee(Protocol):
+    """Answers calls."""
+
+    @property
+    def place(self) -> str:
+        """Where it lives: "" in this process, else what a record says of the other one."""
+
+    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+        """The answer; with gradients of the sum of these rows of the output, (T,) bool.
+
+        Raises SubjectRaised, SubjectDied among it, or UnusableAnswer.
+        """
+
+    def flushed(self, dtype: DType) -> str:
+        """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
+
+    def not_taken(self, dtype: DType) -> str:
+        """Why arrays of this dtype cannot be handed over there; empty if they can."""
+
+    def begin_item(self) -> None:
+        """The calls from here on have a whole deadline."""
+
+    def forget(self) -> None:
+        """Give back what was kept of the calls so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """A function of this process: attnspec's own miniatures, and what a test file hands over. lift: "" is NumPy."""
+
+    function: Callable[..., object]
+    lift: str = ""
+    place: str = ""
+
+    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+        """The answer to private copies."""
+        arrays = unique(list(call.named.values()))
+        copies = {id(array): private_copy(array) for array in arrays}
+        kept = {at: entries_of(copy) for at, copy in copies.items()}
+        ended = calling.perform(self.function, lift_named(self.lift), call.arguments(kept, rows),
+                                caught=(Exception, SystemExit))  # an interruption is the user's
+        return answer_of(ended, call, copies, lambda: array_of(ended.own[0]) if ended.own else None)
+
+    def flushed(self, dtype: DType) -> str:
+        """What the framework does here."""
+        return flushing.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
+
+    def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
+        """attnspec's own process can hold every dtype."""
+        return ""
+
+    def begin_item(self) -> None:
+        """Nobody measures: the guard of the worker does."""
+
+    def forget(self) -> None:
+        """Programs that the framework compiled."""
+        lift_named(self.lift).forget()
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A function in a process of its own. number: the client's for it.  framework: what the lift said there."""
+
+    client: Client
+    number: int
+    lift: str = ""
+    framework: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """The interpreter and its version."""
+        return str(self.client.about.get("python", ""))
+
+    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+        """The answer, from over there."""
+        arrays = unique([*call.named.values(), *(() if rows is None else (rows,))])
+        places = {id(array): at for at, array in enumerate(arrays)}
+        kept = {id(array): Entries(str(at), None) for at, array in enumerate(arrays)}
+        given = call.arguments(kept, rows)
+        header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
+                  "inputs": [int(each.dtype) for each in given.inputs], "keywords": _told(given.keywords),
+                  "dtype": given.dtype, "shapes": [list(shape) for shape in given.shapes],
+                  **({} if rows is None else {"rows": places[id(rows)]})}
+        try:
+            told, found = self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
+                                              kind=self._kind(call))
+        except HostDied as died:
+            raise SubjectDied(died.death) from None
+        return self._answer(call, arrays, told, found)
+
+    def _kind(self, call: Call) -> str:
+        """What calls have in common that end a host alike."""
+        shapes = [array.shape for array in call.arrays.values()]
+        return f"{self.number} {call.dtype.value} {sorted(call.keywords)} {shapes}"
+
+    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, object],
+                found: Sequence[Entries]) -> Answer:
+        """The answer in what came back: results, gradients, and the arrays (any shape) as they were left."""
+        ended, after = _ended(told, found, call, arrays)
+        number, life, most = int(str(told["call"])), self.client.life, call.most
+        client = self.client
+
+        def now() -> Array | None:
+            """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
+            kept = client.recall(number, life, most)
+            return array_of(kept[0]) if kept else None
+
+        return answer_of(ended, call, after, now)
+
+    def flushed(self, dtype: DType) -> str:
+        """As the lift said."""
+        return self.framework.get("flushed", {}).get(dtype.value, "")
+
+    def not_taken(self, dtype: DType) -> str:
+        """As the lift said."""
+        return self.framework.get("not_taken", {}).get(dtype.value, "")
+
+    def begin_item(self) -> None:
+        """The client measures."""
+        self.client.begin_item()
+
+    def forget(self) -> None:
+        """The process goes, and all that it kept."""
+        self.client.close()
+
+
+def _told(value: object) -> object:
+    """Keywords as JSON has them."""
+    if isinstance(value, Entries):
+        return {"$array": int(value.dtype)}
+    if isinstance(value, dict):
+        return {name: _told(inner) for name, inner in value.items()}
+    if isinstance(value, float) and value - value != 0:
+        return {"$float": str(value)}
+    return value
+
+
+def _ended(told: Mapping[str, object], found: Sequence[Entries], call: Call,
+           arrays: Sequence[Array]) -> tuple[Ended, Mapping[int, Array]]:
+    """How the call ended, and by the id of each array given, of any shape, what was left of it. Raises SubjectDied
+    for an answer that is none.
+    """
+    try:
+        results, after = int(str(told["results"])), len(found) - int(str(told["after"]))
+        left = [array_of(each) for each in found[after:]]
+        shapes = [each.array.shape for each in found[:results]]
+        words = told["told"]
+        if [each.shape for each in left] != [each.shape for each in arrays] or not isinstance(words, Mapping) or \
+                (told["ended"] == "answered" and shapes != [tuple(each) for each in call.shapes]):
+            raise ValueError("the arrays are not those that are due")
+        aliases = [int(at) for at in told["aliases"]]  # type: ignore[attr-defined]  # a list, or TypeError
+        gradients = [each.array for each in found[results:after]]
+        named = list(call.named.values())
+        ended = Ended(str(told["ended"]), found[:results], (), gradients, bool(told["has_gradients"]),
+                      [at for at, array in enumerate(named) if any(array is arrays[each] for each in aliases)], words,
+                      str(told["said"]))
+    except (KeyError, TypeError, ValueError, IndexError) as wrong:
+        raise SubjectDied(Death(Verdict.CRASHED, f"what came back is no answer: {wrong}")) from None
+    return ended, {id(array): each for array, each in zip(arrays, left, strict=True)}

@@ -1,0 +1,92 @@
+"""What is known of a function without calling it, wherever it lives: its parameters, its attributes, its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+
+from attnspec.core.errors import Place
+from attnspec.host.describing import described
+from attnspec.spec.yaml_lines import shown
+
+
+class Opaque:
+    """Something of the subject's that only its own process can hold; here, how Python writes it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A function. parameters: None where it tells no signature.  attributes: what it carries.
+
+    is_function: whether somebody who sets an attribute on it means attnspec.  uses: the packages its module imports.
+    """
+
+    type_name: str
+    qualname: str
+    module: str
+    doc: str
+    place: Place
+    parameters: tuple[Parameter, ...] | None
+    attributes: Mapping[str, object]
+    uses: frozenset[str] = frozenset()
+    is_class: bool = False
+    is_callable: bool = True
+    is_function: bool = True
+    is_deferred: bool = False
+    is_module_of_torch: bool = False
+
+    @property
+    def where(self) -> Place | None:
+        """Its place; None where nobody knows it."""
+        return self.place if self.place.file else None
+
+
+def described_of(function: Callable[..., object] | Described) -> Described:
+    """What is known of a function of this process; of one elsewhere it is known already."""
+    return function if isinstance(function, Described) else read_description(described(function))
+
+
+def read_description(told: Mapping[str, Any]) -> Described:
+    """What a host tells of a function."""
+    place = told["place"]
+    parameters = told["parameters"]
+    return Described(
+        type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
+        place=Place(shown(Path(str(place[0]))), int(place[1])) if place else Place(""),
+        parameters=None if parameters is None else tuple(map(_parameter, parameters)),
+        attributes={str(name): _value(value) for name, value in told["attributes"].items()},
+        uses=frozenset(map(str, told["uses"])),
+        **{name: bool(told[name]) for name in ("is_class", "is_callable", "is_function", "is_deferred",
+                                               "is_module_of_torch")})
+
+
+def _parameter(told: Mapping[str, Any]) -> Parameter:
+    default = _value(told["default"]) if "default" in told else Parameter.empty
+    return Parameter(str(told["name"]), getattr(Parameter, str(told["kind"])), default=default)
+
+
+def _value(told: object) -> object:
+    """The value as it was, where JSON can say so."""
+    if isinstance(told, list):
+        return [_value(each) for each in told]
+    if not isinstance(told, Mapping):
+        return told
+    if "$float" in told:
+        return float(str(told["$float"]))
+    if "$map" in told:
+        return {_key(key): _value(value) for key, value in told["$map"]}
+    return Opaque(str(told.get("$repr", "")))
+
+
+def _key(told: object) -> object:
+    key = _value(told)
+    return key if isinstance(key, str | int | float | bool | None) else repr(key)
