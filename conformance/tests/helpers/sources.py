@@ -47,10 +47,10 @@ def _futures(module: ast.Module) -> set[str]:
 class _WithoutAnnotations(ast.NodeTransformer):
     """Takes away annotations, and the import that keeps them from being evaluated: vermin looks away where it is."""
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:  # noqa: N802  (ast's name)
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
         return None if node.module == "__future__" else node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802  (ast's name)
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 
@@ -58,5 +58,5 @@ class _WithoutAnnotations(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign:  # noqa: N802  (ast's name)
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign:
         return ast.Assign([node.target], node.value or ast.Constant(None))
