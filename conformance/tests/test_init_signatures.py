@@ -37,6 +37,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import foreign
 from helpers.law import checks
 from helpers.places import CHECKOUT, TESTS
+from helpers.sources import JUDGES, imported, newer
 
 FOLDER = TESTS / "signatures"
 STAND_INS = ("torch_functions", "torch_layers", "numpy_functions", "jax_functions")
@@ -192,6 +193,8 @@ def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementat
                                                         table: str) -> None:
     pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
     form, subject = written(target, implementations, tmp_path)
+    assert newer(source(form)) == ""
+    assert not JUDGES & {*imported(source(form))}
     assert [each for each in smoke(subject) if not each.passed] == []
     assert departures(subject).keys() == DEPARTS.get(target, set())
     if target.partition(":")[0] in (*STAND_INS, "torch.nn", "torch.nn.functional"):

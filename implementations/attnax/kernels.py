@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Optional, Tuple
 
 from attnax import kernels
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from ..jax.compiled import hurried_jit
 
 Array = Any
-Window = tuple[int, int] | None
+Window = Optional[Tuple[int, int]]
 
 
 def _with(kernel: Callable[..., Array]) -> Callable[..., Array]:

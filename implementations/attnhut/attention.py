@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 from attnhut import GroupedQueryAttention, StandardAttention
-from attnspec.adapters.torch.parameters import copy_into, copy_into_one
+
+from ..torch.parameters import copy_into, copy_into_one
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

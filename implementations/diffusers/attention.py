@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Tuple
 
 import torch
-from attnspec.adapters.torch.parameters import copy_into, copy_into_half
 from diffusers.models.attention_processor import Attention, AttnProcessor, AttnProcessor2_0
+
+from ..torch.parameters import copy_into, copy_into_half
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any
 Dtype = Any
-Sizes = tuple[int, int, int]
+Sizes = Tuple[int, int, int]
 
 WIDE = ("upcast_attention", "upcast_softmax")
 

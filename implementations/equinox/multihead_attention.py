@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Callable, Mapping
 
 import equinox
 import jax
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from ..jax.compiled import hurried_jit
 
 Array = Any
 Params = Mapping[str, Array]

@@ -11,7 +11,8 @@ from typing import Any
 import flash_attention_jax as library
 import jax
 import jax.numpy as jnp
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from ..jax.compiled import hurried_jit
 
 Array = Any
 

@@ -6,13 +6,13 @@ for squares, and joined by `combine_masks`. Weights come from `dot_product_atten
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Callable, Mapping
 
 import jax.numpy as jnp
-from attnspec.adapters.flax.parameters import kernels
-from attnspec.adapters.jax.compiled import hurried_jit
 from flax import linen
+
+from ..jax.compiled import hurried_jit
+from .parameters import kernels
 
 Array = Any
 Params = Mapping[str, Array]

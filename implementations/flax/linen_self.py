@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
-from attnspec.adapters.flax.parameters import kernels
-from attnspec.adapters.jax.compiled import hurried_jit
 from flax import linen
+
+from ..jax.compiled import hurried_jit
+from .parameters import kernels
 
 Array = Any
 

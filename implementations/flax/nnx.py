@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Callable, Mapping
 
-from attnspec.adapters.flax.parameters import kernels
-from attnspec.adapters.jax.compiled import hurried_jit
 from flax import nnx as flax_nnx
+
+from ..jax.compiled import hurried_jit
+from .parameters import kernels
 
 Array = Any
 Params = Mapping[str, Array]

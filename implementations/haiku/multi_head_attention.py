@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Mapping
 
 import haiku
 import jax.numpy as jnp
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from ..jax.compiled import hurried_jit
 
 Array = Any
 Params = Mapping[str, Array]

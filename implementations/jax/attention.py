@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from .compiled import hurried_jit
 
 Array = Any
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any, Callable, TypeVar
 
 import jax
 
@@ -21,7 +20,7 @@ def hurried_jit(function: F, *static: str) -> F:
     return compiled
 
 
-@cache
+@lru_cache
 def _hurries() -> bool:
     """Whether this version of JAX takes the options."""
     try:

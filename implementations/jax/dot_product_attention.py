@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from .compiled import hurried_jit
 
 Array = Any
 
@@ -38,7 +39,7 @@ def _vmapped(query: Array, key: Array, value: Array, *, mask: Array = None, bias
 
     shared = [None if array is None or array.shape[0] == 1 else 0 for array in (mask, bias)]
     mask, bias = (array[0] if array is not None and axis is None else array
-                  for array, axis in zip((mask, bias), shared, strict=True))
+                  for array, axis in zip((mask, bias), shared))
     return jax.vmap(one, in_axes=(0, 0, 0, *shared))(query, key, value, mask, bias)
 
 

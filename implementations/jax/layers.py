@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Mapping
 
 import jax
 import jax.numpy as jnp
-from attnspec.adapters.jax.compiled import hurried_jit
+
+from .compiled import hurried_jit
 
 Array = Any
 Params = Mapping[str, Array]

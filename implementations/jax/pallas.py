@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnspec.adapters.jax.compiled import hurried_jit
 from jax.experimental.pallas.ops.gpu import attention as kernel
+
+from .compiled import hurried_jit
 
 Array = Any
 

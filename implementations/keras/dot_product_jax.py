@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from attnspec.adapters.jax.compiled import hurried_jit
-from attnspec.adapters.keras.dot_product import attend as eager
+from ..jax.compiled import hurried_jit
+from .dot_product import attend as eager
 
 __all__ = ["attend", "eager"]
 

@@ -6,10 +6,9 @@ own key, so it is one more than a side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Mapping, Optional, Tuple
 
 import keras
 import numpy as np
@@ -17,13 +16,13 @@ from keras import layers
 
 Array = Any
 Layer = Any
-Window = tuple[int | None, int | None]
+Window = Tuple[Optional[int], Optional[int]]
 Params = Mapping[str, Array]
 
 PROJECTIONS = {"query": "query", "key": "key", "value": "value", "out": "attention_output"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Build:
     """What a layer is built from: the widths of the model and of heads, the number of heads, and its switches."""
 
@@ -134,6 +133,6 @@ def values_of(layer: Layer, params: Params) -> list[Array]:
 def _filled(build: Build, params: Params) -> Layer:
     layer = built(build)
     variables = [variable for variable in layer.weights if "seed" not in variable.path]
-    for variable, value in zip(variables, values_of(layer, params), strict=True):
+    for variable, value in zip(variables, values_of(layer, params)):
         variable.assign(value)
     return layer

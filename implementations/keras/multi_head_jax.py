@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Mapping, Optional, Tuple
 
-from attnspec.adapters.jax.compiled import hurried_jit
-from attnspec.adapters.keras.multi_head import Build, build_of, built, values_of
+from ..jax.compiled import hurried_jit
+from .multi_head import Build, build_of, built, values_of
 
 Array = Any
-Window = tuple[int | None, int | None]
+Window = Tuple[Optional[int], Optional[int]]
 Params = Mapping[str, Array]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mode:
     """How a layer is called: the causal flag, whether in training, whether asked for scores."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import torch
 from local_attention import LocalAttention
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any
-Window = tuple[int | None, int | None]
+Window = Tuple[Optional[int], Optional[int]]
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, causal: bool = False,

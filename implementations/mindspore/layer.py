@@ -5,9 +5,8 @@ As PyTorch's, its boolean mask is True where a key is hidden, and its weights ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Mapping
 
 import mindspore
 import numpy as np

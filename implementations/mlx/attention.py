@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import mlx.core as mx
-from attnspec.adapters.mlx.arrays import to_mlx, to_numpy
+
+from .arrays import to_mlx, to_numpy
 
 Array = Any
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Mapping
 
 import mlx.core as mx
-from attnspec.adapters.mlx.arrays import to_mlx, to_numpy
 from mlx import nn
+
+from .arrays import to_mlx, to_numpy
 
 Array = Any
 Module = Any

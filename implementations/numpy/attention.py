@@ -7,12 +7,10 @@ i - left … i + right from query i.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+Array = np.ndarray  # numpy.typing has no NDArray before NumPy 1.21
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
@@ -41,7 +39,7 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     return (output, weights.astype(dtype)) if return_weights else output
 
 
-def near(T: int, S: int, window: tuple[int | None, int | None]) -> NDArray[np.bool_]:
+def near(T: int, S: int, window: tuple[int | None, int | None]) -> Array:
     """(T,S): query i sees the keys i - left … i + right; None is no bound."""
     left, right = window
     ahead = np.arange(S) - np.arange(T)[:, None]

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+Array = np.ndarray  # numpy.typing has no NDArray before NumPy 1.21
 
 
 def msa(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int,  # noqa: ARG001  (key and value are the query)
-        mask: NDArray[np.bool_] | None = None, bias: Array | None = None, causal: bool = False,
+        mask: Array | None = None, bias: Array | None = None, causal: bool = False,
         return_weights: bool = False) -> Array | tuple[Array, Array]:
     """X (B,T,M) to (B,T,M), and weights (B,H,T,T) if asked for."""
     w_qkv = np.concatenate([params["w_query"], params["w_key"], params["w_value"]], axis=1)  # (M,3M)
@@ -40,7 +39,7 @@ def _softmax(logits: Array) -> Array:
     return weights
 
 
-def _additive(X: Array, *, mask: NDArray[np.bool_] | None, bias: Array | None, causal: bool) -> Array:
+def _additive(X: Array, *, mask: Array | None, bias: Array | None, causal: bool) -> Array:
     """The note's M: the bias (or 0) where a query may attend and -inf where it may not, as above the diagonal."""
     added = np.zeros((), X.dtype) if bias is None else bias
     hidden = np.array(-np.inf, X.dtype)

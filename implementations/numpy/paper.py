@@ -10,15 +10,14 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+Array = np.ndarray  # numpy.typing has no NDArray before NumPy 1.21
 
 HIDDEN = -1e10  # "a very negative number" that the notes put in the place of a hidden logit
 
 
 def multi_head(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int,
-               mask: NDArray[np.bool_] | None = None, causal: bool = False,
+               mask: Array | None = None, causal: bool = False,
                return_weights: bool = False) -> Array | tuple[Array, Array]:
     """Query (B,T,M), key and value (B,S,M) to (B,T,M), and weights (B,H,T,S) if asked for."""
     dtype, wide = query.dtype, np.promote_types(query.dtype, np.float32)  # halves are computed with in float32
@@ -31,7 +30,7 @@ def multi_head(query: Array, key: Array, value: Array, *, params: Mapping[str, A
     return (output.astype(dtype), weights.astype(dtype)) if return_weights else output.astype(dtype)
 
 
-def _attention(Q: Array, K: Array, V: Array, visible: NDArray[np.bool_]) -> tuple[Array, Array]:
+def _attention(Q: Array, K: Array, V: Array, visible: Array) -> tuple[Array, Array]:
     """softmax(Q K^T / sqrt(d_k)) V, hidden logits replaced before the softmax: (B,H,T,Dv) and (B,H,T,S)."""
     logits = Q @ K.swapaxes(-1, -2) / Q.dtype.type(math.sqrt(Q.shape[-1]))
     logits = np.where(visible, logits, Q.dtype.type(HIDDEN))

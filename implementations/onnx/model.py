@@ -19,7 +19,7 @@ DTYPES = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT, "float64
 IR_VERSION = 10  # of onnx 1.16, which the oldest evaluators in question read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
     """What tells one Attention node from another.
 

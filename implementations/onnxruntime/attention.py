@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 import onnxruntime
-from attnspec.adapters.onnx.model import Node, attention_model, feeds, heads_apart, heads_side_by_side, node_of
+
+from ..onnx.model import Node, attention_model, feeds, heads_apart, heads_side_by_side, node_of
 
 Array = Any
 ERRORS_ONLY = 3  # it warns where an inferred shape is not the one that comes out
@@ -45,8 +46,8 @@ def attend_3d(query: Array, key: Array, value: Array, *, mask: Array = None, bia
     """Attention-23 of inputs (B,L,H·D): heads lie side by side, their number is an attribute."""
     heads = (query.shape[1], key.shape[1])
     node = node_of(query, mask, bias, causal=causal, scale=scale, softcap=softcap, weights=return_weights, heads=heads)
-    flat = [heads_side_by_side(array) for array in (query, key, value)]
-    answer = _run(node, feeds(*flat, mask, bias))
+    query, key, value = (heads_side_by_side(array) for array in (query, key, value))
+    answer = _run(node, feeds(query, key, value, mask, bias))
     if return_weights:
         return heads_apart(answer[0], heads[0]), answer[1]
     return heads_apart(answer, heads[0])

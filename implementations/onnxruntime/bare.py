@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnspec.adapters.onnxruntime import attention
+from . import attention
 
 Array = Any
 

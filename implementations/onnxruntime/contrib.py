@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from attnspec.adapters.onnx.model import DTYPES, IR_VERSION, heads_apart, heads_side_by_side
-from attnspec.adapters.onnxruntime.attention import session
 from onnx import helper
+
+from ..onnx.model import DTYPES, IR_VERSION, heads_apart, heads_side_by_side
+from .attention import session
 
 Array = Any
 

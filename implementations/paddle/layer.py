@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Mapping
 
 import paddle
-from attnspec.adapters.paddle.attention import attn_mask
 from paddle import nn
+
+from .attention import attn_mask
 
 Array = Any
 Module = Any

@@ -6,14 +6,15 @@ It takes arrays with named axes: an axis of length 1 of a mask is a name that th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import jax.numpy as jnp
-from attnspec.adapters.jax.compiled import hurried_jit
 from penzai import pz
 
+from ..jax.compiled import hurried_jit
+
 Array = Any
-Window = tuple[int, int] | None
+Window = Optional[Tuple[int, int]]
 
 HIDDEN = -2.3819763e38  # what `llamalike_common` puts in the place of a hidden logit
 HEADS = {"heads": "h", "projection": "p"}
@@ -62,7 +63,7 @@ def _named(array: Array, *names: str) -> pz.nx.NamedArray:
 
 def _mask(mask: Array) -> pz.nx.NamedArray:
     names = ("batch", "heads", "seq", "kv_seq")
-    varied = [name for name, length in zip(names, mask.shape, strict=True) if length > 1]
+    varied = [name for name, length in zip(names, mask.shape) if length > 1]
     return _named(mask.reshape([length for length in mask.shape if length > 1]), *varied)
 
 

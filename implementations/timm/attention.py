@@ -11,9 +11,13 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from attnspec.adapters.timm import stand_in  # noqa: F401  (must come before timm)
-from attnspec.adapters.torch.parameters import copy_into, copy_into_one
+
+from . import stand_in  # noqa: F401  (must come before timm)
+
+# isort: split
 from timm.layers import Attention
+
+from ..torch.parameters import copy_into, copy_into_one
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

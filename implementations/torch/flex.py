@@ -8,10 +8,9 @@ tracing out and runs the same operations at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 import torch
 from torch.nn.attention import flex_attention as flex_attention_module
@@ -19,7 +18,7 @@ from torch.nn.attention.flex_attention import and_masks, create_block_mask, flex
 
 Tensor = Any  # torch is not seen by mypy
 Mod = Callable[..., Tensor]
-Window = tuple[int | None, int | None]
+Window = Tuple[Optional[int], Optional[int]]
 
 
 def flex(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,

@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from attnspec.adapters.torch.mha import attn_mask
 from torch import nn
+
+from .mha import attn_mask
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnspec.adapters.torch import mha as modes
+from . import mha as modes
 
 Tensor = Any
 

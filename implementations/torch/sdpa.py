@@ -53,7 +53,7 @@ def sdpa_vmapped(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = No
     B = query.shape[0]
     shared = [tensor is None or tensor.dim() < 4 or tensor.shape[0] < B for tensor in (mask, bias)]
     mask, bias = (tensor[0] if tensor is not None and tensor.dim() == 4 and alike else tensor
-                  for tensor, alike in zip((mask, bias), shared, strict=True))
+                  for tensor, alike in zip((mask, bias), shared))
     with torch.no_grad():
         mapped = torch.func.vmap(alone, in_dims=(0, 0, 0, *(None if alike else 0 for alike in shared)))
         return mapped(query, key, value, mask, bias)

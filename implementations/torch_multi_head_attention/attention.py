@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from attnspec.adapters.torch.parameters import copy_into
 from torch_multi_head_attention import MultiHeadAttention, ScaledDotProductAttention
+
+from ..torch.parameters import copy_into
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from attnspec.adapters.transformers import masks
 from torch.nn.attention.flex_attention import create_block_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from . import masks
 
 Tensor = Any  # torch is not seen by mypy
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from attnspec.adapters.transformers import masks
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.bert.modeling_bert import eager_attention_forward as bert_eager
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward as gemma2_eager
 from transformers.models.llama.modeling_llama import eager_attention_forward as llama_eager
+
+from . import masks
 
 Tensor = Any  # torch is not seen by mypy
 

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from attnspec.adapters.transformers.modes import DROPOUT, SDPA, TRAINING, Mode
 from transformers import GPT2Config
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
+
+from .modes import DROPOUT, SDPA, TRAINING, Mode
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

@@ -7,10 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from attnspec.adapters.transformers.modes import DROPOUT, SDPA, TRAINING, Mode
-from attnspec.adapters.transformers.parameters import copy_into
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention
+
+from .modes import DROPOUT, SDPA, TRAINING, Mode
+from .parameters import copy_into
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

@@ -9,17 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import torch
-from attnspec.adapters.transformers.mistral_mask import model_mask
-from attnspec.adapters.transformers.parameters import copy_into
 from transformers import MistralConfig
 from transformers.models.mistral.modeling_mistral import MistralAttention
 
+from .mistral_mask import model_mask
+from .parameters import copy_into
+
 Tensor = Any  # torch is not seen by mypy
 Module = Any
-Window = tuple[int | None, int | None]
+Window = Tuple[Optional[int], Optional[int]]
 
 
 def eager(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, causal: bool = False,  # noqa: ARG001  (key and value are the query)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from attnspec.adapters.transformers import masks
+
+from . import masks
 
 Tensor = Any  # torch is not seen by mypy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mode:
     """implementation: the attention interface.  training: with gradient.  dropout: of the weights."""
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from attnspec.adapters.transformers.modes import DROPOUT, SDPA, TRAINING, Mode
-from attnspec.adapters.transformers.parameters import copy_into
 from transformers import T5Config
 from transformers.models.t5.modeling_t5 import T5Attention
+
+from .modes import DROPOUT, SDPA, TRAINING, Mode
+from .parameters import copy_into
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from attnspec.adapters.transformers.modes import DROPOUT, SDPA, TRAINING, Mode
-from attnspec.adapters.transformers.parameters import copy_into
 from transformers import ViTConfig
 from transformers.models.vit.modeling_vit import ViTAttention
+
+from .modes import DROPOUT, SDPA, TRAINING, Mode
+from .parameters import copy_into
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

@@ -10,11 +10,15 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from attnspec.adapters.timm import stand_in  # noqa: F401  (vit_pytorch imports torchvision)
-from attnspec.adapters.torch.parameters import copy_into, copy_into_one
 from torch import nn
+
+from ..timm import stand_in  # noqa: F401  (vit_pytorch imports torchvision)
+
+# isort: split
 from vit_pytorch import simple_vit as simple
 from vit_pytorch import vit as dropping
+
+from ..torch.parameters import copy_into, copy_into_one
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any

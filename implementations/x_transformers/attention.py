@@ -6,17 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import torch
-from attnspec.adapters.torch.parameters import copy_into, copy_into_half
 from x_transformers import Attention
+
+from ..torch.parameters import copy_into, copy_into_half
 
 Tensor = Any  # torch is not seen by mypy
 Module = Any
-Sizes = tuple[int, int, int, int, int]
+Sizes = Tuple[int, int, int, int, int]
 Dtype = Any
-Window = tuple[int | None, int | None]
+Window = Tuple[Optional[int], Optional[int]]
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
