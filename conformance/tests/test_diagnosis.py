@@ -31,6 +31,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
+from attnspec.subjects.callee import InProcess
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)
@@ -68,12 +69,12 @@ def diagnosed(subject: Subject, clause: str = "attention.definition", among: Seq
 
 def own(answer: Callable[[HandedOver], Any]) -> Subject:
     """A sound subject with another function."""
-    return replace(own_subject("sound/naive"), id="mine", function=sound.as_attend(answer))
+    return replace(own_subject("sound/naive"), id="mine", callee=InProcess(sound.as_attend(answer)))
 
 
 def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replace)
     """A subject with a mistake that the catalogue does not know."""
-    return replace(own_subject("sound/naive"), id="mine", function=staged(**stages)())
+    return replace(own_subject("sound/naive"), id="mine", callee=InProcess(staged(**stages)()))
 
 
 @pytest.mark.parametrize(("name", "clause"), NAMED)
@@ -296,7 +297,7 @@ def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, 
 @pytest.mark.parametrize("size", [32, 64])
 def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
     fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
-    subject = replace(own_subject("sound/naive"), id="mine", function=fault.function)
+    subject = replace(own_subject("sound/naive"), id="mine", callee=InProcess(fault.function))
     assert diagnosed(subject, clause="attention.permuting_keys").like[0].fault == "blocks_output_not_rescaled"
 
 

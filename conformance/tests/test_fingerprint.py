@@ -19,6 +19,7 @@ from attnspec.record.outcome import Outcome, Reading
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
+from attnspec.subjects.callee import InProcess
 from helpers.law import checks
 
 GRADE = checks()["numerics.precision_grade"]
@@ -44,7 +45,7 @@ def stored(inside: type[np.floating], *, softmax: type[np.floating] | None = Non
         return np.asarray(weights.astype(inside) @ v).astype(query.dtype)
 
     sound = own_subject("sound/naive")
-    return replace(sound, function=attend, declaration=replace(sound.declaration, keywords=frozenset()))
+    return replace(sound, callee=InProcess(attend), declaration=replace(sound.declaration, keywords=frozenset()))
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=lambda dtype: dtype.value)

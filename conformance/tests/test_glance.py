@@ -23,6 +23,7 @@ from attnspec.subjects.lifts.lift import NoLift
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
+from attnspec.subjects.callee import InProcess
 from helpers.law import checks
 
 MASKED = "masking.is_not_ignored"
@@ -180,7 +181,7 @@ def refusing(query: Array, key: Array, value: Array, **_: object) -> Array:  # n
 
 
 def test_the_same_refusal_is_shrunk_under_one_clause_only() -> None:
-    subject = replace(own_subject("sound/naive"), function=refusing)
+    subject = replace(own_subject("sound/naive"), callee=InProcess(refusing))
     subject_run = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     first, second = (subject_run.try_clause(checks()[clause], DType.FLOAT32)
                      for clause in ("attention.definition", "attention.queries_are_independent"))

@@ -19,6 +19,7 @@ from attnspec.evaluation.baselines.rules import HALVES, RULES, THREE, Rule
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.callee import InProcess
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
 USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
@@ -161,7 +162,7 @@ def _of_another_shape(query: Array, *_: object, **__: object) -> Array:
 
 @pytest.mark.parametrize("function", [_raises, _of_another_shape])
 def test_what_raises_or_has_another_shape_is_called_wrong(function: Callable[..., Array]) -> None:
-    subject = replace(own_subject(NAIVE), id="broken", function=function)
+    subject = replace(own_subject(NAIVE), id="broken", callee=InProcess(function))
     assert all(RULES["gaussian_1e-2"].judge(subject, DType.FLOAT32, 0))
 
 
@@ -201,9 +202,9 @@ def test_cases_are_judged_one_by_one_as_they_are_asked_for() -> None:
 
     def counted(*arguments: Array, **keywords: object) -> object:
         calls.append(1)
-        return own_subject(NAIVE).function(*arguments, **keywords)
+        return _naive()(*arguments, **keywords)
 
-    verdicts = RULES["gaussian_1e-2"].judge(replace(own_subject(NAIVE), id="counted", function=counted),
+    verdicts = RULES["gaussian_1e-2"].judge(replace(own_subject(NAIVE), id="counted", callee=InProcess(counted)),
                                             DType.FLOAT32, 0)
     assert calls == []
     next(verdicts)

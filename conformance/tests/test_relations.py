@@ -19,6 +19,7 @@ from attnspec.vocabulary.observables import equal, measure, nothing, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
 from attnspec.vocabulary.transforms import axes, contents, history
+from attnspec.subjects.callee import InProcess
 from helpers.subjects import ATTENTION_KEYWORDS, subject_of
 
 ORIGINAL, OTHER = RunName("original"), RunName("other")
@@ -330,7 +331,7 @@ def test_a_variant_that_answers_otherwise_is_named() -> None:
 
     def with_variant(function: Attend) -> Scene:
         declared = replace(plain.subject.declaration, variants={"eval": None})  # type: ignore[dict-item]  # only the name counts
-        flipped = replace(plain.subject, function=function)
+        flipped = replace(plain.subject, callee=InProcess(function))
         subject = replace(plain.subject, declaration=declared, variants={"eval": flipped})
         return replace(plain, subject=subject, evaluator=Evaluator(subject, DType.FLOAT32, RECOMMENDED), cache={})
 

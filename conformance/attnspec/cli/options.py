@@ -18,7 +18,7 @@ from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
-from attnspec.subjects.lifts import LIFTS
+from attnspec.host.lifts import LIFTS
 from attnspec.subjects.outline import no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
 
@@ -73,6 +73,15 @@ VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Tell every failure and every reason, not only what matters most.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
+PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
+                      help="The interpreter under which the subjects live: it needs their library and NumPy.")
+HOST = click.option("--host", default="", metavar="COMMAND",
+                    help="A command that starts Python elsewhere: 'docker run --rm -i IMAGE python3', 'ssh gpu01 python3'.")
+DEVICE = click.option("--device", default="", metavar="NAME",
+                      help="Where arrays are placed: cpu, cuda, cuda:1, mps, as the framework calls it.")
+MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
+                      help="GiB of memory that a subject may take. [default: no limit]")
+
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
                  help="How hard to look."),
@@ -83,7 +92,7 @@ _SELECTION = (
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
     click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),
-    LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
+    LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE, PYTHON, HOST, DEVICE, MEMORY,
 )
 _RUNNING = (
     click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
@@ -112,6 +121,7 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     """The plan of the options in `_SELECTION`. Folders are made absolute: workers may stand elsewhere."""
     options = dict(selected)
     options["implementations"] = tuple(str(Path(folder).absolute()) for folder in options["implementations"])
+    options["memory"] = int(options["memory"] * 2**30)
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
     return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)
 

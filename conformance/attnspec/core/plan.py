@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.surroundings import Surroundings
+
+HANDED = "attnspec_handed"
+"""A module in memory only, for functions handed to `gate` that no import would find again."""
 
 FAULT = "fault/"
 SOUND = "sound/"
@@ -25,6 +30,9 @@ class Plan:
     judged beside them; as they were typed, so that a command which is printed can be typed again.
     baseline: a file of failures that are known and stop nobody; empty means none.
     is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `spec/clause.py`).
+    python: the interpreter under which subjects live; empty means this one.  host: a command that starts Python
+    elsewhere (a container, another machine).  device: where their arrays are placed.  memory: resident bytes that a
+    subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, and stay where they are.
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 
@@ -43,6 +51,17 @@ class Plan:
     is_brief: bool = False
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     spec_add: tuple[str, ...] = ()
+    python: str = ""
+    host: str = ""
+    device: str = ""
+    memory: int = 0
+    in_process: tuple[str, ...] = ()
+
+    def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
+        """Where its subjects live, each with these variables."""
+        command = tuple(shlex.split(self.host)) if self.host else (self.python,) if self.python else ()
+        return Surroundings(command, is_here=not self.host, environment=environment, device=self.device,
+                            deadline=self.deadline, memory=self.memory)
 
 
 @dataclass(frozen=True, slots=True, order=True)

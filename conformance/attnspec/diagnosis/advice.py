@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 
+from attnspec.host.lifts import LIFTS
 from attnspec.record.outcome import Explanation, Likeness
-from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.signature import default_of
 from attnspec.subjects.subject import Subject
 
@@ -25,8 +24,7 @@ def missing_lift(subject: Subject) -> Explanation | None:
 
 def frameworks_of(subject: Subject) -> frozenset[str]:
     """The packages that the module of the subject's function imports by name, and the framework it is handed."""
-    used = {value.__name__.partition(".")[0] for value in getattr(subject.function, "__globals__", {}).values()
-            if isinstance(value, ModuleType)}
+    used = subject.described.uses if subject.described else ()
     return frozenset({subject.declaration.lift, *used} - {""})
 
 
@@ -35,7 +33,8 @@ ALWAYS = "causal_always"
 
 def causal_by_default(subject: Subject, like: Sequence[Likeness]) -> Explanation | None:
     """Of a subject that is most like one that is always causal: the default, where that is what makes it so."""
-    if not like or like[0].fault != ALWAYS or default_of(subject.function, "causal") is not True:
+    if not like or like[0].fault != ALWAYS or not subject.described or \
+            default_of(subject.described, "causal") is not True:
         return None
     name = subject.id.rpartition(":")[2]
     wrapper = "wrapped" if name == "attend" else "attend"

@@ -230,7 +230,7 @@ def _in_jax(subject: Subject, wider: Wider) -> str:
 
 def _with_own(subject: Subject, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
-    said = getattr(subject.function, "precision", {}) if ":" in subject.id else {}
+    said = subject.described.attributes.get("precision", {}) if ":" in subject.id and subject.described else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
 
 

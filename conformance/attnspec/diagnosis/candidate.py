@@ -18,7 +18,7 @@ from attnspec.faults.staged import Answer as Returned
 from attnspec.faults.staged import Attend
 from attnspec.faults.staged import HandedOver as StagedCall
 from attnspec.problems.problem import Array
-from attnspec.subjects.lifts.lift import NoLift
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, put
 from attnspec.vocabulary.scene import AnyProblem
@@ -61,9 +61,9 @@ def as_candidate(fault: Fault, subject: Subject) -> Subject:
     function = fault.function
     other = fault.other_path() if fault.other_path else function
     fitted = partial(_fitted, fault, subject)
-    variants = {name: replace(variant, function=fitted(other), lift=NoLift())
+    variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
-    return replace(subject, function=fitted(function), lift=NoLift(), variants=variants)
+    return replace(subject, callee=InProcess(fitted(function)), variants=variants)
 
 
 def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:

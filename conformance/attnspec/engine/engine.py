@@ -137,7 +137,7 @@ class Engine:
         if len(self._subject_runs) < REMEMBERED:
             return
         for subject_run in self._subject_runs.values():
-            subject_run.subject.lift.forget()
+            subject_run.subject.callee.forget()
         self._subject_runs.clear()
 
     def fetch(self, target: str) -> None:
@@ -150,7 +150,9 @@ class Engine:
 
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
-        outcome = self._subject_run(item.target).try_clause(self._check(item.clause), DType(item.dtype))
+        subject_run = self._subject_run(item.target)
+        subject_run.subject.callee.begin_item()
+        outcome = subject_run.try_clause(self._check(item.clause), DType(item.dtype))
         return self.compared(outcome)
 
     def compared(self, outcome: Outcome) -> Outcome:
@@ -164,7 +166,9 @@ class Engine:
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""
-        return self._subject_run(item.target).replay(self._check(item.clause), DType(item.dtype), recipe)
+        subject_run = self._subject_run(item.target)
+        subject_run.subject.callee.begin_item()
+        return subject_run.replay(self._check(item.clause), DType(item.dtype), recipe)
 
     def _check(self, clause: str) -> Check:
         if clause not in self.checks:

@@ -22,9 +22,9 @@ from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, Subjec
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import with_refusals
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import importable
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
@@ -103,7 +103,8 @@ def summon(target: str, plan: Plan) -> Subject:
     """
     if is_own(target):
         return own_subject(target)
-    subject = load(target, lift=plan.lift, folders=plan.implementations)
+    surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
+    subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
     if ":" not in target:
         return subject
     check_axes(subject, target=importable(target))
@@ -202,6 +203,9 @@ class SubjectRun:
         if isinstance(tally.failure, Violated):
             return self._outcome(check, dtype, Verdict.VIOLATED, tally, reason=tally.failure.measured.sentence,
                                  evidence=self._diagnosed(trial, _evidence(trial, tally.failure)))
+        if isinstance(tally.failure, SubjectDied):
+            return self._outcome(check, dtype, tally.failure.verdict, tally, reason=str(tally.failure),
+                                 evidence=_raised(trial, tally.failure, tally.last))
         if isinstance(tally.failure, SubjectRaised):
             self._raised.add(tally.failure.gist)
             return self._outcome(check, dtype, Verdict.ERRORED, tally, reason=str(tally.failure),
@@ -251,7 +255,8 @@ def _evidence(trial: Trial, failure: Violated) -> Evidence:
 
 def _raised(trial: Trial, failure: SubjectRaised, recipe: Recipe | None) -> Evidence:
     told = (_case(trial, recipe), recipe.text) if recipe else ("", "")
-    return Evidence(str(failure), *told, traceback=failure.traceback)
+    stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
+    return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
 
 
 def _case(trial: Trial, recipe: Recipe) -> str:

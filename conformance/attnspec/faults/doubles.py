@@ -24,6 +24,7 @@ from attnspec.faults.staged import SOUND, HandedOver, Stages, Work, computing
 from attnspec.numerics.precision import Precision, is_half
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
+from attnspec.subjects.callee import Callee, InProcess
 from attnspec.subjects.subject import Subject
 
 
@@ -118,7 +119,7 @@ class Noise:
 def noisy(subject: Subject, noise: Noise) -> Subject:
     """The subject with noise in every stage that is sound."""
     stages = noise.stages()
-    return replace(subject, function=_with(subject.function, lambda _: stages),
+    return replace(subject, callee=_with(subject.callee, lambda _: stages),
                    variants={key: noisy(variant, noise) for key, variant in subject.variants.items()})
 
 
@@ -128,14 +129,17 @@ def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
     if arithmetic is SoundArithmetic.STORED:
         precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
-    return replace(subject, id=name, function=_with(subject.function, partial(_stages, arithmetic)),
+    return replace(subject, id=name, callee=_with(subject.callee, partial(_stages, arithmetic)),
                    declaration=replace(declared, precision=precision),
                    variants={key: double(variant, arithmetic) for key, variant in subject.variants.items()})
 
 
-def _with(function: Callable[..., object], stages: Callable[[np.dtype[Any]], Stages]) -> Callable[..., object]:
+def _with(callee: Callee, stages: Callable[[np.dtype[Any]], Stages]) -> InProcess:
+    assert isinstance(callee, InProcess)  # doubles are made of attnspec's own faults
+    function = callee.function
+
     def compute(query: Array, *others: Array, **keywords: object) -> object:
         """The answer to query (B,H,T,D), of a layer (B,T,M), while sound stages are computed by `stages`."""
         with computing(stages(query.dtype)):
             return function(query, *others, **keywords)
-    return compute
+    return InProcess(compute)

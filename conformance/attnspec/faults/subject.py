@@ -9,6 +9,7 @@ from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
@@ -37,17 +38,17 @@ def own_subject(target: str) -> Subject:
 
 def renewed(subject: Subject) -> Subject:
     """The same subject made anew where it is one of our own: a fault with a memory starts without one."""
-    return replace(subject, function=own_subject(subject.id).function) if subject.id in own_ids() else subject
+    return replace(subject, callee=own_subject(subject.id).callee) if subject.id in own_ids() else subject
 
 
 def fault_subject(target: str) -> Subject:
     """The fault as a subject. Raises TargetError, with the nearest name, where there is none."""
     fault = fault_named(target.removeprefix(FAULT))
     place = Place(f"faults/{fault.stage.value}")
-    subject = Subject(target, fault.story, fault.function, declaration_of(fault), place, _LIBRARY)
+    subject = Subject(target, fault.story, InProcess(fault.function), declaration_of(fault), place, _LIBRARY)
     if fault.other_path is None:
         return subject
-    other = replace(subject, id=f"{target} ({OTHER_PATH})", function=fault.other_path())
+    other = replace(subject, id=f"{target} ({OTHER_PATH})", callee=InProcess(fault.other_path()))
     return replace(subject, variants={OTHER_PATH: other})
 
 
@@ -55,4 +56,4 @@ def sound_subject(target: str) -> Subject:
     """The sound formulation as a subject. Raises TargetError, with the nearest name, where there is none."""
     sound = sound_named(target.removeprefix(SOUND))
     declaration = declaration_of_sound(sound)
-    return Subject(target, sound.meaning, sound.function, declaration, Place("faults/sound.py"), _LIBRARY)
+    return Subject(target, sound.meaning, InProcess(sound.function), declaration, Place("faults/sound.py"), _LIBRARY)

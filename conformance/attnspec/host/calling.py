@@ -128,7 +128,7 @@ def _entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries
         raise _Unusable(named(value), name, at)
     try:
         entries: Entries = lift.read(value)
-    except BaseException as cause:  # noqa: BLE001  (the subject's object cannot be read)
+    except BaseException as cause:
         raise _Unusable(named(value), name, at, summary(cause)) from None
     if entries.dtype not in READABLE or entries.array.shape != tuple(shape):
         raise _Unusable(named(value, entries), name, at)
@@ -159,7 +159,7 @@ def summary(raised: BaseException) -> str:
     """The exception's type and the first line of what it says."""
     try:
         words = str(raised)[:LONGEST].strip().partition("\n")[0]
-    except BaseException as worse:  # noqa: BLE001  (an exception whose own text raises)
+    except BaseException as worse:
         words = "(its text raises {})".format(type(worse).__name__)
     text = "{}: {}".format(type(raised).__name__, words) if words else type(raised).__name__
     return text.encode(errors="backslashreplace").decode()
@@ -168,15 +168,16 @@ def summary(raised: BaseException) -> str:
 def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
     """The subject's frames, the innermost last."""
     try:
-        return [each for each in traceback.extract_tb(raised.__traceback__) if Path(each.filename).parent != OURS]
-    except BaseException:  # noqa: BLE001  (a subject may have replaced what reads source lines)
+        return [each for each in traceback.extract_tb(raised.__traceback__)
+                if Path(each.filename).parent != OURS and not each.filename.startswith("<frozen")]
+    except BaseException:
         return []
 
 
 def _traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
     try:
         lines = traceback.format_list(frames[-DEEPEST:]) + traceback.format_exception_only(type(raised), raised)
-    except BaseException:  # noqa: BLE001  (an exception whose own text raises)
+    except BaseException:
         lines = traceback.format_list(frames[-DEEPEST:]) + [summary(raised)]
     return "Traceback (most recent call last):\n" + "".join(lines)
 

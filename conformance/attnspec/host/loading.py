@@ -45,7 +45,7 @@ def member(where: Mapping[str, Any], name: str) -> Any:
         except AttributeError:
             raise NotLoaded("member", part=part, file=getattr(module, "__file__", None) or module.__name__,
                             members=_public(value), own=_own(value)) from None
-        except BaseException as raised:  # noqa: BLE001  (a module's `__getattr__` may raise anything)
+        except BaseException as raised:
             raise NotLoaded("raised", **told_of(raised)) from None
     return value
 
@@ -92,7 +92,7 @@ def _guarded(load: Callable[[], Any], name: str) -> Any:
         raise NotLoaded("missing", **_absent(missing, name)) from None
     except SyntaxError as wrong:
         raise NotLoaded("syntax", message=wrong.msg, file=wrong.filename or name, line=wrong.lineno or 0) from None
-    except BaseException as raised:  # noqa: BLE001  (the module's own code may raise anything)
+    except BaseException as raised:
         raise NotLoaded("raised", **_told(raised)) from None
 
 

@@ -26,8 +26,9 @@ Answer = Tuple[Mapping[str, Any], Sequence[Entries]]
 
 def lift_named(name: str, device: str = "") -> Any:
     """A lift; "" hands over NumPy's arrays. Raises ImportError, LookupError for a device that is not there."""
-    module = name if name in LIFTS else "plain"
-    return importlib.import_module("." + module, __package__ + ".lifts").Lift(device)
+    if name not in ("", *LIFTS):
+        raise ImportError("there is no lift {!r}".format(name))
+    return importlib.import_module("." + (name or "plain"), __package__ + ".lifts").Lift(device)
 
 
 class Servant:
@@ -36,7 +37,7 @@ class Servant:
     def __init__(self) -> None:
         self._functions: List[Any] = []
         self._lifts: Dict[Tuple[str, str], Any] = {}
-        self._results: "OrderedDict[int, Sequence[Entries]]" = OrderedDict()
+        self._results: OrderedDict[int, Sequence[Entries]] = OrderedDict()
         self._kept = 0
         self._calls = 0
 

@@ -40,7 +40,7 @@ def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         shutil.rmtree(str(folder), ignore_errors=True)
 
 
-def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]) -> "subprocess.Popen[bytes]":
+def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
             cwd=settings.get("folder") or None, start_new_session=True)
 
 
-def _watched(child: "subprocess.Popen[bytes]", folder: Path, limit: int) -> str:
+def _watched(child: subprocess.Popen[bytes], folder: Path, limit: int) -> str:
     """Wait until it ends, or until it has to be ended; why, if so."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -110,7 +110,7 @@ def _bound(folder: Path) -> None:
                 os.truncate(str(folder / name), 0)
 
 
-def _end(child: "subprocess.Popen[bytes]", *, is_polite: bool) -> None:
+def _end(child: subprocess.Popen[bytes], *, is_polite: bool) -> None:
     """Wait a little for it to go; have it say where it stands; end it, and whatever it has started."""
     family = _family(child.pid)
     if is_polite:
@@ -127,7 +127,7 @@ def _end(child: "subprocess.Popen[bytes]", *, is_polite: bool) -> None:
     child.wait()
 
 
-def _wait(child: "subprocess.Popen[bytes]", seconds: float) -> None:
+def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
     until = time.monotonic() + seconds
     while child.poll() is None and time.monotonic() < until:
         time.sleep(0.002)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,7 +18,6 @@ from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
     from attnspec.probing.probe import ProbeWorker
@@ -52,10 +51,6 @@ class Probes:
     def items(self) -> tuple[Probing, ...]:
         """Every subject of the plan."""
         return tuple(probings(self.plan))
-
-    def surroundings(self, job: Probing) -> Mapping[str, str]:
-        """What the subject's manifest says."""
-        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""

@@ -13,6 +13,8 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
+from attnspec.subjects.call import Call
+from attnspec.subjects.callee import Callee
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
 
 Gradients = tuple[Array, ...]
@@ -24,15 +26,22 @@ def gradients(subject: Subject, problem: Problem, rows: Array) -> Gradients | No
 
     Raises SubjectRaised, UnusableAnswer; ValueError where the subject refuses the problem.
     """
-    kept: list[Gradients | None] = []
+    return replace(subject, callee=_Differentiated(subject.callee, rows)).answer(problem).gradients
 
-    def traced(*inputs: object, **keywords: object) -> object:
-        output, pulled = subject.lift.gradients(lambda *given: subject.function(*given, **keywords), inputs, rows)
-        kept.append(pulled)
-        return output
 
-    replace(subject, function=traced).answer(problem)
-    return kept[0]
+@dataclass(frozen=True, slots=True)
+class _Differentiated:
+    """A callee that is asked for gradients with every answer. rows: of the output, (T,) bool."""
+
+    callee: Callee
+    rows: Array
+
+    def perform(self, call: Call, rows: Array | None = None) -> Answer:
+        """The answer with gradients; rows (T,)."""
+        return self.callee.perform(call, self.rows if rows is None else rows)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
+        return getattr(self.callee, name)
 
 
 T = TypeVar("T")

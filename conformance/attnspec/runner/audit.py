@@ -15,7 +15,7 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import Breadcrumb
 from attnspec.runner.trial_jobs import TrialJobs
 from attnspec.spec.clause import Spec
-from attnspec.subjects.registry import process_of, registered
+from attnspec.subjects.registry import registered
 
 AUDIT = "attnspec.runner.audit:AuditJobs"
 LIBRARIES = "libraries"
@@ -41,10 +41,6 @@ class AuditJobs:
         for job in jobs:
             by_target.setdefault(job.target, []).append(job)
         return tuple(job for of_one in by_target.values() for job in of_one)
-
-    def surroundings(self, job: Item | Probing) -> Mapping[str, str]:
-        """What the subject's manifest says."""
-        return process_of(job.target, self._trials.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial, and who could not be put on trial."""

@@ -13,10 +13,10 @@ from types import MappingProxyType
 
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Plan
+from attnspec.host.lifts import LIFTS
 from attnspec.record.codec import decode, encode
 from attnspec.runner.environment import prepared
 from attnspec.runner.jobs import plan_text
-from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.registry import process_of
 
 

@@ -18,12 +18,12 @@ import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict, gates
-from attnspec.core.plan import Item, Plan
+from attnspec.core.plan import HANDED, Item, Plan
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT
-from attnspec.runner.judge import ENGINE, HANDED, clause_of, distinct_items, pronounce, summon
+from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
 
@@ -66,12 +66,13 @@ def gate(
     """
     if not targets:
         raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
+    objects = tuple(_target(target) for target in targets if not isinstance(target, str))
     named = tuple(_member(DType, "dtype", name) for name in dtypes)
     plan = Plan(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
-        baseline=baseline, spec_add=_paths(spec_add), is_brief=effort == Effort.QUICK.value and not named)
+        baseline=baseline, spec_add=_paths(spec_add), in_process=objects, is_brief=effort == Effort.QUICK.value and not named)
     return _test(plan, engine)
 
 

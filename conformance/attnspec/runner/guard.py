@@ -1,7 +1,7 @@
 """Inside a worker of the `attnspec` command: leave what explains a death, and die in time.
 
 A worker is sacrificial. Small files survive it: `.crumb` (the case on trial), `.trace` (where every thread stood when
-the process died), `.said` (what was printed during the subject's last call) and `.stderr` (what was printed during the
+the process died), and `.stderr` (what was printed during the
 item outside its calls). The controller, which imports no pytest, reads them (traces.py).
 """
 
@@ -19,7 +19,6 @@ from typing import BinaryIO
 import pytest
 
 from attnspec.runner.jobs import plan_of
-from attnspec.subjects.stderr import keep_in
 
 NAME = "attnspec-guard"
 
@@ -37,7 +36,6 @@ class Guard:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
-        keep_in(folder / f"{worker}.said")
 
     @classmethod
     def of(cls, config: pytest.Config) -> Guard:

@@ -38,9 +38,6 @@ class JobSource(Protocol[E]):
     def items(self) -> tuple[E, ...]:
         """The jobs, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
 
-    def surroundings(self, job: E) -> Mapping[str, str]:
-        """The environment variables that must stand before the process begins in which the job is carried out."""
-
     def header(self, blank: RunStarted) -> RunStarted:
         """The header with what the record embeds of clauses, rules and faults."""
 
@@ -80,12 +77,6 @@ def plan_of(config: pytest.Config) -> Plan:
 def source_of(config: pytest.Config, breadcrumb: Breadcrumb) -> JobSource[Any]:
     """The source of jobs that this pytest was started with."""
     return open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config), breadcrumb=breadcrumb)
-
-
-def jobs_of(config: pytest.Config, source: JobSource[Any]) -> tuple[Job, ...]:
-    """The jobs of the source of jobs that belong into processes such as this pytest was started in."""
-    process = json.loads(str(config.getoption("attnspec_process")))
-    return tuple(job for job in source.items() if source.surroundings(job) == process)
 
 
 # The verdicts of items in which the subject was called and judged.

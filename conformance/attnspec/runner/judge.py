@@ -11,13 +11,12 @@ from typing import Protocol
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.paths import portable_argument
-from attnspec.core.plan import Item, Plan
+from attnspec.core.plan import HANDED, Item, Plan
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.runner.jobs import Breadcrumb
 from attnspec.spec.clause import Clause, Spec
 
 _WORDS = 4
-HANDED = "attnspec_handed"  # a module in memory only, for functions handed to `gate` that no import would find again
 ENGINE = "attnspec.engine.engine:Engine"
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -77,7 +77,7 @@ class Session:
             began = time.perf_counter()
             emit(source.header(self._header(source.spec, items)))
             listener = Listener(source, items, self.plan, emit)
-            self._work(source, items, listener, Path(folder))
+            self._work(listener, Path(folder))
             listener.close("the run was interrupted" if listener.interrupted else "the run ended before its turn came")
             return self._footer(source, listener, emit, time.perf_counter() - began)
 
@@ -101,22 +101,16 @@ class Session:
         emit(RunFinished(_now(), seconds, end.counts, end.exit_code, listener.interrupted))
         return Result(end.exit_code, done, listener.interrupted, tuple(listener.defects))
 
-    def _work(self, source: JobSource[Any], items: Sequence[Job], listener: Listener, folder: Path) -> None:
-        """One pytest after the other: a process has one environment, from before its first import to its end."""
-        for number, process in enumerate(_processes(source, items)):
-            if not listener.interrupted:
-                self._work_in(process, listener, folder / str(number))
-
-    def _work_in(self, process: Mapping[str, str], listener: Listener, folder: Path) -> None:
+    def _work(self, listener: Listener, folder: Path) -> None:
+        """One pytest, whose workers import no subject."""
         import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
 
-        folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
         listener.watch(folder)
-        with prepared(process), _termination_interrupts(), _importing_from_here():
-            pytest.main(self._arguments(folder, process), plugins=[listener])
+        with prepared(), _termination_interrupts(), _importing_from_here():
+            pytest.main(self._arguments(folder), plugins=[listener])
 
-    def _arguments(self, folder: Path, process: Mapping[str, str]) -> list[str]:
+    def _arguments(self, folder: Path) -> list[str]:
         return [
             str(_SUITE), "-c", str(folder / "pytest.ini"), "--rootdir", str(_SUITE.parent), "--noconftest",
             "--import-mode=importlib", "--assert=plain", "--capture=no",
@@ -127,14 +121,7 @@ class Session:
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
             "--attnspec-path", json.dumps(sys.path), "--attnspec-jobs", self.source,
-            "--attnspec-process", json.dumps(dict(process)),
         ]
-
-
-def _processes(source: JobSource[Any], items: Sequence[Job]) -> list[Mapping[str, str]]:
-    """The surroundings that the jobs ask for, each once, the ordinary ones first."""
-    asked = {tuple(process.items()): process for process in map(source.surroundings, items)}
-    return sorted(asked.values(), key=bool)
 
 
 def _now() -> str:

@@ -15,14 +15,14 @@ from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import Job
 from attnspec.record.codec import encode, to_line
 from attnspec.runner.guard import NAME, Guard
-from attnspec.runner.jobs import JobSource, jobs_of, source_of
+from attnspec.runner.jobs import JobSource, source_of
 
 _sent: dict[str, str] = {}  # the card of each subject, as this worker last reported it
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a job, with the job's id."""
-    items = jobs_of(metafunc.config, _source(metafunc.config))
+    items = _source(metafunc.config).items()
     metafunc.parametrize("job", [pytest.param(job, id=job.id) for job in items])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from attnspec.core.nouns import DType, Verdict
@@ -14,7 +14,6 @@ from attnspec.runner.jobs import Breadcrumb
 from attnspec.runner.judge import Judge, clause_of, complete, distinct_items, pronounce, summon
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Spec
-from attnspec.subjects.registry import process_of
 
 TRIALS = "attnspec.runner.trial_jobs:TrialJobs"
 _ENGINE, _RECIPE = "engine", "recipe"
@@ -41,10 +40,6 @@ class TrialJobs:
     def items(self) -> tuple[Item, ...]:
         """The engine's items, each once."""
         return distinct_items(self.judge)
-
-    def surroundings(self, job: Item) -> Mapping[str, str]:
-        """What the subject's manifest says."""
-        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""

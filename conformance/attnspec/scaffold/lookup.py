@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnspec.core.keywords import KEYWORDS
-from attnspec.subjects.lifts import LIFTS
+from attnspec.host.lifts import LIFTS
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays

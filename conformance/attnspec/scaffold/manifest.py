@@ -13,6 +13,8 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
+from attnspec.host.lifts.flushing import flushed_by
+from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import YES
@@ -20,7 +22,6 @@ from attnspec.scaffold.form import CallableKind, Form
 from attnspec.scaffold.probe_problems import mask_of, plain
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import wrapped
-from attnspec.subjects.lifts.lift import flushed_by, lift_named
 
 _FLUSHED = "a subnormal value comes back as 0"
 Limited = Mapping[str, bool | int | str]
@@ -84,7 +85,7 @@ def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if flushed_by(lift_named(form.lift), dtype):
+    if form.lift and flushed_by(lift_named(form.lift), dtype.value):
         return True
     number = numpy_dtype(dtype)
     ones = np.ones((1, 1, 1, 2), number)

@@ -7,11 +7,14 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
+from attnspec.host import said
+from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.arrangements import BACKS, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import Form, OutputPlace
@@ -19,8 +22,8 @@ from attnspec.scaffold.parameters.trees import arrays_in, shape_of
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
-from attnspec.subjects.lifts.lift import lift_named
-from attnspec.subjects.stderr import kept_stderr
+from attnspec.subjects.call import array_of, entries_of
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import load_bare, offered
 
@@ -88,11 +91,13 @@ class Trier:
         """What the callee itself returns; None where it raises, and then the attempt is kept."""
         self.tried += 1
         subject = self.subject(form)
-        with subject.lift.around(problem.dtype), kept_stderr():
-            arrays = [subject.lift.hand(getattr(problem, name).copy()) for name in ARRAYS]
-            more = {**_layered(subject, problem), **_keywords(problem)}
+        assert isinstance(subject.callee, InProcess)  # what it returns may be anything, and is looked at here
+        lift = lift_named(subject.callee.lift)
+        with lift.around(problem.dtype.value), said.kept():
+            arrays = [lift.hand(entries_of(getattr(problem, name).copy())) for name in ARRAYS]
+            more = {**_layered(lift, problem), **_keywords(problem)}
             try:
-                return subject.function(*arrays, **more)
+                return subject.callee.function(*arrays, **more)
             except (Exception, SystemExit) as raised:  # whatever somebody's code may raise
                 self.keep(Attempt(form, Progress.RAISED, f"it raises {_summary(raised)}"))
                 return None
@@ -127,7 +132,7 @@ class Trier:
         lift = lift_named(form.lift)
         for path, array in arrays_in(returned, 2):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                read = lift.read(array)
+                read = array_of(lift.read(array))
                 if read.dtype.name in _FLOATS:
                     yield path, read.astype(np.float64)
 
@@ -161,10 +166,10 @@ class Trier:
             self.nearest = attempt
 
 
-def _layered(subject: Subject, problem: AnyProblem) -> Mapping[str, object]:
+def _layered(lift: Any, problem: AnyProblem) -> Mapping[str, object]:
     if not isinstance(problem, LayerProblem):
         return {}
-    return {"params": {name: subject.lift.hand(array.copy()) for name, array in problem.params.items()},
+    return {"params": {name: lift.hand(entries_of(array.copy())) for name, array in problem.params.items()},
             "heads": problem.heads}
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.host import calling
 from attnspec.host.calling import Ended
 from attnspec.host.frames import Entries
-from attnspec.host.lifts import flushing
+from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import Death
@@ -75,7 +76,7 @@ class InProcess:
         return flushing.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
 
     def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
-        """attnspec's own process can hold every dtype."""
+        """Attnspec's own process can hold every dtype."""
         return ""
 
     def begin_item(self) -> None:
@@ -151,6 +152,12 @@ class Hosted:
     def forget(self) -> None:
         """The process goes, and all that it kept."""
         self.client.close()
+
+
+def check_lift(name: str) -> None:
+    """Raise UsageError, with the nearest name, for a lift that there is not."""
+    if name and name not in LIFTS:
+        raise UsageError.unknown("lift", name, LIFTS)
 
 
 def _told(value: object) -> object:

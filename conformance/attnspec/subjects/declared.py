@@ -14,9 +14,9 @@ from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limit
 from attnspec.core.errors import Place, TargetError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
+from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
-from attnspec.host.lifts import LIFTS
 from attnspec.subjects.described import Described, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 

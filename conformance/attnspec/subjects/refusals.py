@@ -86,7 +86,7 @@ def _asked(subject: Subject, optional: Optional, dtype: DType) -> Subject:
 def _without_refused_dtypes(subject: Subject) -> Subject:
     """Unless the function says itself which dtypes it takes, those that it refuses are left out, if it takes any."""
     declared = subject.declaration
-    if hasattr(subject.function, "dtypes"):
+    if subject.described and "dtypes" in subject.described.attributes:
         return subject
     said = {dtype: _refusal(subject, _problem(PLAIN, dtype), shapes=False) for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}

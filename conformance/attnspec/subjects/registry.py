@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnspec.core import paths
 from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
+from attnspec.core.surroundings import Surroundings
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, read_findings
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
@@ -37,22 +38,24 @@ def registered(folders: Iterable[Path | str] = (), *, library: str = "") -> Mapp
     return subjects
 
 
-def load(target: str, *, lift: str = "", folders: Sequence[Path | str] = ()) -> Subject:
+def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "",
+         folders: Sequence[Path | str] = ()) -> Subject:
     """The subject that `target` names: a registered id, `package.module:function` or `path/to/file.py:function`.
 
-    Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
+    It lives in a process of its own with these surroundings; without any, in this one. Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
     """
     from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
 
     if ":" in target:
-        return load_bare(target, lift=lift)
+        return load_bare(target, surroundings, lift=lift)
     known = registered(folders, library=target.partition("/")[0])  # mistakes in other libraries do not matter here
     if target not in known:
         known = registered(folders)
     if target not in known:
         raise no_such_subject(target, known)
-    _refuse_other_process(known[target])
-    subject = load_registered(known[target], lift=lift, folders=tuple(map(Path, folders)))
+    if surroundings is None:
+        _refuse_other_process(known[target])
+    subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
     library = known[target].library
     return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version))
 

@@ -11,7 +11,7 @@ from attnspec.core.errors import Place, TargetError
 from attnspec.core.keywords import listed
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-from attnspec.subjects.call import Call, perform
+from attnspec.subjects.call import Call
 from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
 
@@ -73,8 +73,7 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool = False) -> bool
     causal = {"causal": True} if problem.causal else {}
     expected = problem.value[:, :, np.arange(8) // 2]
     try:
-        answer = perform(subject.function, subject.lift,
-                         Call(inputs, causal, problem.dtype, (inputs["query"].shape,)))
+        answer = subject.callee.perform(Call(inputs, causal, problem.dtype, (inputs["query"].shape,)))
     except (SubjectRaised, UnusableAnswer):
         return False
     return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
@@ -106,7 +105,7 @@ def _taken(subject: Subject) -> Iterator[tuple[str, str]]:
         for shape, told in _FEWER.items():
             inputs = {name: _array(shape, dtype) for name in ("query", "key", "value")}
             try:
-                perform(subject.function, subject.lift, Call(inputs, causal, dtype, (shape,)))
+                subject.callee.perform(Call(inputs, causal, dtype, (shape,)))
             except (SubjectRaised, UnusableAnswer):
                 continue
             yield told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,36 +13,38 @@ from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
-from attnspec.subjects.call import Answer, Call, SubjectRaised, UnusableAnswer, perform
-from attnspec.subjects.lifts.lift import Lift, NoLift
+from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.callee import Callee
+from attnspec.subjects.described import Described
 from attnspec.subjects.lower import head_width, lower, misfit
 from attnspec.subjects.manifest import Library
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
-__all__ = ["Answer", "Subject", "SubjectRaised", "UnusableAnswer"]
+__all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `source`: where its function stands. `variants`: the same with one hidden switch flipped.
+    """What is on trial. `callee`: what answers.  `source`: where its function stands. `variants`: the same with one hidden switch flipped.
 
     refused: what it was found to refuse, by `refusals.py`, with its words.  entry: its place in a manifest.
+    described: what is known of its function; None of attnspec's own.
     """
 
     id: str
     title: str
-    function: Callable[..., object]
+    callee: Callee
     declaration: Declaration
     source: Place
     library: Library
-    lift: Lift = field(default_factory=NoLift)
     variants: Mapping[str, Subject] = field(default_factory=dict)
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     entry: Place | None = None
+    described: Described | None = None
 
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
@@ -162,7 +164,7 @@ class Subject:
         """
         keywords = {**more, **self._keywords(problem)}
         call = Call(arrays, keywords, problem.dtype, shapes if problem.return_weights else shapes[:1])
-        return perform(self.function, self.lift, call)
+        return self.callee.perform(call)
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""

@@ -22,7 +22,7 @@ from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.subjects.refusals import limits_without_refusals
-from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
@@ -184,6 +184,8 @@ class Trial:
         tally.tried += 1
         try:
             return self.judge(recipe, tally)
+        except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
+            raise _Enough from None
         except (Violated, SubjectRaised):
             if self.shrinks:
                 raise

@@ -9,7 +9,8 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.subjects.lifts.lift import lift_named
+from attnspec.subjects.callee import InProcess
+from attnspec.subjects.described import described_of
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.subject import Subject
 
@@ -19,5 +20,5 @@ ATTENTION_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if Kind.A
 def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset(), **declared: Any) -> Subject:  # noqa: ANN401
     """The subject `mine`: this function, with these keywords and these further fields of a declaration."""
     declaration = Declaration(keywords=frozenset(keywords), **declared)
-    return Subject("mine", "mine", function, declaration, Place("mine.py", 1), Library("mine"),
-                   lift_named(declaration.lift))
+    return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, Place("mine.py", 1),
+                   Library("mine"), described=described_of(function))

@@ -202,7 +202,7 @@ class BlockWorker:
         """One block. Raises AttnspecError where the subject cannot be had."""
         block, subject = Block(dtype, number, self._plan.seed, self._recipes), self._subject(target)
         judged = judge_block(block, self._evaluator(subject, block), self._checks, self._breadcrumb)
-        subject.lift.forget()
+        subject.callee.forget()
         return judged
 
     def _subject(self, target: str) -> Subject:

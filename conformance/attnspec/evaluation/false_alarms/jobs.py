@@ -20,7 +20,6 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_record
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import process_of
 
 if TYPE_CHECKING:
     from attnspec.evaluation.false_alarms.blocks import BlockWorker
@@ -134,10 +133,6 @@ class CampaignJobs:
         for line in self.plan.more[_BLOCKS]:
             dtype, numbers, target = line.split(" ", maxsplit=2)
             yield from (BlockJob(target, dtype, int(number)) for number in numbers.split(","))
-
-    def surroundings(self, job: BlockJob) -> Mapping[str, str]:
-        """What the subject's manifest says."""
-        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With the digest of the code that judges, and what a block is."""

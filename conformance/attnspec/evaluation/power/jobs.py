@@ -24,7 +24,7 @@ from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations, witnesses
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import process_of, registered
+from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
@@ -111,10 +111,6 @@ class PowerJobs:
     @cached_property
     def _known(self) -> Mapping[str, Registered]:
         return registered(self.plan.implementations)
-
-    def surroundings(self, job: Measurement) -> Mapping[str, str]:
-        """What the subject's manifest says."""
-        return process_of(job.target, self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""

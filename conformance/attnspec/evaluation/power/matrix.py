@@ -68,10 +68,6 @@ class MatrixDocket:
 
         return dtype in fault_named(target.removeprefix(FAULT)).equivalents
 
-    def surroundings(self, _job: Measurement) -> Mapping[str, str]:
-        """Faults ask for nothing."""
-        return {}
-
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""
         return blank

@@ -1,0 +1,59 @@
+"""Why a target cannot be had, in words for whoever typed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core.paths import portable
+from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.described import Described
+from attnspec.subjects.outline import near_file
+
+
+def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
+    """The error for what `host.loading` tells. name: of the module or the file."""
+    kind = told.get("kind")
+    if kind == "missing":
+        return TargetError(_missing(told, name))
+    if kind == "syntax":
+        return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
+    if kind == "no_file":
+        path = Path(name)
+        return TargetError(f"there is no such file.{near_file(path)}", where=Place(str(path)))
+    if kind == "no_python":
+        return TargetError("is no Python file; its name should end in .py.", where=Place(name))
+    if kind == "member":
+        return TargetError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}",
+                           where=Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"])))
+    return TargetError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
+                       where=_place(told) if told.get("file") else None)
+
+
+def _place(told: Mapping[str, Any]) -> Place:
+    return Place(shown(Path(str(told["file"]))), int(told["line"]))
+
+
+def _missing(told: Mapping[str, Any], name: str) -> str:
+    absent = str(told["absent"])
+    if told["is_asked"]:
+        return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], told['siblings'])}"
+    return f"importing {name!r} needs {absent!r}, which is not installed. Install it: pip install {absent}"
+
+
+def _near(told: Mapping[str, Any]) -> str:
+    """A hint: the nearest public callable of a module or class, or those that it defines itself."""
+    name, public = str(told["part"]), list(map(str, told["members"]))
+    return hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
+
+
+def not_callable(function: Described, target: str, importable: str) -> TargetError:
+    """For a class, or what cannot be called at all. importable: the class as `attnspec init` is told it."""
+    if function.is_class:
+        return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
+                           f"attend = {function.qualname.rpartition('.')[2]}(...); or let an adapter be written: "
+                           f"attnspec init {importable}", where=function.where)
+    return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
+                       "attend(query, key, value, *, ...).")
