@@ -45,7 +45,7 @@ def test_the_recorded_command_is_what_was_typed_without_folders(monkeypatch: pyt
 
 
 def test_what_a_subject_raises_is_kept_without_folders() -> None:
-    def raising(query: Array, key: Array, value: Array) -> Array:
+    def raising(query: Array, key: Array, value: Array) -> Array:  # noqa: ARG001  (a subject's signature)
         raise RuntimeError(f"no such file: {Path.cwd()}/weights.npz")
 
     one = np.ones((1, 1, 1, 1), np.float32)

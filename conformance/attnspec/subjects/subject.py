@@ -26,10 +26,10 @@ __all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `callee`: what answers.  `source`: where its function stands. `variants`: the same with one hidden switch flipped.
+    """What is on trial. `callee`: what answers.  `source`: where its function stands.
 
-    refused: what it was found to refuse, by `refusals.py`, with its words.  entry: its place in a manifest.
-    described: what is known of its function; None of attnspec's own.
+    variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
+    words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
     """
 
     id: str
