@@ -120,7 +120,7 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
         return {"$map": [[plain(key, depth - 1), plain(inner, depth - 1)] for key, inner in pairs]}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         return [plain(inner, depth - 1) for inner in list(value)[:LONGEST]]
-    return {"$repr": written(value)}
+    return {"$repr": written(value), "type": type(value).__name__}
 
 
 def written(value: Any) -> str:

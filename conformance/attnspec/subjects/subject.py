@@ -147,7 +147,8 @@ class Subject:
                     if getattr(limits, name) != getattr(type(limits)(), name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
-            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused)
+            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
+            lives_in=self.callee.place if self.described else {})
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)
