@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.record.outcome import Evidence, Outcome
+from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import watch
 from attnspec.runner.environment import ONE_THREAD, prepared
 from attnspec.runner.session import Result, Session
 from attnspec.runner.traces import last_words
 from helpers.places import STUBS
+from helpers.records import evidence_of
 
 pytestmark = pytest.mark.usefixtures("stubs")
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
@@ -63,11 +64,6 @@ def judged(folder: Path, *names: str, deadline: float = 20) -> dict[str, Outcome
     result = Session(plan).run([])
     assert not result.defects
     return {outcome.subject.rpartition(":")[2]: outcome for outcome in result.outcomes}
-
-
-def evidence_of(outcome: Outcome) -> Evidence:
-    assert outcome.evidence is not None
-    return outcome.evidence
 
 
 def test_a_subject_that_crashes_costs_its_own_items_and_the_others_go_on(tmp_path: Path) -> None:
@@ -171,10 +167,13 @@ never_ends()
 
 
 def test_a_worker_that_comes_to_no_end_ends_itself_and_says_where_it_stood(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", ENDLESS, str(tmp_path), RECIPE], check=False, timeout=30)
+    program = tmp_path / "endless.py"
+    program.write_text(ENDLESS, encoding="utf-8")
+    ended = subprocess.run([sys.executable, str(program), str(tmp_path), RECIPE], check=False, timeout=30)
     words = last_words(tmp_path, "worker")
     assert ended.returncode == 1
     assert (words.verdict, words.recipe) == (Verdict.TIMED_OUT, RECIPE)
+    assert "in never_ends" in words.traceback
 
 
 def test_what_a_library_prints_is_no_failure(capfd: pytest.CaptureFixture[str]) -> None:
