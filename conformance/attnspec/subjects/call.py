@@ -182,7 +182,7 @@ def answer_of(ended: Ended, call: Call, after: Mapping[int, Array], now: Callabl
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, portable(ended.said), is_kept,
+    return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, portable(ended.said) if ended.said else "", is_kept,
                   gradients)
 
 
