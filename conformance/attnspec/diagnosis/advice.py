@@ -1,4 +1,4 @@
-"""What a finding says first where the likeliest reason is how the function is declared: tensors, a flag's default."""
+"""What a finding says first where the likeliest reason has a known way out: a declaration, an adapter, a line."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
+from attnspec.diagnosis.locate import INVERTED
+from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
 from attnspec.record.outcome import Explanation, Likeness
 from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.signature import default_of
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.target import importable
 
 
 def missing_lift(subject: Subject) -> Explanation | None:
@@ -30,12 +33,31 @@ def frameworks_of(subject: Subject) -> frozenset[str]:
     return frozenset({subject.declaration.lift, *used} - {""})
 
 
-ALWAYS = "causal_always"
+ALWAYS, THE_OTHER_WAY = "causal_always", "mask_inverted"
 
 
-def causal_by_default(subject: Subject, like: Sequence[Likeness]) -> Explanation | None:
-    """Of a subject that is most like one that is always causal: the default, where that is what makes it so."""
-    if not like or like[0].fault != ALWAYS or default_of(subject.function, "causal") is not True:
+def way_out(subject: Subject, like: Sequence[Likeness], located: str) -> Explanation | None:
+    """What to do about a diagnosis, for the mistakes that students and users of libraries make most."""
+    likeliest = like[0].fault if like else ""
+    if likeliest == ALWAYS:
+        return _causal_by_default(subject)
+    if likeliest == WITHOUT_MAXIMUM:
+        return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
+                           "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
+    return _mask_inverted(subject) if likeliest == THE_OTHER_WAY or located == INVERTED else None
+
+
+def _mask_inverted(subject: Subject) -> Explanation | None:
+    """Of a function of one's own: to turn it round, or to have an adapter do so."""
+    if ":" not in subject.id:
+        return None
+    return Explanation(INVERTED, "Turn it round. If your library documents that True hides a key, keep it: "
+                                 f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
+
+
+def _causal_by_default(subject: Subject) -> Explanation | None:
+    """Of a subject that is always causal: the default, where that is what makes it so."""
+    if default_of(subject.function, "causal") is not True:
         return None
     name = subject.id.rpartition(":")[2]
     wrapper = "wrapped" if name == "attend" else "attend"

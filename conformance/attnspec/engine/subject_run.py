@@ -11,7 +11,7 @@ from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.advice import causal_by_default, missing_lift
+from attnspec.diagnosis.advice import missing_lift, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.known_failures import listed
@@ -233,7 +233,7 @@ class SubjectRun:
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
-                       explained=causal_by_default(self.subject, diagnosis.like))
+                       explained=way_out(self.subject, diagnosis.like, diagnosis.located))
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:
