@@ -49,7 +49,7 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _likeness(evidence.like)), ("where", _place(evidence)),
-            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)),
+            ("trace", _shortened(_without_carets(evidence.traceback), 4, 3)),
             ("printed", _shortened(evidence.stderr, 2, 2))]
 
 
