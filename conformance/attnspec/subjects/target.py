@@ -22,7 +22,7 @@ from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.lifts.lift import lift_named, with_flushing
 from attnspec.subjects.manifest import Library, Registered
-from attnspec.subjects.outline import near_file, no_such_subject
+from attnspec.subjects.outline import by_name, near_file, no_function, no_such_subject
 from attnspec.subjects.signature import SOMEWHERE, place_of, signature_of
 from attnspec.subjects.subject import Subject
 
@@ -213,9 +213,7 @@ def _near(name: str, value: object) -> str:
 
 def _callable(value: object, target: str) -> Callable[..., object]:
     if isinstance(value, type):
-        raise TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
-                          f"attend = {value.__name__}(...); or let an adapter be written: "
-                          f"attnspec init {_of_class(value)}", where=_place_or_none(value))
+        raise no_function(target, value.__name__, _of_class(value), _place_or_none(value))
     if not callable(value):
         raise TargetError(f"{target!r} is {type(value).__name__} and cannot be called; a function is expected: "
                           "attend(query, key, value, *, ...).")
@@ -241,8 +239,7 @@ def _importable(module: ModuleType, name: str) -> str:
         return SOMEWHERE
     if not module.__name__.startswith(_FROM_FILE):
         return f"{module.__name__}:{name}"
-    path = Path(shown(Path(file))).with_suffix("")
-    return f"{'.'.join(path.parts)}:{name}" if all(part.isidentifier() for part in path.parts) else SOMEWHERE
+    return by_name(Path(file), name)
 
 
 def _place_or_none(value: Callable[..., object]) -> Place | None:
