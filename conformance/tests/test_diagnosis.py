@@ -27,7 +27,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import Explanation, Outcome
 from attnspec.runner.texts import violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load
@@ -376,3 +376,42 @@ def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: P
         "Turn it round. If your library documents that True hides a key, keep it: `attnspec init ")
     assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
     assert violation(outcome, says="", where="").count(INVERTED) == 1
+
+
+GROUPED = """
+import numpy as np
+def attend(query, key, value, *, mask=None):
+    H, Hkv = query.shape[1], key.shape[1]
+    key, value = (array[:, np.arange(H)[::-1] // (H // Hkv)] if Hkv < H else array for array in (key, value))
+    logits = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
+    visible = np.ones(logits.shape, bool) if mask is None else mask
+    weights = np.where(visible, np.exp(logits - logits.max(axis=-1, keepdims=True)), 0)
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1) @ value, 7).astype(query.dtype)
+"""
+
+
+@pytest.mark.parametrize(("clause", "cause", "recommended"), [
+    ("grouped.definition", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor tile "
+                           "(head h % Hkv)", "repeat"),
+    ("grouped.order_is_repeat", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor "
+                                "tile (head h % Hkv)", "repeat"),
+    ("masking.hidden_row_is_zeros", "hidden_row is undefined: what it does is neither zeros (a row of zeros) nor "
+                                    "uniform (the mean of all values, hidden ones too) nor nan (not a number)", "zeros")])
+def test_an_answer_that_is_none_of_a_convention_is_the_cause(
+    tmp_path: Path, clause: str, cause: str, recommended: str,
+) -> None:
+    evidence = heard(tmp_path, GROUPED, clause).evidence
+    assert evidence
+    assert evidence.explained == Explanation(cause, f"Make it one of these; {recommended} is recommended", "")
+    name = cause.partition(" ")[0]
+    declared = heard(tmp_path, f'{GROUPED}attend.conventions = {{"{name}": "undefined"}}\n', clause).evidence
+    assert declared
+    assert declared.explained is None
+
+
+def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) -> None:
+    outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
+    assert outcome.verdict is Verdict.NO_CLAIM
+    assert outcome.reason.startswith(
+        "grouped_heads is undefined: no order is declared, and none of the known ones was found (")

@@ -6,13 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
-from attnspec.diagnosis.locate import INVERTED
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
+from attnspec.diagnosis.diagnose import Diagnosis
+from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
-from attnspec.record.outcome import Explanation, Likeness
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Explanation
 from attnspec.subjects.lifts import LIFTS
 from attnspec.subjects.signature import default_of
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import importable
+from attnspec.trials.trial import Trial
 
 
 def missing_lift(subject: Subject) -> Explanation | None:
@@ -36,15 +41,27 @@ def frameworks_of(subject: Subject) -> frozenset[str]:
 ALWAYS, THE_OTHER_WAY = "causal_always", "mask_inverted"
 
 
-def way_out(subject: Subject, like: Sequence[Likeness], located: str) -> Explanation | None:
-    """What to do about a diagnosis, for the mistakes that students and users of libraries make most."""
-    likeliest = like[0].fault if like else ""
+def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis) -> Explanation | None:
+    """What to do about the diagnosis of a case, for the mistakes that students and users of libraries make most."""
+    subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
     if likeliest == ALWAYS:
         return _causal_by_default(subject)
     if likeliest == WITHOUT_MAXIMUM:
         return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
                            "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
-    return _mask_inverted(subject) if likeliest == THE_OTHER_WAY or located == INVERTED else None
+    if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
+        return _mask_inverted(subject)
+    is_of_the_case = diagnosis.located.startswith((NOTHING, SPOILT))
+    return of_no_answer(subject, mattering(recipe), trial.evaluator.conventions) if is_of_the_case else None
+
+
+def of_no_answer(subject: Subject, names: Sequence[str], found: Mapping[str, str]) -> Explanation | None:
+    """What to do about a convention of these, of which the probes found no known answer and none is declared."""
+    name = next((name for name in names if found.get(name) == UNDEFINED
+                 and name not in subject.declaration.conventions), "")
+    if not name:
+        return None
+    return Explanation(unlike_any(name), f"Make it one of these; {CONVENTIONS[name].recommended} is recommended", "")
 
 
 def _mask_inverted(subject: Subject) -> Explanation | None:

@@ -48,14 +48,9 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
     if evidence is None:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
-            ("like", _likeness(evidence.like)), ("where", _place(evidence)),
+            ("like", _likeness(evidence.like)), ("where", "" if evidence.explained else evidence.located),
             ("trace", _shortened(_without_carets(evidence.traceback), 4, 3)),
             ("printed", _shortened(evidence.stderr, 2, 2))]
-
-
-def _place(evidence: Evidence) -> str:
-    """Where read-outs find the mistake, unless the cause says it."""
-    return "" if evidence.explained and evidence.explained.cause == evidence.located else evidence.located
 
 
 def _likeness(like: Sequence[Likeness]) -> str:
