@@ -215,13 +215,13 @@ def test_what_conforms_says_nothing_of_violations() -> None:
     advice = [failed(f"a.{number}", level=Level.SHOULD) for number in range(3)]
     lines = told(held(), *advice, code=0)
     assert lines == ["Conforms.", "mine:attend: 1 held, 3 not as recommended",
-                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (-v shows them)", "record: run.jsonl",
+                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (not counted; -v shows them)", "record: run.jsonl",
                      "Conforms. (exit code 0)"]
 
 
 def test_a_recommendation_at_several_dtypes_is_one() -> None:
     advice = [failed("a.b", level=Level.MAY, dtype=dtype) for dtype in DType]
-    assert "1 recommendation (may) is not followed: a.b (-v shows them)" in told(held(), *advice, code=0)
+    assert "1 recommendation (may) is not followed: a.b (not counted; -v shows them)" in told(held(), *advice, code=0)
 
 
 def test_what_it_refuses_stands_in_the_verdict() -> None:
@@ -316,10 +316,18 @@ def test_one_bug_stays_below_45_lines_of_a_screen(width: int) -> None:
 def test_verbose_tells_everything() -> None:
     failures = [failed(f"a.{number}") for number in range(9)]
     lines = told(*failures, failed("b.advice", level=Level.SHOULD), undecided("c.d", "so it is"), detail=Detail.FULL)
-    assert sum("is violated" in line for line in lines) == 10
-    assert "b.advice (spec/theme.yaml:1) is violated [should]" in lines
-    assert "     1 inapplicable: so it is (mine:attend)" in lines
+    assert sum("is violated" in line for line in lines) == 9
+    assert "b.advice (spec/theme.yaml:1) is a recommendation that is not followed [should]" in lines
+    assert "     1 inapplicable: so it is (c.d)" in lines
     assert not any("-v" in line for line in lines)
+
+
+def test_verbose_lists_the_clauses_that_do_not_apply_to_one_subject() -> None:
+    without = [undecided(f"window.{number}", "mine:attend takes no window") for number in range(3)]
+    lines = told(held(), *without, code=0, detail=Detail.FULL)
+    assert lines[-4] == "     3 inapplicable: it takes no window (window.0, window.1, window.2)"
+    several = told(held(), held(subject="b:b"), *without, code=0, detail=Detail.FULL)
+    assert several[-4] == "     3 inapplicable: mine:attend takes no window (mine:attend)"
 
 
 def test_carets_under_code_are_left_out_of_a_traceback() -> None:

@@ -414,4 +414,4 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
-        "grouped_heads is undefined: no order is declared, and none of the known ones was found (")
+        "no case says anything, since grouped_heads is undefined: no order is declared, and none of the known ones was ")

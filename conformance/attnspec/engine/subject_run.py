@@ -267,5 +267,5 @@ def _case(trial: Trial, recipe: Recipe) -> str:
 def _why_no_claim(tally: Tally) -> str:
     outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
     if len(tally.silent) == 1 and not tally.outside:
-        return f"{next(iter(tally.silent))} ({tally.no_claims} tried)"
+        return f"no case says anything, since {next(iter(tally.silent))} ({tally.no_claims} tried)"
     return f"no case lay in the domain of the bound ({tally.no_claims} tried){outside}"
