@@ -215,7 +215,8 @@ def test_what_conforms_says_nothing_of_violations() -> None:
     advice = [failed(f"a.{number}", level=Level.SHOULD) for number in range(3)]
     lines = told(held(), *advice, code=0)
     assert lines == ["Conforms.", "mine:attend: 1 held, 3 not as recommended",
-                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (not counted; -v shows them)", "record: run.jsonl",
+                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (not counted; -v shows them)",
+                     "record: run.jsonl",
                      "Conforms. (exit code 0)"]
 
 

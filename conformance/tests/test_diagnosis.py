@@ -397,7 +397,8 @@ def attend(query, key, value, *, mask=None):
     ("grouped.order_is_repeat", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor "
                                 "tile (head h % Hkv)", "repeat"),
     ("masking.hidden_row_is_zeros", "hidden_row is undefined: what it does is neither zeros (a row of zeros) nor "
-                                    "uniform (the mean of all values, hidden ones too) nor nan (not a number)", "zeros")])
+                                    "uniform (the mean of all values, hidden ones too) nor nan (not a number)",
+     "zeros")])
 def test_an_answer_that_is_none_of_a_convention_is_the_cause(
     tmp_path: Path, clause: str, cause: str, recommended: str,
 ) -> None:
@@ -414,4 +415,4 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
-        "no case says anything, since grouped_heads is undefined: no order is declared, and none of the known ones was ")
+        "no case says anything, since grouped_heads is undefined: no order is declared, and none of the known ones")

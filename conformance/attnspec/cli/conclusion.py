@@ -55,8 +55,7 @@ def standing(digest: Digest) -> str:
 
 
 def so_far(digest: Digest) -> str:
-    """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty without any.
-    """
+    """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
     found = likely(digest.failures)

@@ -38,8 +38,7 @@ class RawExponentials:
 
     @classmethod
     def of(cls, bar: Bar, dtype: DType) -> RawExponentials | None:
-        """Put equal logits to the subject, beyond the range of one format after the other; None if it weighs all alike.
-        """
+        """Put equal logits to the subject, beyond the range of one format after the other; None if all weigh alike."""
         reader = Reader(bar, dtype)
         at_zero = _of_equal_logits(reader, 0.0)
         if at_zero is None or not at_zero.is_right:

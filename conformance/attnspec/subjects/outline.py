@@ -68,8 +68,7 @@ def no_function(target: str, name: str, importable: str, where: Place | None) ->
 
 
 def by_name(file: Path, name: str) -> str:
-    """`folder.module:name` for a name of a file, as one imports it from the working directory; else what stands for it.
-    """
+    """`folder.module:name` for a name of a file, as one imports it from the working directory; else a stand-in."""
     parts = Path(shown(file)).with_suffix("").parts
     return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else SOMEWHERE
 
