@@ -42,13 +42,19 @@ def in_full(digest: Digest) -> Iterator[str]:
     if len(digest.subjects) > 1:
         return _listed(undecided, len(undecided))
     of_it = [replace(outcome, reason=_of_it(outcome)) for outcome in undecided]
-    return _listed(of_it, len(of_it), lambda outcomes: ", ".join(dict.fromkeys(each.clause for each in outcomes)))
+    return _listed(of_it, len(of_it), _which)
 
 
 def _of_it(outcome: Outcome) -> str:
     """The reason without the subject's name, where it begins with it."""
     bare = outcome.reason.removeprefix(f"{outcome.subject} ")
     return outcome.reason if bare == outcome.reason else f"it {bare}"
+
+
+def _which(outcomes: Sequence[Outcome]) -> str:
+    """The clauses; what was not run is mostly everything, so of that the subject."""
+    is_lost = outcomes[0].verdict is Verdict.NOT_RUN
+    return _whom(outcomes) if is_lost else ", ".join(dict.fromkeys(each.clause for each in outcomes))
 
 
 def _whom(outcomes: Sequence[Outcome]) -> str:
