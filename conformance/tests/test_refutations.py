@@ -219,7 +219,7 @@ def test_a_part_of_what_was_found_on_other_cases_is_not_made_anew(cli: Cli, law:
 @pytest.mark.parametrize("text", ["", "[]", '{"clauses": {"a.b": {"float23": ["x"]}}, "effort": "quick"}'])
 def test_a_file_that_the_command_did_not_make_is_refused(law: Path, text: str) -> None:
     (law / FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match=r"refutations\.json: is not what the command makes\. Make it anew: attnspec"):
+    with pytest.raises(SpecError, match=r"refutations\.json:1: is not what the command makes\. Make it anew: attnspec"):
         read_refutations(load_spec(law))
 
 

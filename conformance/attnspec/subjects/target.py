@@ -8,7 +8,7 @@ import importlib.util
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +17,9 @@ from typing import TypeVar
 from attnspec import adapters
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place, TargetError, hint, near_misses
+from attnspec.core.nouns import DType
 from attnspec.numerics.precision import precision_of
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import Located, shown
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.lifts.lift import lift_named, with_flushing
 from attnspec.subjects.manifest import Library, Registered
@@ -35,7 +36,19 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
             try:
                 precision_of(words, dtype)
             except ManifestError as cause:
-                raise error(str(cause), where=where) from None
+                raise error(str(cause), where=_place_of(words, dtype) or where) from None
+
+
+def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
+    """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
+    if not isinstance(words, Located):
+        return None
+    for word, value in words.items():
+        try:
+            precision_of({"reason": "looked at by itself", word: value}, dtype)
+        except ManifestError:
+            return words.place_of(word)
+    return words.place
 
 
 M = TypeVar("M")
