@@ -11,7 +11,7 @@ from typing import TypeVar
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError, ManifestError, hint
 from attnspec.engine.known_failures import check_deviations
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Spec, themes_of
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import library_folders, registered
@@ -65,7 +65,8 @@ def _of_finding(finding: Finding, subjects: Mapping[str, Registered] | None, law
 
 
 def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:
+    known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             yield ManifestError(f"the finding {finding.id!r} speaks of {pattern!r}, which no {noun} is called."
-                                f"{hint(pattern, names, noun)}", where=finding.where)
+                                f"{hint(pattern, known, noun)}", where=finding.where)

@@ -201,12 +201,14 @@ class Fields:
 
 
 def _unusable(address: str) -> str:
-    """What an address lacks that a reader could follow; empty if nothing."""
+    """What an address should be that nobody can follow; empty for a good one."""
+    if not address.startswith(("https://", "http://")):
+        return "that begins with https:// or http://"
     if found := _OUTSIDE_URLS.search(address):
-        return f"without {found[0]!r} in it (write %{ord(found[0]):02X})"
+        return f"without {found[0]!r} in it"
     try:
         parts = urlsplit(address)
-        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_whole = bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets that do not close, a port that is none
-        return "whose host and port can be read"
-    return "" if is_whole else "that begins with https:// or http://"
+        is_whole = False
+    return "" if is_whole else "whose host can be read"

@@ -29,6 +29,7 @@ from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec
 from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS
+from attnspec.spec.refutations import FILE as REFUTATIONS
 from attnspec.subjects import manifest, registry
 from attnspec.subjects.findings import FILE as FINDINGS
 from attnspec.subjects.registry import registered
@@ -90,7 +91,8 @@ def known(documents: Sequence[Any]) -> Vocabulary:
 
 def documents(folder: Path) -> tuple[Document, ...]:
     """Every document, in folders of their own within this one."""
-    return (*_of_the_spec(folder / "spec"), *_of_libraries(folder / "libraries"), _own(folder), _baseline(folder))
+    return (*_of_the_spec(folder / "spec"), *_of_libraries(folder / "libraries"), _own(folder), _baseline(folder),
+            _matrix(folder))
 
 
 def _of_the_spec(folder: Path) -> Iterator[Document]:
@@ -126,6 +128,18 @@ def _baseline(folder: Path) -> Document:
     file.parent.mkdir()
     file.write_text(BASELINE, encoding="utf-8")
     return Document(file, partial(_use_baseline, file), weight=12)
+
+
+def _matrix(folder: Path) -> Document:
+    """The generated file too: a run of faults reads it."""
+    spec = Path(shutil.copytree(paths.folder("spec"), folder / "matrix"))
+    return Document(spec / REFUTATIONS, partial(_use_matrix, spec), weight=4)
+
+
+def _use_matrix(folder: Path) -> None:
+    law, problems = read_law(str(folder), ())
+    problems += of_law(law) if law else ()
+    _run(_plan("fault/causal_ignored", spec=str(folder)), {"causal.no_lookahead"}, problems, folder / "run")
 
 
 def _use_spec(folder: Path | None, *added: Path) -> None:

@@ -120,7 +120,8 @@ class Fuzzer:
         """The document that the mutant with this number spoils, and what stands there instead."""
         drawn = random.Random(f"{self.seed} {number}")
         [document] = drawn.choices(self.documents, [each.weight for each in self.documents])
-        return document, mutant(drawn, self._sound[document.path], self._parsed[document.path], self._known)
+        sound, parsed = self._sound[document.path], self._parsed[document.path]
+        return document, mutant(drawn, sound, parsed, self._known, is_json=document.path.suffix == ".json")
 
     def put(self, number: int) -> Ended:
         """What comes of a mutant. The document is sound again afterwards."""

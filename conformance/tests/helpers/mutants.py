@@ -217,7 +217,7 @@ TEXT: Mapping[str, Callable[[Random, str], bytes]] = {
 _OF_TEXT = ("cut", "line", "insert", "insert", "insert", *TEXT)  # inserting has the most kinds
 
 
-def mutant(random: Random, sound: str, document: Any, known: Vocabulary) -> Mutant:  # noqa: ANN401
+def mutant(random: Random, sound: str, document: Any, known: Vocabulary, *, is_json: bool = False) -> Mutant:  # noqa: ANN401
     """The document `sound` spoilt. document: the same, parsed."""
     if random.random() < 0.2:
         name = random.choice(_OF_TEXT)
@@ -226,4 +226,5 @@ def mutant(random: Random, sound: str, document: Any, known: Vocabulary) -> Muta
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         how.append(random.choice(STRUCTURE))
         getattr(Spoiler(random, spoilt, known), how[-1])()
-    return Mutant(_written(spoilt).encode(errors="surrogatepass"), tuple(how))
+    text = json.dumps(spoilt, indent=1) if is_json else _written(spoilt)
+    return Mutant(text.encode(errors="surrogatepass"), tuple(how))
