@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (a mistake and its answer are read together)
 """What `attnspec lint` reads of libraries and of clauses that a run would only stumble over."""
 
 from __future__ import annotations

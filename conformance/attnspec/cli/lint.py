@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.cli.lint_libraries import of_libraries, tried
+from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import (
     CANNOT_RUN,
@@ -21,6 +22,7 @@ from attnspec.core.errors import (
     RecordError,
     SpecError,
     UsageError,
+    quoted,
 )
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder
@@ -105,14 +107,22 @@ def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
 
-    found, where = read_refutations(law), Place(shown(law.folder / FILE))
+    found, where = read_refutations(law), Place(shown(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
-    for noun, named, known in (("clause", found.convictions, clauses), ("fault", found.faults, list(CATALOGUE))):
+    faults = found.faults  # gathered anew whenever it is asked for
+    for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
-            raise SpecError(f"there is no {noun} {gone[0]!r}. Make the file anew: {COMMAND}.", where=where)
-    if found.convictions and (missing := [name for name in CATALOGUE if name not in found.faults]):
+            raise SpecError(f"there is no {noun} {quoted(gone[0])}. Make the file anew: {COMMAND}.",
+                            where=_named_at(law.folder / FILE, gone[0]))
+    if found.convictions and (missing := [name for name in CATALOGUE if name not in faults]):
         raise SpecError(f"no clause convicts the fault {missing[0]!r}. Put it to the clauses: attnspec refutations "
                         f"--fault {missing[0]} --write.", where=where)
+
+
+def _named_at(path: Path, name: str) -> Place:
+    """The line of a JSON file where a name stands first."""
+    before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
+    return Place(shown(path), before.count("\n") + 1)
 
 
 def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError, ManifestError, hint
 from attnspec.engine.known_failures import check_deviations
 from attnspec.spec.clause import Spec, themes_of
@@ -30,7 +28,8 @@ def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
 def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
     """One mistake of each manifest and each findings.yaml; where these can be read, every name in them that is none.
 
-    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another than manifests speak of.
+    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another than
+    manifests speak of.
     """
     libraries, found = tried(lambda: tuple(library_folders(folders)))
     yield from found
@@ -56,7 +55,9 @@ def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError
                                         where=subject.where)
 
 
-def _of_finding(finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None) -> Iterator[AttnspecError]:
+def _of_finding(
+    finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
+) -> Iterator[AttnspecError]:
     """Subjects and clauses that it names or means by a pattern, where there are none such."""
     if subjects is not None:
         yield from _unmatched(finding, "subject", finding.subjects, subjects)

@@ -261,8 +261,8 @@ def _value(word: str, given: object) -> object:
     if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
         raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {quoted(given)}.")
     if is_number and float(str(given)) > (most := _MOST.get(word, _MOST_ROUNDINGS)):
-        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: a larger one would excuse "
-                            "any answer.")
+        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: a larger one would "
+                            "excuse any answer.")
     return given
 
 

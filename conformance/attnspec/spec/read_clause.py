@@ -111,7 +111,8 @@ def _problem(name: str, fields: Fields) -> Word:
 def _id(fields: Fields) -> str:
     identity = fields.text("id")
     if not _ID.fullmatch(identity):
-        raise fields.complain("id", f"should look like causal.no_lookahead (lower case, a dot), not {quoted(identity)}.")
+        raise fields.complain("id", "should look like causal.no_lookahead (lower case, a dot), not "
+                              f"{quoted(identity)}.")
     if len(identity) > LONGEST_ID:
         raise fields.complain("id", f"has {len(identity)} characters; {LONGEST_ID} are the most.")
     return identity
@@ -254,7 +255,8 @@ def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, Source]
 def _source(key: str, fields: Fields) -> Source:
     fields.only(_SOURCE_KEYS)
     if not _KEY.fullmatch(key):
-        raise SpecError(f"{quoted(key)} is no key of a source: lower-case letters, digits and _ only.", where=fields.place())
+        raise SpecError(f"{quoted(key)} is no key of a source: lower-case letters, digits and _ only.",
+                        where=fields.place())
     return Source(
         key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),
         url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields), note=fields.text("note", ""))

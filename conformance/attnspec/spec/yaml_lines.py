@@ -20,7 +20,9 @@ _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 24  # no file of ours nests half as deep; without a limit Python's own stack would be it
 _LONGEST = 30  # digits of a whole number: far beyond what we count, far below what Python refuses to read
 _LONGEST_KEY = 100  # characters; no name of ours is half as long
-_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters; tab, line feed, carriage return apart
+                     "\u2028\u2029\u202a-\u202e\u2066-\u2069"  # ends of lines that no editor counts, and of direction
+                     "\ud800-\udfff\ufeff\ufffe\uffff]")
 """What no text of ours holds: it does not show, changes what a terminal or a page shows, or cannot be written down."""
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False,
                              ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}

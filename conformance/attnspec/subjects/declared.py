@@ -25,7 +25,7 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
-_LARGEST = {"min_head_width": 1024, "min_scores": 10**6, "min_window": 10**6}
+_LARGEST = {"min_head_width": 512, "min_scores": 10**6, "min_window": 10**6}
 
 
 def read_declaration(fields: Fields) -> Declaration:

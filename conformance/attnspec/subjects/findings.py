@@ -122,7 +122,8 @@ def _finding(fields: Fields, folder: Path) -> Finding:
 def _some(fields: Fields, key: str) -> tuple[str, ...]:
     texts = fields.texts(key)
     if not texts:
-        raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; * stands for any text.")
+        raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; * stands for any "
+                              "text.")
     return texts
 
 

@@ -230,7 +230,8 @@ def _function(fields: Fields, folder: Path) -> str:
     function = fields.text("function")
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
-        raise fields.complain("function", f"should be `adapter:name`, as in 'attention:attend', not {quoted(function)}.")
+        raise fields.complain("function", "should be `adapter:name`, as in 'attention:attend', not "
+                              f"{quoted(function)}.")
     if not is_file(folder / f"{adapter}.py"):
         adapters = [path.stem for path in folder.glob("*.py")]
         raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))

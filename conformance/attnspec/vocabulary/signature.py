@@ -233,8 +233,8 @@ class _ArgumentReader:
         kind = typing.get_args(hint)[0]
         entries = tuple(reader.read(kind, item) for reader, item in self._entries(hint, value))
         if not entries and kind is not str:  # keywords are text, and using none of them means something
-            raise SpecError(f"{self.name!r} of {self.title} is empty, so there is nothing to choose from. Leave it out, "
-                            f"or give at least {expected(kind)}.", where=self.where)
+            raise SpecError(f"{self.name!r} of {self.title} is empty, so there is nothing to choose from. Leave it "
+                            f"out, or give at least {expected(kind)}.", where=self.where)
         origin: object = typing.get_origin(hint)
         return frozenset(entries) if origin is frozenset else entries
 

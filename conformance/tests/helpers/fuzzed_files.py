@@ -1,10 +1,9 @@
-"""The files of the shipped spec and of the libraries, copied to where they may be spoilt, and what a run does with them."""
+"""The files of the shipped spec and of the libraries, copied to be spoilt, and what a run does with them."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from attnspec.report.page import render
 from attnspec.runner.environment import prepared
 from attnspec.runner.judge import ENGINE, pronounce
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
-from attnspec.spec.clause import Clause
+from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS
 from attnspec.spec.refutations import FILE as REFUTATIONS
@@ -34,6 +33,7 @@ from attnspec.subjects import manifest, registry
 from attnspec.subjects.findings import FILE as FINDINGS
 from attnspec.subjects.registry import registered
 from attnspec.vocabulary.signature import parameters_of
+
 from helpers.fuzzing import Document, UntoldError
 from helpers.mutants import Vocabulary, vocabulary
 from helpers.records import run_started, write_record
@@ -85,7 +85,8 @@ def known(documents: Sequence[Any]) -> Vocabulary:
     return vocabulary(documents, {
         "given": given, "problems": given, "limits": LIMITS, "conventions": tuple(CONVENTIONS), **precision,
         "clauses": tuple(CLAUSE_KEYS), "because": tuple(CITATION_KEYS), "subjects": manifest.SUBJECT_KEYS,
-        "deviations": manifest.DEVIATION_KEYS, "variants": manifest.VARIANT_KEYS, "cases": ("keywords", "largest_scale"),
+        "deviations": manifest.DEVIATION_KEYS, "variants": manifest.VARIANT_KEYS,
+        "cases": ("keywords", "largest_scale"),
         "faster_with": ("where", "variables"), "precision": tuple(precision)})
 
 
@@ -117,17 +118,21 @@ def _of_libraries(folder: Path) -> Iterator[Document]:
 
 
 def _own(folder: Path) -> Document:
+    """Beside a spec of one theme, which is quick to read."""
     file = folder / "own" / "mine.yaml"
-    file.parent.mkdir()
+    spec = folder / "own" / "spec"
+    spec.mkdir(parents=True)
+    for name in (*COMMON, "scale.yaml"):
+        shutil.copy(paths.folder("spec") / name, spec)
     file.write_text(OWN, encoding="utf-8")
-    return Document(file, partial(_use_spec, None, file), weight=12)
+    return Document(file, partial(_use_spec, spec, file), weight=12)
 
 
 def _baseline(folder: Path) -> Document:
     file = folder / "baseline" / "known.yaml"
     file.parent.mkdir()
     file.write_text(BASELINE, encoding="utf-8")
-    return Document(file, partial(_use_baseline, file), weight=12)
+    return Document(file, partial(_use_baseline, file), weight=6)
 
 
 def _matrix(folder: Path) -> Document:
@@ -142,24 +147,25 @@ def _use_matrix(folder: Path) -> None:
     _run(_plan("fault/causal_ignored", spec=str(folder)), {"causal.no_lookahead"}, problems, folder / "run")
 
 
-def _use_spec(folder: Path | None, *added: Path) -> None:
+def _use_spec(folder: Path, *added: Path) -> None:
     """Lint, and a run in which the clauses that are not as shipped are put to a subject."""
-    spec, more = str(folder or ""), tuple(map(str, added))
+    spec, more = str(folder), tuple(map(str, added))
     law, problems = read_law(spec, more)
     problems += of_law(law) if law else ()
     plan = _plan("numpy/msa", spec=spec, spec_add=more)
-    changed = {clause.id for clause in law.clauses if _shipped().get(clause.id) != clause} if law else set()
-    _run(plan, changed, problems, (folder or added[0].parent) / "run")
+    shipped = {clause.id: clause for clause in _shipped().clauses}
+    changed = {clause.id for clause in law.clauses if shipped.get(clause.id) != clause} if law else set()
+    _run(plan, changed, problems, folder / "run")
 
 
 @cache
-def _shipped() -> Mapping[str, Clause]:
-    return {clause.id: clause for clause in load_spec().clauses}
+def _shipped() -> Spec:
+    return load_spec()
 
 
 def _use_library(folder: Path) -> None:
     """Lint, and what a run asks of a library; subjects written in NumPy are judged."""
-    found = [each for each in of_libraries((str(folder.parent),), load_spec(), library=folder.name)]
+    found = list(of_libraries((str(folder.parent),), _shipped(), library=folder.name))
     subjects = registered([folder.parent], library=folder.name) if not found else {}
     registry._processes.cache_clear()  # a run reads manifests once
     for name, subject in subjects.items():
@@ -173,7 +179,7 @@ def _use_library(folder: Path) -> None:
 
 
 def _use_baseline(file: Path) -> None:
-    problems = list(of_baselines([file], load_spec(), ()))
+    problems = list(of_baselines([file], _shipped(), ()))
     _run(_plan("numpy/msa", baseline=str(file)), {"attention.dtype", "masking.hidden_nan_is_irrelevant"}, problems,
          file.parent / "run")
 
@@ -206,8 +212,8 @@ def _outcomes(plan: Plan, clauses: set[str], folder: Path) -> list[Outcome]:
     outcomes = [pronounce(jobs.judge, item, plan=plan) for item in _telling(items, clauses)]
     card = (SubjectKnown(jobs.card(items[0].target)),) if items else ()
     finished = RunFinished("2026-01-02T03:04:06+00:00", 1.0, {}, 0)
-    record = write_record(folder / "record.jsonl", jobs.header(run_started()), *card, *map(ItemFinished, outcomes), finished)
-    render([read_record(record)])
+    events = (jobs.header(run_started()), *card, *map(ItemFinished, outcomes), finished)
+    render([read_record(write_record(folder / "record.jsonl", *events))])
     return outcomes
 
 

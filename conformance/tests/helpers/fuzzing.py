@@ -17,12 +17,16 @@ from typing import Any
 
 from attnspec.core.errors import AttnspecError
 from attnspec.spec.yaml_lines import parse_yaml
+
 from helpers.mutants import Mutant, Vocabulary, mutant
 
 LIMIT = 10
-"""Seconds that a mutant may take; most take some hundredths."""
+"""Seconds of computing that a mutant may take; most take some hundredths."""
 
-LONGEST = 600  # characters of a message that somebody is to read
+PATIENCE = 6
+"""So many times that on the clock on the wall: others compute, too."""
+
+LONGEST = 1000  # characters of a message; the longest name all families of values
 _PLACE = re.compile(r"[^\n:]+:[1-9]\d*: \S")
 
 
@@ -91,15 +95,19 @@ def _judged(message: str) -> End:
 @contextmanager
 def _limited(seconds: int) -> Iterator[None]:
     def late(_number: int, frame: FrameType | None) -> None:
-        raise _Hang(f"after {seconds} s:\n{''.join(traceback.format_stack(frame)[-8:])}")
+        stack = "".join(traceback.format_stack(frame)[-8:])
+        raise _Hang(f"over {seconds} s of computing, or {PATIENCE * seconds} s of waiting:\n{stack}")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    before = {number: signal.signal(number, late) for number in (signal.SIGPROF, signal.SIGALRM)}
+    signal.setitimer(signal.ITIMER_PROF, seconds, 0.5)  # again and again: what is raised in a callback is swallowed
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds, 0.5)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Fuzzer:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (lists of values, dense; some are not what they look like)
 """Values that nobody means where they stand: what YAML can hold, numbers at the ends, texts, addresses, names."""
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ RAWS = (
 NUMBERS = (
     0, -1, 1, 2, 3, 7, 10**6, 10**12, 10**29, -(10**29), 0.5, -0.5, 1e-300, 5e-324, 1e38, 1e300, 1.7e308, float("nan"),
     float("inf"), float("-inf"), True, False, None, -0.0, 2**31, 2**63)
+OTHER_DIGITS = ("0", "1", "9", "64", "4096", "9999999", "9" * 19, "9" * 40, "-1", "nan", "1e9", "٣")
+"""What stands in a text where a number stood."""
+
 TEXTS = (
     "", " ", "\n", "x", "a.b", "a b", "float32", "any", "G3", "__main__", "..", ".", "/", "/etc/passwd", "../numpy",
     "a" * 300, "a" * 5000, "é" * 300, "é", "𝒽", "\u202eabc", "注意力", "ﬁ", "٣", "a\tb", "a\nb", "a:b", "a=b", "*", "?", "[",

@@ -9,16 +9,19 @@ from __future__ import annotations
 import copy
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from helpers.hostile import NUMBERS, POOLS, RAW, RAWS
+from helpers.hostile import NUMBERS, OTHER_DIGITS, POOLS, RAW, RAWS
 
 Path = tuple[str | int, ...]
 Random = random.Random
+_DIGITS = re.compile("[0-9]+")
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _DEEP = (1, 1, 2, 30, 60)  # levels that are put around a value
 
 
@@ -119,6 +122,13 @@ class Spoiler:
         holder, key = self._place(lambda node: isinstance(node, int | float))
         holder[key] = self.random.choice((*NUMBERS, *(RAW + raw for raw in RAWS[-7:])))
 
+    def change_digits_of_a_text(self) -> None:
+        holder, key = self._place(lambda node: isinstance(node, str) and bool(_DIGITS.search(node)))
+        if isinstance(holder[key], str):
+            found = self.random.choice(list(_DIGITS.finditer(holder[key])))
+            digits = self.random.choice(OTHER_DIGITS)
+            holder[key] = f"{holder[key][:found.start()]}{digits}{holder[key][found.end():]}"
+
     def _place(self, wanted: Callable[[Any], bool] = lambda _: True) -> tuple[Any, Any]:
         """A mapping or list, and a key or index of it; deep ones are as likely as shallow ones."""
         paths = [path for path, node in walk(self.document) if path and wanted(node)]
@@ -169,7 +179,7 @@ def _written(document: Any) -> str:  # noqa: ANN401
             return {marked(key): marked(value) for key, value in node.items()}
         return [marked(value) for value in node] if isinstance(node, list) else node
 
-    text: str = yaml.safe_dump(marked(document), allow_unicode=True, sort_keys=False, width=200)
+    text: str = yaml.dump(marked(document), Dumper=_DUMPER, allow_unicode=True, sort_keys=False, width=200)
     for index, raw in enumerate(raws):
         text = text.replace(f"raw{index}raw", raw)
     return text
@@ -177,8 +187,8 @@ def _written(document: Any) -> str:  # noqa: ANN401
 
 PIECES = (
     b"\x00", b"\x07", b"\x1b", b"\x7f", b"\xff", b"\xc3", b"\xed\xa0\x80", "\u2028".encode(), "\u0085".encode(),
-    "\ufeff".encode(), "\u202e".encode(), b"\t", b"\r", b"\n", b"'", b'"', b"{", b"[", b"]", b"}", b":", b" : ", b"- ", b"#",
-    b",", b"|", b"?", b"&a ", b"*a ", b"!!x ", b"<<: ", b"%YAML 9.9\n", b"%TAG ! x\n", b"\n---\n", b"\n...\n")
+    "\ufeff".encode(), "\u202e".encode(), b"\t", b"\r", b"\n", b"'", b'"', b"{", b"[", b"]", b"}", b":", b" : ", b"- ",
+    b"#", b",", b"|", b"?", b"&a ", b"*a ", b"!!x ", b"<<: ", b"%YAML 9.9\n", b"%TAG ! x\n", b"\n---\n", b"\n...\n")
 ENCODINGS = ("utf-16", "utf-16-le", "utf-32", "latin-1", "cp037")
 BREAKS = ("\r\n", "\r", "\u2028", "\x0b")
 
