@@ -28,8 +28,8 @@ def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
 def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
     """One mistake of each manifest and each findings.yaml; where these can be read, every name in them that is none.
 
-    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another than
-    manifests speak of.
+    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another
+    than manifests speak of.
     """
     libraries, found = tried(lambda: tuple(library_folders(folders)))
     yield from found

@@ -13,7 +13,7 @@ from attnspec.cli.lint_libraries import of_libraries
 from attnspec.core import paths
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS
-from attnspec.core.errors import AttnspecError
+from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.numerics.precision import WORDS
@@ -195,9 +195,11 @@ def _run(plan: Plan, clauses: set[str], problems: Sequence[AttnspecError], folde
     """
     try:
         outcomes = _outcomes(plan, clauses, folder)
-    except AttnspecError as problem:
+    except TargetError:  # what only importing an adapter shows: lint imports none
+        raise
+    except AttnspecError as failed:
         if not problems:
-            raise UntoldError(f"the run: {problem}") from None
+            raise UntoldError(f"the run: {failed}") from None
         outcomes = []
     for problem in problems:
         raise problem
@@ -209,6 +211,8 @@ def _run(plan: Plan, clauses: set[str], problems: Sequence[AttnspecError], folde
 def _outcomes(plan: Plan, clauses: set[str], folder: Path) -> list[Outcome]:
     jobs = TrialJobs(with_engine(plan, engine=ENGINE, recipe=""))
     items = jobs.items()
+    if items:
+        jobs.judge.fetch(items[0].target)
     outcomes = [pronounce(jobs.judge, item, plan=plan) for item in _telling(items, clauses)]
     card = (SubjectKnown(jobs.card(items[0].target)),) if items else ()
     finished = RunFinished("2026-01-02T03:04:06+00:00", 1.0, {}, 0)
