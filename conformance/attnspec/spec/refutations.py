@@ -62,7 +62,7 @@ def read_refutations(law: Spec) -> Refutations:
     if not path.is_file():
         return Refutations()
     try:
-        found = json.loads(read_bytes(path))
+        found = json.loads(read_bytes(path).decode("utf-8"))
         pairs = {clause: _by_fault(groups) for clause, groups in found["clauses"].items()}
         return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
