@@ -12,6 +12,7 @@ from typing import TextIO
 
 import click
 
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import own_up
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, known_targets, plan_from, typed
 from attnspec.cli.outputs import RunningLine
@@ -24,7 +25,7 @@ from attnspec.evaluation.false_alarms.rows import CHOSEN, RECIPES, in_order, nee
 from attnspec.record.events import Event
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter, reopen
+from attnspec.record.write import Mode, RecordWriter, reopen
 from attnspec.report.false_alarms import Margins, margins
 from attnspec.runner.environment import environment
 from attnspec.runner.session import Result, Session
@@ -160,6 +161,7 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, **select
     Interrupted, or asked for more cases, it goes on in the same record. Exit codes: 0 no violation, 1 one that is no
     known finding, 2 not all cases were judged.
     """
+    keep_apart({"--record": record, "--html": html})
     judged = _Campaign(_plan(**selected), cases, record, workers).run()
     for line in table(judged.blocks):
         click.echo(line)
@@ -210,7 +212,7 @@ class _Campaign:
         if goes_on:
             reopen(self.path)
         session = Session(plan, workers=self.workers, command=typed(), source=CAMPAIGN)
-        return session.run([counting, RecordWriter(self.path, goes_on=goes_on)])
+        return session.run([counting, RecordWriter(self.path, Mode.GO_ON if goes_on else Mode.REPLACE)])
 
 
 def _judged(record: RunRecord | None) -> Sequence[BlockJudged]:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
@@ -93,6 +94,7 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
+    keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)

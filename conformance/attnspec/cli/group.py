@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 import attnspec as package
+from attnspec.cli.streams import lost
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CANNOT_RUN, hint
 
@@ -18,12 +20,17 @@ if TYPE_CHECKING:
 
 DEFECT = """
 The lines above are a defect of attnspec itself, not of what it judges. Please report them, with the command."""
+UNHEARD = "attnspec: standard output was closed before the verdict was told. The record has it. (exit code 2)"
 
 
 def exit_code_of(result: Result) -> int:
-    """The run's exit code; failures of our own are told, and then nobody can say."""
+    """The run's exit code; failures of our own are told, and then nobody can say. So it is where nobody listened."""
     if result.defects:
         own_up(result.defects)
+    sys.stdout.flush()
+    if isinstance(lost(), BrokenPipeError):
+        click.echo(UNHEARD, err=True)
+        return CANNOT_RUN
     return CANNOT_RUN if result.defects else result.exit_code
 
 

@@ -9,6 +9,7 @@ import click
 from attnspec.cli import completion
 from attnspec.core import paths
 from attnspec.core.errors import CONFORMS, TargetError, UsageError
+from attnspec.core.files import write_whole
 from attnspec.runner.child import Written, acquaint
 from attnspec.subjects.manifest import FILE
 
@@ -54,7 +55,6 @@ def write(folder: Path, written: Written) -> None:
     adapter, manifest = folder / f"{written.name}.py", folder / FILE
     if adapter.exists():
         raise UsageError(f"{adapter} is there already. Move it away, or name another folder: --into DIR.")
-    folder.mkdir(parents=True, exist_ok=True)
-    adapter.write_text(written.adapter, encoding="utf-8")
+    write_whole(adapter, written.adapter, "adapter")
     head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.head
-    manifest.write_text(head + written.subject, encoding="utf-8")
+    write_whole(manifest, head + written.subject, "manifest")

@@ -23,6 +23,7 @@ from attnspec.core.errors import (
     UsageError,
     hint,
 )
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.paths import folder
 from attnspec.record import schema as record
@@ -153,7 +154,7 @@ def schema(task: str | None) -> None:
     """Print the JSON Schema of the spec; or write or check the generated schemas (spec and record)."""
     if task == "write":
         for path, text in _generated():
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text, "schema")
             click.echo(f"wrote {path}")
     elif task == "check":
         check_schemas()

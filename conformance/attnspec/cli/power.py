@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, known_targets, plan_from, running, typed
 from attnspec.cli.outputs import Outputs
@@ -54,6 +55,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     The rules by which attention is judged today are put to the same faults, and all of them to sound implementations.
     Exit codes: 0 measured, 1 power is less than --against or a sound implementation is accused, 2 not all could be put.
     """
+    keep_apart({f"--{name}": options[name] for name in ("record", "html")}, [against] if against else [])
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     plan = _plan(against, options)
     known_targets(plan)

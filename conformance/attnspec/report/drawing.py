@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnspec.core.errors import UsageError
+from attnspec.core.files import write_whole
 from attnspec.record.read import RunRecord
 from attnspec.report.false_alarms import campaign
 from attnspec.report.figures import counted
@@ -42,5 +43,4 @@ def _subtitle(record: RunRecord, measured: Power) -> str:
 
 
 def _write(template: str, path: Path, **told: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(templates().get_template(template).render(**told), encoding="utf-8")
+    write_whole(path, templates().get_template(template).render(**told), "picture")

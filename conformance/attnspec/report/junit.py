@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import Verdict, gates
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
 from attnspec.record.read import RunRecord
@@ -29,8 +30,7 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 def write_junit(records: Sequence[RunRecord], path: Path) -> None:
     """Write the JUnit XML of one or several runs to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(junit(records), encoding="utf-8")
+    write_whole(path, junit(records), "JUnit file")
 
 
 def junit(records: Sequence[RunRecord]) -> str:

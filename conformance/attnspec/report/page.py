@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import listed
+from attnspec.core.files import write_whole
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.report.audit.conventions import Habits, habits
@@ -156,8 +157,7 @@ AXES: Mapping[str, str] = {
 
 def write_page(records: Sequence[RunRecord], path: Path) -> None:
     """Write the page of one or several runs to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(records), encoding="utf-8")
+    write_whole(path, render(records), "page")
 
 
 def render(records: Sequence[RunRecord]) -> str:

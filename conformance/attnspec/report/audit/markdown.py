@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from attnspec.core.files import write_whole
 from attnspec.core.keywords import listed
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
@@ -24,8 +25,7 @@ Lines = Iterable[str]
 
 def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
     """Write the audit of one or several records to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(audit_text(records), encoding="utf-8")
+    write_whole(path, audit_text(records), "audit")
 
 
 def audit_text(records: Sequence[RunRecord]) -> str:
