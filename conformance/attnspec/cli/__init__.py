@@ -35,14 +35,14 @@ def _told(arguments: Sequence[str]) -> int:
     """The exit code of a command, with whatever stops it told on standard error."""
     try:
         _possible()
-        return _run(list(arguments))
+        return _run(arguments)
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
         for message in _messages(problem):
             click.echo(f"attnspec: {visible(message)}", err=True)
     except (KeyboardInterrupt, EOFError, click.Abort):
-        click.echo("attnspec: interrupted", err=True)
+        click.echo("\nattnspec: interrupted", err=True)
     except Exception:  # ours, whatever it is: told loudly, and never as exit code 1, which means violated
         click.echo(visible(traceback.format_exc()), err=True)
         click.echo(DEFECT, err=True)
@@ -56,10 +56,10 @@ def _messages(problem: BaseException) -> Iterator[str]:
     yield str(problem)
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: Sequence[str]) -> int:
     """As click's `main` does, which makes exit code 1 of a pipe that breaks."""
     try:
-        with attnspec.make_context(NAME, arguments) as context:
+        with attnspec.make_context(NAME, [*arguments]) as context:
             return int(attnspec.invoke(context) or 0)
     except click.exceptions.Exit as end:  # --help and --version
         return end.exit_code

@@ -12,6 +12,7 @@ import click
 import attnspec as package
 from attnspec.cli.streams import lost
 from attnspec.cli.wording import plural
+from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, hint
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def own_up(defects: Sequence[str]) -> None:
         kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
     for alike in kinds.values():
         more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
-        click.echo(f"\n{alike[0]}{more}", err=True)
+        click.echo(f"\n{visible(alike[0])}{more}", err=True)
     click.echo(DEFECT, err=True)
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
+from attnspec.core.characters import visible
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import (
     CANNOT_RUN,
@@ -52,7 +53,7 @@ def lint(
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
         problems = list(_of_baselines(baselines, load_spec(spec, spec_add), implementations))
     for problem in problems:
-        click.echo(str(problem))
+        click.echo(visible(str(problem)))
     click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
     return CANNOT_RUN if problems else CONFORMS
 

@@ -22,6 +22,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
+from attnspec.record.visible import visible
 from attnspec.record.write import Mode, RecordWriter, StreamWriter
 
 RUNS = Path("reports") / "run"  # below the working directory
@@ -63,7 +64,7 @@ class Outputs:
         """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail)
-        return [verdicts, progress(stream), *self.kept]
+        return [Visibly(verdicts), Visibly(progress(stream)), *self.kept]
 
     @property
     def kept(self) -> list[Handler]:
@@ -83,6 +84,18 @@ class Outputs:
         record = [f"record: {self.record}"] if self.record else []
         page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
         return record + page
+
+
+class Visibly:
+    """A handler of what people read: the other one, told of events whose hidden characters are shown."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self.start, self.shutdown = handler.start, handler.shutdown
+
+    def handle(self, event: Event) -> None:
+        """Hand it on."""
+        self._handler.handle(visible(event))
 
 
 class Page:

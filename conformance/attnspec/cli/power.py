@@ -10,8 +10,9 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import exit_code_of
+from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, known_targets, plan_from, running, typed
-from attnspec.cli.outputs import Outputs
+from attnspec.cli.outputs import Outputs, Visibly
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
@@ -30,8 +31,8 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help="How hard the suite looks. The rules of today have but one.")
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help=f"Only this dtype. [default: {', '.join(dtype.value for dtype in DTYPES)}]")
-@click.option("--seed", default=0, show_default=True, help="The first seed.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), metavar="N",
+@click.option("--seed", default=0, show_default=True, type=SEED, help="The first seed.")
+@click.option("--seeds", default=1, show_default=True, type=MANY, metavar="N",
               help="How many seeds, from the first on.")
 @click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and sound ones]")
@@ -61,7 +62,7 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
     session = Session(plan, workers=workers, command=typed(), source=POWER)
-    return exit_code_of(session.run([table, SubjectCounter(outputs.console_stream), *outputs.kept]))
+    return exit_code_of(session.run([Visibly(table), Visibly(SubjectCounter(outputs.console_stream)), *outputs.kept]))
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:

@@ -12,8 +12,9 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.group import exit_code_of
+from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
-from attnspec.cli.outputs import RunningLine
+from attnspec.cli.outputs import RunningLine, Visibly
 from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
 from attnspec.core.files import write_whole
@@ -50,7 +51,7 @@ LISTED = 20  # changes that are told one by one
 @click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
               help="Only this clause; 'causal.*' is all of a theme. [default: all]")
 @click.option("--write", is_flag=True, help="Write what was found into the generated file.")
-@click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+@click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
               help="Processes that judge. [default: one a CPU]")
 @DEADLINE
 @SPEC
@@ -106,7 +107,7 @@ class _Measurement:
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed(), source=MATRIX)
-        result = session.run([_Counting(RunningLine(sys.stdout)), RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)])
+        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was put to the clauses. Go on with the same command; so far: {self._path}")
             return None

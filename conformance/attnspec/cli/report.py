@@ -10,6 +10,7 @@ import click
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.combine import tell_interrupted
 from attnspec.record.read import RunRecord, read_records
+from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
 
 
@@ -76,4 +77,4 @@ _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
 def _print_table(record: RunRecord) -> None:
     from attnspec.report.power_view import markdown_table  # noqa: PLC0415  (weight: Jinja2)
 
-    click.echo(f"\n{markdown_table(record)}", nl=False)
+    click.echo(f"\n{markdown_table(visible(record))}", nl=False)

@@ -10,6 +10,7 @@ from attnspec.core.files import write_whole
 from attnspec.core.keywords import listed
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import Concern, Told
 from attnspec.report.audit.switches import SwitchDifference, Switches
@@ -30,7 +31,7 @@ def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
 
 def audit_text(records: Sequence[RunRecord]) -> str:
     """What was found, library by library, as Markdown. Ends its line."""
-    joined = join(records)
+    joined = join(visible(records))
     looked = audit(joined)
     parts = (_head(looked, joined), _table(looked), _conventions(looked), _findings(looked), _switches(looked),
              _absent(looked))
