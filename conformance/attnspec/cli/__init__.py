@@ -70,9 +70,10 @@ def _possible() -> None:
     if os.name != "posix":
         raise UsageError("this system is not supported. Use Linux or macOS; on Windows, WSL.")
     try:
-        os.getcwd()  # noqa: PTH109  (the question is whether there is one)
+        os.getcwd()
     except OSError as problem:
-        raise UsageError(f"the working directory cannot be used: {problem.strerror}. Go to a folder that exists.") from None
+        raise UsageError(f"the working directory cannot be used: {problem.strerror}. "
+                         "Go to a folder that exists.") from None
 
 
 def _is_lost() -> bool:

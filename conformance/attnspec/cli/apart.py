@@ -29,7 +29,7 @@ def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | s
 def _file(path: Path | str) -> object:
     """What tells a file from others: its number where there is one, else its name without links."""
     try:
-        found = os.stat(path)  # noqa: PTH116  (also of what the user typed)
+        found = os.stat(path)
     except OSError:
         return os.path.realpath(path)
     return found.st_dev, found.st_ino
@@ -38,6 +38,6 @@ def _file(path: Path | str) -> object:
 def _is_nobodys(path: Path | str) -> bool:
     """Whether it is a device, as /dev/null: nothing is lost there that was not meant to be."""
     try:
-        return stat.S_ISCHR(os.stat(path).st_mode)  # noqa: PTH116  (as above)
+        return stat.S_ISCHR(os.stat(path).st_mode)
     except OSError:
         return False

@@ -107,7 +107,8 @@ class _Measurement:
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed(), source=MATRIX)
-        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)])
+        record = RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)
+        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was put to the clauses. Go on with the same command; so far: {self._path}")
             return None

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, cast
+from typing import TextIO, cast
 
 _lost: dict[str, OSError] = {}
 
@@ -39,7 +39,7 @@ def patient() -> Iterator[None]:
 
 
 def _open_descriptors() -> None:
-    """A standard stream that was closed (`>&-`) leads nowhere: else the first file that is opened would take its number."""
+    """Let a standard stream that was closed (`>&-`) lead nowhere: else the next file that is opened has its number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -50,7 +50,7 @@ def _open_descriptors() -> None:
             setattr(sys, f"__{name}__", stream)
 
 
-def _patient(name: str, stream: IO[str]) -> io.TextIOWrapper:
+def _patient(name: str, stream: TextIO) -> io.TextIOWrapper:
     stream.flush()
     raw = _Patient(name, stream)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors,
@@ -62,7 +62,7 @@ class _Patient(io.RawIOBase):
 
     name: str
 
-    def __init__(self, name: str, stream: IO[str]) -> None:
+    def __init__(self, name: str, stream: TextIO) -> None:
         self.name, self._raw = name, cast("io.RawIOBase", getattr(stream.buffer, "raw", stream.buffer))
 
     def write(self, data: object, /) -> int:

@@ -180,7 +180,11 @@ def _decode_fields(kind: type, data: object, path: str) -> object:
     strangers = sorted(data.keys() - known.keys())
     if strangers:
         raise RecordError(f"{path} has {strangers[0]!r}, which this version of attnspec does not know.")
-    return kind(**{name: _decode(known[name], value, f"{path}.{name}") for name, value in data.items()})
+    fields = {name: _decode(known[name], value, f"{path}.{name}") for name, value in data.items()}
+    try:
+        return kind(**fields)
+    except ValueError as problem:
+        raise RecordError(f"{path}: {problem}") from None
 
 
 @functools.cache

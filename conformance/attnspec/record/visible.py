@@ -20,8 +20,10 @@ def visible(thing: T) -> T:
 
 
 def _shown(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
+    if thing is None or isinstance(thing, int | float | enum.Enum):
+        return thing
     if isinstance(thing, str):
-        return characters.visible(thing) if not isinstance(thing, enum.Enum) else thing
+        return characters.visible(thing)
     if isinstance(thing, tuple | list):
         parts = [_shown(each) for each in thing]
         return type(thing)(parts) if _differ(parts, thing) else thing
@@ -29,7 +31,8 @@ def _shown(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
         parts = [part for pair in thing.items() for part in map(_shown, pair)]
         is_changed = _differ(parts, [part for pair in thing.items() for part in pair])
         return dict(zip(parts[::2], parts[1::2], strict=True)) if is_changed else thing
-    names = _fields(type(thing))
+    kind: type = type(thing)
+    names = _fields(kind)
     changed = {name: new for name in names if (new := _shown(old := getattr(thing, name))) is not old}
     return dataclasses.replace(thing, **changed) if changed else thing
 

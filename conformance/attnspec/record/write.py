@@ -64,7 +64,7 @@ class RecordWriter:
             os.ftruncate(descriptor, 0)
 
     def handle(self, event: Event) -> None:
-        """Append one line: nothing that happened is lost with the process. After one that failed there is no further."""
+        """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
         if self._problem is None and not (self._mode is Mode.GO_ON and isinstance(event, RunStarted)):
             self._append(f"{to_line(event)}\n".encode())
 
