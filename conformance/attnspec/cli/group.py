@@ -13,6 +13,7 @@ import attnspec as package
 from attnspec.cli.streams import lost
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
+from attnspec.core.docstrings import docstring
 from attnspec.core.errors import CANNOT_RUN, hint
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Lazy(click.Group):
             return None
         module, _, attribute = COMMANDS[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        if command.help is None and command.callback is not None:  # under `python -OO`
+            command.help = docstring(command.callback)
         return command
 
     def resolve_command(
@@ -101,3 +104,7 @@ def attnspec() -> None:
 
     Completion, as in ~/.bashrc: eval "$(_ATTNSPEC_COMPLETE=bash_source attnspec)"; also zsh_source, fish_source.
     """
+
+
+if attnspec.help is None and attnspec.callback is not None:  # as above
+    attnspec.help = docstring(attnspec.callback)
