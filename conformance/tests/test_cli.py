@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 from attnspec.cli import check as check_command
-from attnspec.cli import lint, options, outputs, progress
+from attnspec.cli import lint, options, progress
 from attnspec.cli.options import available_cpus, judgeable
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.errors import TargetError
@@ -172,14 +172,6 @@ def test_two_runs_in_one_second_keep_two_records(check: Cli) -> None:
     check("held")
     check("held")
     assert len(list(Path("reports/run").glob("*.jsonl"))) == 2
-
-
-def test_two_processes_that_begin_in_one_second_keep_two_records(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli("--version")
-    for process in (7, 8):
-        monkeypatch.setattr("os.getpid", lambda process=process: process)
-        kept = outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).record
-        assert str(kept).endswith(f"-{process}.jsonl")
 
 
 def test_record_and_page_go_where_they_are_told_to(check: Cli) -> None:

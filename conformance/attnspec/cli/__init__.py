@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -15,6 +15,7 @@ from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError
 
 NAME = "attnspec"
+SYSTEM = os.name
 COMPLETING = "_ATTNSPEC_COMPLETE"
 """The variable by which a shell asks what can follow."""
 
@@ -39,21 +40,13 @@ def _told(arguments: Sequence[str]) -> int:
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
-        for message in _messages(problem):
-            click.echo(f"attnspec: {visible(message)}", err=True)
+        click.echo(f"attnspec: {visible(str(problem))}", err=True)
     except (KeyboardInterrupt, EOFError, click.Abort):
         click.echo("\nattnspec: interrupted", err=True)
     except Exception:  # ours, whatever it is: told loudly, and never as exit code 1, which means violated
         click.echo(visible(traceback.format_exc()), err=True)
         click.echo(DEFECT, err=True)
     return CANNOT_RUN
-
-
-def _messages(problem: BaseException) -> Iterator[str]:
-    """Also of what could not be written before: a full disk costs a run its record first, then its page."""
-    if isinstance(problem, UsageError) and isinstance(problem.__context__, UsageError):
-        yield from _messages(problem.__context__)
-    yield str(problem)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -67,7 +60,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _possible() -> None:
     """Raise UsageError where no command can work."""
-    if os.name != "posix":
+    if SYSTEM != "posix":
         raise UsageError("this system is not supported. Use Linux or macOS; on Windows, WSL.")
     try:
         os.getcwd()

@@ -31,7 +31,7 @@ from attnspec.cli.options import (
     selection,
     typed,
 )
-from attnspec.cli.outputs import Outputs
+from attnspec.cli.outputs import Outputs, Together
 from attnspec.core.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
@@ -101,7 +101,8 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)
-    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict, folders=plan.implementations), *junit]
+    known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
+    handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *junit])]
     return _run(Session(plan, workers=workers, command=typed(), source=source), handlers)
 
 

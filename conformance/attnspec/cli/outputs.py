@@ -7,7 +7,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +18,7 @@ import click
 
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.progress import progress
-from attnspec.core.errors import UsageError
+from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
@@ -64,7 +64,7 @@ class Outputs:
         """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail)
-        return [Visibly(verdicts), Visibly(progress(stream)), *self.kept]
+        return [Visibly(verdicts), Visibly(progress(stream))]
 
     @property
     def kept(self) -> list[Handler]:
@@ -84,6 +84,37 @@ class Outputs:
         record = [f"record: {self.record}"] if self.record else []
         page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
         return record + page
+
+
+class Together:
+    """Handlers as one, each of which is shut down whatever becomes of the others; all that went wrong is told.
+
+    A full disk costs a run its record and its page.
+    """
+
+    def __init__(self, handlers: Sequence[Handler]) -> None:
+        self._handlers = handlers
+
+    def start(self) -> None:
+        """Start them in order. The first that cannot start stops the run."""
+        for handler in self._handlers:
+            handler.start()
+
+    def handle(self, event: Event) -> None:
+        """Hand it to each."""
+        for handler in self._handlers:
+            handler.handle(event)
+
+    def shutdown(self) -> None:
+        """The last one first. Raises UsageError."""
+        wrong = []
+        for handler in reversed(self._handlers):
+            try:
+                handler.shutdown()
+            except AttnspecError as problem:
+                wrong.append(str(problem))
+        if wrong:
+            raise UsageError("\nattnspec: ".join(wrong))
 
 
 class Visibly:

@@ -12,7 +12,7 @@ from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, known_targets, plan_from, running, typed
-from attnspec.cli.outputs import Outputs, Visibly
+from attnspec.cli.outputs import Outputs, Together, Visibly
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
@@ -62,7 +62,8 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
     session = Session(plan, workers=workers, command=typed(), source=POWER)
-    return exit_code_of(session.run([Visibly(table), Visibly(SubjectCounter(outputs.console_stream)), *outputs.kept]))
+    console = [Visibly(table), Visibly(SubjectCounter(outputs.console_stream))]
+    return exit_code_of(session.run([*console, Together(outputs.kept)]))
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:

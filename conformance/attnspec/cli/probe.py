@@ -22,7 +22,7 @@ from attnspec.cli.options import (
     running,
     typed,
 )
-from attnspec.cli.outputs import Outputs, Visibly, is_coloured
+from attnspec.cli.outputs import Outputs, Together, Visibly, is_coloured
 from attnspec.cli.wording import named, plural
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
@@ -117,5 +117,5 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = Answers(outputs.console_stream, outputs.places)
-    result = Session(plan, workers=workers, command=typed(), source=PROBES).run([Visibly(answers), *outputs.kept])
-    return exit_code_of(result)
+    session = Session(plan, workers=workers, command=typed(), source=PROBES)
+    return exit_code_of(session.run([Visibly(answers), Together(outputs.kept)]))

@@ -165,8 +165,8 @@ class BlockJudged:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a histogram that no cases make."""
-        if any(count < 0 for count in self.histogram):
-            raise ValueError("a histogram counts cases, and has none below zero.")
+        if len(self.histogram) not in (0, BINS) or any(count < 0 for count in self.histogram):
+            raise ValueError(f"a histogram has {BINS} counts of cases, none below zero.")
 
     @property
     def part(self) -> str:

@@ -42,6 +42,7 @@ class RecordWriter:
         self._path, self._mode = path, mode
         self._descriptor: int | None = None
         self._problem: OSError | None = None
+        self._lines = 0
 
     def start(self) -> None:
         """Open the file. Raises UsageError where that is impossible, or another run writes to it."""
@@ -74,8 +75,8 @@ class RecordWriter:
             os.close(self._descriptor)
             self._descriptor = None
         if self._problem is not None:
-            raise UsageError(f"the record {self._path} is not complete: {self._problem.strerror}. What it holds can be "
-                             "read. (exit code 2)")
+            raise UsageError(f"the record {self._path} ends early: {self._problem.strerror}. "
+                             f"Its {self._lines} lines can be read. (exit code 2)")
 
     def _append(self, line: bytes) -> None:
         descriptor = self._descriptor
@@ -84,6 +85,7 @@ class RecordWriter:
         try:
             while line:
                 line = line[os.write(descriptor, line):]
+            self._lines += 1
         except OSError as problem:
             self._problem = problem
 
