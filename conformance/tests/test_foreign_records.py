@@ -253,7 +253,8 @@ def test_a_record_holds_hidden_characters_as_json_escapes_them(here: Path) -> No
 
 @pytest.mark.parametrize("url", [
     EVIL, "JavaScript:alert(1)", "data:text/html,x", "file:///etc/passwd", "//example.org", "https:", "https://",
-    "http:///x", " https://example.org", "https://example.org/a b", 'https://example.org/"x', "https://example.org/<x>", "",
+    "http:///x", " https://example.org", "https://example.org/a b", 'https://example.org/"x', "https://example.org/<x>",
+    "",
     "https://example.org\\@evil.org", "https://example.org/`x`", "https://example.org/\n"])
 def test_an_address_that_does_not_lead_to_the_web_is_no_link(url: str) -> None:
     assert web_address(url) == ""

@@ -12,9 +12,17 @@ from attnspec.record.codec import LARGEST
 Given: TypeAlias = Any  # what click hands over
 
 LONGEST = 1_000_000.0  # seconds: eleven days
-SEED = click.IntRange(1 - LARGEST, LARGEST - 1)
-WORKERS = click.IntRange(1, 1024)
-MANY = click.IntRange(1, 10**9)
+
+
+class Whole(click.IntRange):
+    """A whole number between two others."""
+
+    name = "integer"
+
+
+SEED = Whole(1 - LARGEST, LARGEST - 1)
+WORKERS = Whole(1, 1024)
+MANY = Whole(1, 10**9)
 
 
 class Seconds(click.FloatRange):
