@@ -135,7 +135,7 @@ def test_commands_tell_damage_without_a_traceback(cli: Cli, here: Path) -> None:
         assert err == "attnspec: run.jsonl:2: this line nests too deeply for a record.\n"
 
 
-JUNK = (None, [], {}, "", "x", "nan", "inf", 0, -1, 1.5, 1e308, 10**17, True, ["a"], {"a": "b"}, "\ud800", EVIL, "a/b")
+JUNK: tuple[object, ...] = (None, [], {}, "", "x", "nan", "inf", 0, -1, 1.5, 1e308, 10**17, True, ["a"], {"a": "b"}, "\ud800", EVIL, "a/b")
 
 
 def places(data: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -221,7 +221,8 @@ def test_the_console_shows_hidden_characters(monkeypatch: pytest.MonkeyPatch) ->
     record = hidden_record()
     header = replace(record.header, environment={"attnspec": "0", "workers": "1"}, planned={"a/b": 1}, items=1)
     handlers = Outputs.console().handlers()
-    for event in (header, *record.subjects, ItemFinished(record.outcomes[0]), replace(FINISHED, exit_code=1)):
+    events: list[Event] = [header, *record.subjects, ItemFinished(record.outcomes[0]), replace(FINISHED, exit_code=1)]
+    for event in events:
         for handler in handlers:
             handler.handle(event)
     for handler in handlers:

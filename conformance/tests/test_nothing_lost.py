@@ -7,14 +7,15 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import pytest
 from attnspec.cli import main, outputs
 from attnspec.cli.apart import keep_apart
-from attnspec.core import files, paths
+from attnspec.core import paths
 from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole
 from attnspec.record.events import ItemStarted
@@ -33,10 +34,13 @@ def attend(query, key, value):
 """
 
 
-def command(*words: str, **how: object) -> subprocess.CompletedProcess[str]:
+def command(
+    *words: str, stdout: int | IO[str] = subprocess.DEVNULL, stderr: int = subprocess.PIPE,
+    preexec_fn: Callable[[], None] | None = None,
+) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as a shell starts it."""
-    return subprocess.run([sys.executable, "-m", "attnspec", *words], text=True, check=False,
-                          **{"stderr": subprocess.PIPE, **how})  # type: ignore[call-overload]  # options by name
+    return subprocess.run([sys.executable, "-m", "attnspec", *words], text=True, check=False, stdout=stdout,
+                          stderr=stderr, preexec_fn=preexec_fn)  # noqa: PLW1509  (a limit is set in the child alone)
 
 
 @pytest.fixture
@@ -69,8 +73,8 @@ def test_a_report_that_nobody_reads_is_exit_code_2(unread: int, here: Path) -> N
 
 @pytest.mark.parametrize("stderr", ["open", "closed"])
 def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Path, stderr: str) -> None:
-    how = {"stderr": unread} if stderr == "closed" else {}
-    done = command(*CHECK, "--record", "run.jsonl", "--html", "page.html", stdout=unread, **how)
+    other = unread if stderr == "closed" else subprocess.PIPE
+    done = command(*CHECK, "--record", "run.jsonl", "--html", "page.html", stdout=unread, stderr=other)
     record = read_record(mine / "run.jsonl")
     assert done.returncode == 2
     assert record.footer is not None
@@ -254,7 +258,7 @@ def test_a_link_stays_a_link_to_what_is_written(here: Path) -> None:
 def test_a_file_in_a_folder_that_is_guarded_is_written_in_place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "file").write_text("before", encoding="utf-8")
     number = (here / "file").stat().st_ino
-    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    monkeypatch.setattr("attnspec.core.files.os.access", lambda *_: False)
     write_whole(here / "file", "after", "page")
     assert ((here / "file").read_text(encoding="utf-8"), (here / "file").stat().st_ino) == ("after", number)
 

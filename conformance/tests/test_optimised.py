@@ -53,7 +53,7 @@ def test_a_docstring_is_read_from_its_source(monkeypatch: pytest.MonkeyPatch) ->
 
     things = (RunStarted, read_record, plain, len)
     usual = [docstrings.docstring(thing) for thing in things]
-    monkeypatch.setattr(docstrings.sys, "flags", type("Flags", (), {"optimize": 2}))
+    monkeypatch.setattr("attnspec.core.docstrings.sys.flags", type("Flags", (), {"optimize": 2}))
     assert [docstrings.docstring(thing) for thing in things[:3]] == usual[:3]
     assert usual[2] == ""
     assert docstrings.docstring(len) == ""  # there is no source to read

@@ -19,5 +19,6 @@ def _in_source(thing: Callable[..., object]) -> str:
         [defined] = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
     except (OSError, TypeError):  # no source is at hand
         return ""
-    is_documented = isinstance(defined, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    return (ast.get_docstring(defined) or "") if is_documented else ""
+    if isinstance(defined, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return ast.get_docstring(defined) or ""
+    return ""
