@@ -135,7 +135,8 @@ def test_commands_tell_damage_without_a_traceback(cli: Cli, here: Path) -> None:
         assert err == "attnspec: run.jsonl:2: this line nests too deeply for a record.\n"
 
 
-JUNK: tuple[object, ...] = (None, [], {}, "", "x", "nan", "inf", 0, -1, 1.5, 1e308, 10**17, True, ["a"], {"a": "b"}, "\ud800", EVIL, "a/b")
+JUNK: tuple[object, ...] = (
+    None, [], {}, "", "x", "nan", "inf", 0, -1, 1.5, 1e308, 10**17, True, ["a"], {"a": "b"}, "\ud800", EVIL, "a/b")
 
 
 def places(data: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -40,7 +40,7 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as a shell starts it."""
     return subprocess.run([sys.executable, "-m", "attnspec", *words], text=True, check=False, stdout=stdout,
-                          stderr=stderr, preexec_fn=preexec_fn)  # noqa: PLW1509  (a limit is set in the child alone)
+                          stderr=stderr, preexec_fn=preexec_fn)
 
 
 @pytest.fixture
