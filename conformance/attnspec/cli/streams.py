@@ -41,7 +41,7 @@ def patient() -> Iterator[None]:
 def _open_descriptors() -> None:
     """Let a standard stream that was closed (`>&-`) lead nowhere: else the next file that is opened has its number."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
+        os.set_inheritable(descriptor, True)  # workers need theirs as well
     os.close(descriptor)
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
