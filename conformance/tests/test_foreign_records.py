@@ -302,6 +302,7 @@ def test_markdown_keeps_foreign_text_in_its_place() -> None:
     assert plain("*a* [b](c) <d> _e_ | f\ng") == r"\*a\* \[b\](c) \<d> \_e\_ \| f g"
     assert prose("see `a*b` and https://x.org/a_b [c](javascript:d)") == (
         r"see `a*b` and https://x.org/a_b \[c\](javascript:d)")
+    assert prose("ftp://x [c](d)") == r"ftp://x \[c\](d)"  # what only looks like an address hides nothing
     assert code("a`b``c") == "``` a`b``c ```"
     assert code("plain") == "`plain`"
     assert fenced("x = '```'\n", "python") == ["````python", "x = '```'", "````"]
