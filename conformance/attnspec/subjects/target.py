@@ -148,7 +148,12 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(read_description(loaded.described), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+    try:
+        described = read_description(loaded.described)
+    except (KeyError, TypeError, ValueError, AttributeError) as wrong:  # a process may answer what it likes
+        raise TargetError(f"the process of {source.module!r} describes {source.name} in no way that the protocol "
+                          f"knows: {wrong!r}") from None
+    return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
 
 
 def _hosted(client: Client, number: int, lift: str) -> Hosted:
