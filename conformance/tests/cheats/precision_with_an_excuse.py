@@ -1,0 +1,14 @@
+"""Declares arithmetic so coarse that anything might pass, and calls it honest.
+"""
+
+from __future__ import annotations
+
+from honest import Array, zeros
+
+
+def attend(query: Array, key: Array, value: Array) -> Array:
+    return zeros(query, value)
+
+
+attend.precision = {"float32": {"accumulate": "float16", "softmax": "float16", "exp_ulps": 1e6,  # type: ignore[attr-defined]  # how a function declares it
+                                "reason": "the hardware has no more"}}
