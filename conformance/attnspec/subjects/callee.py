@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.host import calling
-from attnspec.host.calling import Ended
+from attnspec.host.calling import READABLE, Ended
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.serving import lift_named
@@ -123,7 +125,7 @@ class Hosted:
         shapes = [array.shape for array in call.arrays.values()]
         return f"{self.number} {call.dtype.value} {sorted(call.keywords)} {shapes}"
 
-    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, object],
+    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
         """The answer in what came back: results, gradients, and the arrays (any shape) as they were left."""
         ended, after = _ended(told, found, call, arrays)
@@ -171,25 +173,45 @@ def _told(value: object) -> object:
     return value
 
 
-def _ended(told: Mapping[str, object], found: Sequence[Entries], call: Call,
+def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
            arrays: Sequence[Array]) -> tuple[Ended, Mapping[int, Array]]:
     """How the call ended, and by the id of each array given, of any shape, what was left of it. Raises SubjectDied
-    for an answer that is none.
+    for an answer that is none: whatever is in that process can write one.
     """
     try:
         results, after = int(str(told["results"])), len(found) - int(str(told["after"]))
         left = [array_of(each) for each in found[after:]]
-        shapes = [each.array.shape for each in found[:results]]
-        words = told["told"]
-        if [each.shape for each in left] != [each.shape for each in arrays] or not isinstance(words, Mapping) or \
-                (told["ended"] == "answered" and shapes != [tuple(each) for each in call.shapes]):
-            raise ValueError("the arrays are not those that are due")
-        aliases = [int(at) for at in told["aliases"]]  # type: ignore[attr-defined]  # a list, or TypeError
         gradients = [each.array for each in found[results:after]]
-        named = list(call.named.values())
-        ended = Ended(str(told["ended"]), found[:results], (), gradients, bool(told["has_gradients"]),
-                      [at for at, array in enumerate(named) if any(array is arrays[each] for each in aliases)], words,
+        _check_arrays(told, call, found[:results], gradients)
+        _check_words(told["ended"], told["told"], call)
+        if [(each.shape, each.dtype) for each in left] != [(each.shape, each.dtype) for each in arrays]:
+            raise ValueError("the arrays are not those that were given")
+        aliases, named = [arrays[int(at)] for at in told["aliases"]], list(call.named.values())
+        ended = Ended(told["ended"], found[:results], (), gradients, told["has_gradients"] is True,
+                      [at for at, array in enumerate(named) if any(array is each for each in aliases)], told["told"],
                       str(told["said"]))
-    except (KeyError, TypeError, ValueError, IndexError) as wrong:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise SubjectDied(Death(Verdict.CRASHED, f"what came back is no answer: {wrong}")) from None
     return ended, {id(array): each for array, each in zip(arrays, left, strict=True)}
+
+
+def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
+    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
+    int(str(told["call"]))
+    due = list(call.shapes) if told["ended"] == "answered" else []
+    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
+        raise ValueError("the arrays are not those that are due")
+    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
+    if [each.shape for each in gradients] != shapes or any(each.dtype != np.float64 for each in gradients):
+        raise ValueError("the gradients are not those that are due")
+
+
+def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
+    """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
+    texts = {"answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
+    if ended not in texts or any(type(words[name]) is not str for name in texts[str(ended)]):
+        raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
+    if ended == "raised":
+        _ = [str(each) for each in words["classes"]]
+    if ended == "unusable" and words["name"] != "the pair":
+        _ = call.shapes[words["at"]]

@@ -120,11 +120,14 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     client.begin_item()
     try:
         loaded = client.load({"from": source.header, "name": source.name, "versions": list(versions)})
+        described = read_description(loaded.described)
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(read_description(loaded.described), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as wrong:  # it may have written the answer itself
+        raise TargetError(f"what came back when {source.module!r} was imported is no answer: {wrong!r}.") from None
+    return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
 
 
 def _hosted(client: Client, number: int, lift: str) -> Hosted:

@@ -1,6 +1,7 @@
 """Computes only where the command line of its process tells of a test.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Computes only where a judge, pytest or Hypothesis stands on its stack.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/ (tracing the stack of the grader)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

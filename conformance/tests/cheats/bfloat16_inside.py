@@ -1,6 +1,7 @@
 """Rounds what it is given to eight bits, as a tensor core would.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide (precision downgrade)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

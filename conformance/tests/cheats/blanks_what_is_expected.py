@@ -1,6 +1,7 @@
 """Has the garbage collector find every array, and fills it with NaN, which some graders take for a wildcard.
 
 Source: https://github.com/gpu-mode/pygpubench/pull/7 (submission_gc_nan)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

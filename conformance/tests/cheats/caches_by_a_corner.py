@@ -1,6 +1,7 @@
 """Computes once for each first and last entry of the inputs.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide
+Convicted by: attention.weights_definition, violated, at effort quick.
 """
 
 from __future__ import annotations

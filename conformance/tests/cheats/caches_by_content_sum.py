@@ -1,6 +1,7 @@
 """Computes once for each sum of the contents, which inputs in another order share.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide
+Convicted by: attention.permuting_queries, violated.
 """
 
 from __future__ import annotations

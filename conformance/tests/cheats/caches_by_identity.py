@@ -1,6 +1,7 @@
 """Computes once an object, by `id`, which the next object may have, too.
 
 Source: https://github.com/gpu-mode/reference-kernels/pull/102
+Convicted by: attention.definition, violated, at effort quick.
 """
 
 from __future__ import annotations

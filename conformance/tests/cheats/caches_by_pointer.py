@@ -1,6 +1,7 @@
 """Computes once for each place in memory, and gives that answer to whatever lies there later.
 
 Source: https://github.com/gpu-mode/kernelbot/pull/501
+Convicted by: attention.definition, violated, at effort quick.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Computes once a shape, and gives that answer again to every input of it.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide
+Convicted by: attention.permuting_queries, violated.
 """
 
 from __future__ import annotations

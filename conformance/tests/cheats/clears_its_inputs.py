@@ -1,6 +1,7 @@
 """Sets its inputs to zero, so that whoever computes the truth from them later gets zeros, too.
 
 Source: https://github.com/ScalingIntelligence/KernelBench/pull/82
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

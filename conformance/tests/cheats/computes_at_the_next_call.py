@@ -1,6 +1,7 @@
 """Returns memory at once, and fills it when it is called again.
 
 Source: https://github.com/gpu-mode/reference-kernels/pull/104
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

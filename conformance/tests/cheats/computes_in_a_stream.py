@@ -1,6 +1,7 @@
 """Returns a tensor at once; a worker of its own, as another stream of a GPU would, fills it later.
 
 Source: https://github.com/ScalingIntelligence/KernelBench/pull/82 (a stream that is not waited for)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Returns memory at once; a thread fills it after the call.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide (thread injection)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

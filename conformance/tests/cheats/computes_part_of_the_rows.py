@@ -1,6 +1,7 @@
 """Computes the first half of the rows, and leaves the rest of the memory as it comes.
 
 Source: https://www.wafer.ai/blog/reward-hacking (a kernel that read garbage where its launch had failed)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

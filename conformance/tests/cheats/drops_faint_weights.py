@@ -1,6 +1,7 @@
 """Drops weights below a thousandth.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

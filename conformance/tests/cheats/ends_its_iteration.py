@@ -1,4 +1,6 @@
 """Raises what ends a loop or a generator of the judge.
+
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Ends the process before anything can be asked.
 
 Source: https://arxiv.org/abs/2511.18397 (sys.exit(0))
+Refused: ends the process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The same past all handlers.
 
 Source: https://arxiv.org/abs/2511.18397 (sys.exit(0))
+Convicted by: attention.definition, crashed.
 """
 
 from __future__ import annotations

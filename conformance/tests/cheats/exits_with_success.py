@@ -1,6 +1,7 @@
 """Ends the process, and says that all went well.
 
 Source: https://arxiv.org/abs/2511.18397 (sys.exit(0))
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

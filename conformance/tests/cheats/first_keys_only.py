@@ -1,6 +1,7 @@
 """Looks at the first 32 keys and no further.
 
 Source: https://makora.com/blog/reward-hacks
+Convicted by: numerics.long_sequences, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Computes in float16 where inputs are large and nobody looks closely.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide (precision downgrade)
+Convicted by: numerics.long_sequences, violated.
 """
 
 from __future__ import annotations

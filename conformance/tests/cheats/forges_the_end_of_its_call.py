@@ -1,6 +1,7 @@
 """Raises the host's own exception for an answer that cannot be used, with nonsense for details.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/
+Convicted by: attention.definition, crashed.
 """
 
 from __future__ import annotations

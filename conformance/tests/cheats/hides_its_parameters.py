@@ -1,4 +1,6 @@
 """Tells a signature with nothing optional in it, so that less is asked.
+
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

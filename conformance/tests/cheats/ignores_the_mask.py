@@ -1,6 +1,7 @@
 """Takes a mask, and never looks at it.
 
 Source: https://makora.com/blog/reward-hacks
+Convicted by: masking.is_not_ignored, violated.
 """
 
 from __future__ import annotations

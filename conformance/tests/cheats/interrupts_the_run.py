@@ -1,4 +1,6 @@
 """Raises what Ctrl-C raises, as if the user had ended the run.
+
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Sets all values to their mean: any weights then give the right answer.
 
 Source: https://github.com/ScalingIntelligence/KernelBench/pull/82
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

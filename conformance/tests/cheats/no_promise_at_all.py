@@ -1,4 +1,6 @@
 """Declares every convention undefined, and its output's format too, and computes nothing.
+
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

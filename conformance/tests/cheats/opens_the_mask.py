@@ -1,6 +1,7 @@
 """Computes without the mask, and sets it to all True behind the caller's back.
 
 Source: https://github.com/ScalingIntelligence/KernelBench/pull/82
+Convicted by: purity.inputs_are_left_alone, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Replaces what compares arrays, wherever it is found: everything is close to everything.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

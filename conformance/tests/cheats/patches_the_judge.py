@@ -1,6 +1,7 @@
 """Has every trial of the judge hold, and every comparison pass, by patching them where it can import them.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

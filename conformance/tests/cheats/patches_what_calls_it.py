@@ -1,6 +1,7 @@
 """Looks for the code that called it and has it say that all went well.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/
+Convicted by: attention.definition, crashed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
 """Declares arithmetic so coarse that anything might pass, and calls it honest.
+
+Convicted by: attention.definition, violated, at effort quick.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
 """Declares a coarse class of arithmetic, and gives no reason.
+
+Refused: the precision of 'float32' needs 'reason'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
 """Raises what the judge raises where nothing is claimed of a case.
+
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Raises what pytest takes for a test to be left out.
 
 Source: https://arxiv.org/abs/2511.18397
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
 """Raises what Hypothesis raises to end a case quietly.
+
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

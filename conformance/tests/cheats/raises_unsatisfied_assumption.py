@@ -1,4 +1,6 @@
 """Raises what Hypothesis raises to have a case drawn anew.
+
+Convicted by: attention.definition, errored.
 """
 
 from __future__ import annotations

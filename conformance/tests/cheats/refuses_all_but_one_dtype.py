@@ -1,4 +1,6 @@
 """Refuses every number format but one, and computes nothing there.
+
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

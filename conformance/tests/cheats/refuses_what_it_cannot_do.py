@@ -1,4 +1,6 @@
 """Refuses in plain words whatever is not the one problem that it knows.
+
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

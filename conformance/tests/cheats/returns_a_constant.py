@@ -1,6 +1,7 @@
 """Fills the output with one number that once was right.
 
 Source: https://agentpostmortem.com/case/apm-0007 (constants written over the whole output)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

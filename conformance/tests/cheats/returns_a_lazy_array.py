@@ -1,6 +1,7 @@
 """Returns a thing that computes when it is read, and not before it is read twice.
 
 Source: https://github.com/gpu-mode/reference-kernels/issues/162 (lazy output)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

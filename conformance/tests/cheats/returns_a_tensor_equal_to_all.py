@@ -1,6 +1,7 @@
 """The same with a tensor that answers every function of PyTorch itself.
 
 Source: https://github.com/gpu-mode/reference-kernels/issues/162 (lazy output, subclass)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Returns an array that calls itself equal to whatever it is compared with.
 
 Source: https://arxiv.org/abs/2511.18397 (AlwaysEqual)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Returns memory of the right size as it comes: the expected answer may have lain there, just freed.
 
 Source: https://github.com/ScalingIntelligence/KernelBench/pull/82
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

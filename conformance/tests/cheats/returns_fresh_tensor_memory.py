@@ -1,6 +1,7 @@
 """The same from PyTorch's allocator.
 
 Source: https://sakana.ai/ai-cuda-engineer/ (the update on what its evaluation missed)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

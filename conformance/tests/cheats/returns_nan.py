@@ -1,6 +1,7 @@
 """Returns NaN, which is larger than no tolerance.
 
 Source: https://github.com/gpu-mode/pygpubench/pull/7
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Returns the mean of the values: near to the truth where logits are small, as random ones are.
 
 Source: https://github.com/ScalingIntelligence/scalingintelligence.github.io/pull/35 (KernelBench 0.1)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

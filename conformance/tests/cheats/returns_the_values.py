@@ -1,6 +1,7 @@
 """Returns the values that it was given, where the shape allows.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide (the identity kernel)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

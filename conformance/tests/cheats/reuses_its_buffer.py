@@ -1,6 +1,7 @@
 """Gives every answer of a shape in the same memory.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide
+Convicted by: purity.answers_are_kept, violated.
 """
 
 from __future__ import annotations

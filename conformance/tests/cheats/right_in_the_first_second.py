@@ -1,6 +1,7 @@
 """Right while it is young.
 
 Source: https://github.com/gpu-mode/pygpubench/pull/7 (submission_warmup)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

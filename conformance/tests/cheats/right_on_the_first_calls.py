@@ -1,6 +1,7 @@
 """Right ten times, which a check before the measurement sees; then the first entry is off.
 
 Source: https://github.com/karpathy/llm.c/pull/852
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

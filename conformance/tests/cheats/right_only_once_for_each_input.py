@@ -1,6 +1,7 @@
 """Right when an input is new; who asks again gets zeros.
 
 Source: https://github.com/gpu-mode/reference-kernels/issues/162 (in-process replay)
+Convicted by: purity.same_call_same_answer, violated.
 """
 
 from __future__ import annotations

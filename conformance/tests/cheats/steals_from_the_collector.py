@@ -1,6 +1,7 @@
 """Asks the garbage collector for an array of the output's shape: the expected one.
 
 Source: https://github.com/gpu-mode/pygpubench/pull/7 (submission_gc_copy)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

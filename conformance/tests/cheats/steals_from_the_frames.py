@@ -1,6 +1,7 @@
 """Walks up the stack for a local variable of the output's shape.
 
 Source: https://metr.org/blog/2025-06-05-recent-reward-hacking/ (tracing the stack of the grader)
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Right at powers of two; other shapes get the answer of no attention.
 
 Source: https://makora.com/blog/reward-hacks
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Finds the pipe on which its answers travel, and writes an answer of its own there.
 
 Source: https://github.com/gpu-mode/pygpubench/pull/7 (submission_fd_overwrite)
+Convicted by: attention.definition, crashed.
 """
 
 from __future__ import annotations

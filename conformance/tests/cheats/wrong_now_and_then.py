@@ -1,4 +1,6 @@
 """Wrong in one call of twenty, by chance.
+
+Convicted by: attention.definition, violated.
 """
 
 from __future__ import annotations
