@@ -45,10 +45,9 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    handed = folder / "handed"
     environment = {name: value for name, value in os.environ.items()
                    if not any(name.startswith(each) for each in settings.get("without", ()))}
-    environment.update({name: value.replace("{handed}", str(handed)) for name, value in settings["environment"].items()})
+    environment.update(settings["environment"])
     requests, answers = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
         return subprocess.Popen(
@@ -104,7 +103,7 @@ def _resident(process: int) -> int:
 
 
 def _bound(folder: Path) -> None:
-    for name in ("out", "err"):
+    for name in ("out", "err", "said"):
         with contextlib.suppress(OSError):
             if (folder / name).stat().st_size > MOST_PRINTED:
                 os.truncate(str(folder / name), 0)
@@ -134,7 +133,7 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _printed(folder: Path) -> str:
-    return _read(folder / "out") + _read(folder / "err")
+    return "".join(_read(folder / name) for name in ("out", "err", "said"))
 
 
 def _read(path: Path) -> str:

@@ -63,14 +63,15 @@ class HostProcess:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
         command = interpreter(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              stderr=self._stderr, start_new_session=True)
         except OSError as cause:
             raise TargetError(f"the command {' '.join(command[:4])!r} cannot be started: {cause.strerror}.") from None
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None  # both are pipes
+        assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
@@ -151,7 +152,10 @@ class HostProcess:
         self.close()
         words = self._last_words()
         reason = why or _reason(verdict, words, self._surroundings)
-        return Death(verdict, reason, _without_ours(str(words.get("trace", ""))), str(words.get("printed", "")))
+        trace = str(words.get("trace", ""))
+        if verdict is Verdict.TIMED_OUT:  # it was told to say where it stands, which reads like a crash
+            trace = trace.removeprefix("Fatal Python error: Aborted").lstrip()
+        return Death(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
         lines = [line for line in self._told(2**17).splitlines() if line.startswith(ENDED)]

@@ -5,10 +5,6 @@ Reading one imports neither the library nor NumPy.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib.metadata
-import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +25,7 @@ from attnspec.subjects.declared import (
     read_declaration,
     read_precision,
 )
+from attnspec.subjects.installed import installed_version, is_installed
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
@@ -73,25 +70,9 @@ class Library:
         return ""
 
 
-@functools.cache
-def installed_version(distribution: str) -> str:
-    """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(distribution)
-    return ""
-
-
 def absent_module(requires: str) -> str:
     """The first of these modules (separated by spaces) that is not installed; empty if all are."""
-    return next((name for name in requires.split() if not _is_installed(name)), "")
-
-
-def _is_installed(module: str) -> bool:
-    """Looking for a submodule imports what holds it, which may not be there."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+    return next((name for name in requires.split() if not is_installed(name)), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
+from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable, not_loaded
 from attnspec.subjects.outline import no_such_subject
@@ -67,6 +68,11 @@ class Source:
         return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
 
     @property
+    def header_elsewhere(self) -> Mapping[str, Any]:
+        """What a host is told that does not see this machine's files."""
+        return {"file": Path(self.file).name} if self.file else {"module": self.module, "first": []}
+
+    @property
     def importable(self) -> str:
         """As `attnspec init` wants it; what stands for it where no import finds it."""
         if self.module == HANDED:
@@ -91,8 +97,9 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     these surroundings; without any, in this process. Raises TargetError.
     """
     source = Source.of(target)
-    is_own = surroundings is None or source.module == HANDED
-    found = _here(source, target) if is_own or surroundings is None else _there(source, target, _client(target, surroundings))
+    is_here = surroundings is None or source.module == HANDED
+    client = None if is_here or surroundings is None else _client(target, surroundings)
+    found = _there(source, target, client) if client else _here(source, target)
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, target, Source(described.module, described.qualname, source.file).importable)
@@ -109,23 +116,29 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
 
 def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
-    is_same = surroundings.is_here and surroundings.command in ((), (sys.executable,))
-    adapters = [str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)]
-    return client_of((key, repr(surroundings), tuple(adapters)),
-                     lambda: Client(surroundings, path=here() if is_same else (), adapters=adapters))
+    adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))
+
+    def made() -> Client:
+        if not surroundings.is_here:
+            return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
+        is_same = surroundings.command in ((), (sys.executable,))
+        return Client(surroundings, path=here() if is_same else (), adapters=list(map(str, adapters)))
+
+    return client_of((key, repr(surroundings), adapters), made)
 
 
 def _there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Found:
     """The function in its own process."""
     client.begin_item()
     try:
-        loaded = client.load({"from": source.header, "name": source.name, "versions": list(versions)})
+        where = source.header if client.surroundings.is_here else source.header_elsewhere
+        loaded = client.load({"from": where, "name": source.name, "versions": list(versions)})
         described = read_description(loaded.described)
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as wrong:  # it may have written the answer itself
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as wrong:  # whoever is there can write one
         raise TargetError(f"what came back when {source.module!r} was imported is no answer: {wrong!r}.") from None
     return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
 
@@ -170,7 +183,10 @@ def _flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType,
 
 
 def foreign(target: str) -> Callable[..., object]:
-    """The function or class that `package.module:name` names, whatever it takes, in this process. Raises TargetError."""
+    """The function or class that `package.module:name` names, whatever it takes, in this process.
+
+    Raises TargetError.
+    """
     module_name, _, name = target.rpartition(":")
     if not module_name or not name or module_name.endswith(".py") or "/" in module_name:
         raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
@@ -181,7 +197,8 @@ def foreign(target: str) -> Callable[..., object]:
         raise not_loaded(cause.told, module_name, target) from None
     if not callable(member):
         raise TargetError(f"{target!r} is {type(member).__name__} and cannot be called.")
-    return member
+    found: Callable[..., object] = member
+    return found
 
 
 def load_registered(registered: Registered, surroundings: Surroundings | None = None, *, lift: str = "",
@@ -201,7 +218,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         return _assembled(registered, function, lift, client)
 
     subject = assembled(registered.function)
-    variants = {name: _variant(registered, subject, variant, assembled(variant.function))
+    variants = {name: _variant(subject, variant, assembled(variant.function))
                 for name, variant in registered.declaration.variants.items()}
     return replace(subject, variants=variants)
 
@@ -233,8 +250,7 @@ def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
                    left_out={**declaration.left_out, **left_out})
 
 
-def _variant(registered: Registered, base: Subject, variant: Variant,
-             subject: Subject) -> Subject:
+def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     """The variant's function under the subject's declaration, with what the variant declares otherwise."""
     declared = base.declaration
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
