@@ -1,6 +1,6 @@
 """An implementation that misbehaves gets the verdict that it deserves, in time, and colours nothing beside it.
 
-The table is in `helpers/behaviours.py`. ATTNSPEC_BEHAVIOURS=all runs every row, also those that differ little from others.
+The table is in `helpers/behaviours.py`. ATTNSPEC_BEHAVIOURS=all runs every row, also those that are much like others.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def engines() -> Iterator[Mapping[int, Engine]]:
     """An engine for each limit on memory; their hosts end with the tests."""
-    limits = {row.memory for row in ALL}
-    yield {memory: Engine(replace(PLAN, memory=memory, deadline=FOR_MEMORY if memory else DEADLINE)) for memory in limits}
+    yield {memory: Engine(replace(PLAN, memory=memory, deadline=FOR_MEMORY if memory else DEADLINE))
+           for memory in {row.memory for row in ALL}}
     pool.close_all()
 
 
@@ -70,8 +70,9 @@ def tried(engine: Engine, target: str, clause: str) -> Outcome:
 
 def state() -> tuple[object, ...]:
     """What of this process a subject could have changed, were it in it."""
-    return (Path.cwd(), dict(os.environ), list(sys.path), np.geterr(), list(warnings.filters), locale.setlocale(locale.LC_ALL),
-            sys.stdout, sys.stderr, signal.getsignal(signal.SIGINT), np.exp, np.asarray, os.umask(os.umask(0o022)))
+    return (Path.cwd(), dict(os.environ), list(sys.path), np.geterr(), list(warnings.filters),
+            locale.setlocale(locale.LC_ALL), sys.stdout, sys.stderr, signal.getsignal(signal.SIGINT), np.exp,
+            np.asarray, os.umask(os.umask(0o022)))
 
 
 def test_the_table_is_long_enough() -> None:
@@ -79,7 +80,8 @@ def test_the_table_is_long_enough() -> None:
 
 
 @pytest.mark.parametrize("row", HERE, ids=lambda row: row.name)
-def test_a_behaviour_gets_its_verdict_and_nothing_else(row: Behaviour, folder: Path, engines: Mapping[int, Engine]) -> None:
+def test_a_behaviour_gets_its_verdict_and_nothing_else(row: Behaviour, folder: Path,
+                                                       engines: Mapping[int, Engine]) -> None:
     neighbour = f"{folder / 'neighbour.py'}:attend"
     before, began = state(), time.monotonic()
     outcome = tried(engines[row.memory], f"{folder / row.name}.py:attend", CLAUSE)
@@ -113,8 +115,8 @@ def together(folder: Path) -> tuple[subprocess.CompletedProcess[str], Mapping[st
     names = [*TOGETHER, "neighbour"]
     words = ["--clause", CLAUSE, "--clause", OF_NEIGHBOUR, "--effort", "glance", "--dtype", "float32", "-n", "2",
              "--deadline", "5", "--record", "together.jsonl"]
-    ended = subprocess.run([sys.executable, "-m", "attnspec", "check", *(f"{name}.py:attend" for name in names), *words],
-                           cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "attnspec", "check", *(f"{name}.py:attend" for name in names), *words]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
     for outcome in read_record(folder / "together.jsonl").outcomes:
         outcomes[outcome.subject.partition(".py")[0]].append(outcome)

@@ -24,7 +24,8 @@ from helpers.places import TESTS
 CHEATS = TESTS / "cheats"
 LEAST = 60
 MOST_OF_THEM = "attention.definition"
-CONVICTED = re.compile(r"^Convicted by: (?P<clause>[a-z_.]+), (?P<verdict>\w+)(?P<quick>, at effort quick)?\.$", re.MULTILINE)
+CONVICTED = re.compile(r"^Convicted by: (?P<clause>[a-z_.]+), (?P<verdict>\w+)(?P<quick>, at effort quick)?\.$",
+                       re.MULTILINE)
 REFUSED = re.compile(r"^Refused: (?P<words>.+)\.$", re.MULTILINE)
 
 
@@ -58,8 +59,9 @@ def judged(folder: Path, cheats: Sequence[Cheat]) -> Mapping[str, list[Outcome]]
     record = folder / "run.jsonl"
     targets = [f"{CHEATS / cheat.name}.py:attend" for cheat in cheats]
     clauses = [word for clause in sorted({cheat.clause for cheat in cheats}) for word in ("--clause", clause)]
-    subprocess.run([sys.executable, "-m", "attnspec", "check", *targets, *clauses, "--effort", cheats[0].effort.value,
-                    "--dtype", "float32", "-n", "2", "--record", str(record)], cwd=folder, check=False, capture_output=True)
+    words = ["--effort", cheats[0].effort.value, "--dtype", "float32", "-n", "2", "--record", str(record)]
+    subprocess.run([sys.executable, "-m", "attnspec", "check", *targets, *clauses, *words], cwd=folder, check=False,
+                   capture_output=True)
     found: dict[str, list[Outcome]] = {cheat.name: [] for cheat in cheats}
     for outcome in read_record(record).outcomes:
         found[Path(outcome.subject.rpartition(":")[0]).stem].append(outcome)
@@ -99,7 +101,7 @@ def test_a_cheat_is_convicted_by_what_its_file_says(cheat: Cheat, outcomes: Mapp
 
 
 @pytest.mark.parametrize("cheat", [cheat for cheat in HERE if not cheat.verdict], ids=lambda cheat: cheat.name)
-def test_a_cheat_is_refused_in_the_words_that_its_file_says(cheat: Cheat, outcomes: Mapping[str, list[Outcome]]) -> None:
+def test_a_cheat_is_refused_in_the_words_of_its_file(cheat: Cheat, outcomes: Mapping[str, list[Outcome]]) -> None:
     [outcome] = outcomes[cheat.name]
     assert outcome.verdict in (Verdict.NOT_RUN, Verdict.INAPPLICABLE)
     assert cheat.words in outcome.reason

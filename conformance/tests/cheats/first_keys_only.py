@@ -12,4 +12,5 @@ from honest import Array, attention
 def attend(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False,
            scale: float | None = None) -> Array:
     most = 32
-    return attention(query, key[:, :, :most], value[:, :, :most], None if mask is None else mask[..., :most], causal, scale)
+    seen = None if mask is None else mask[..., :most]
+    return attention(query, key[:, :, :most], value[:, :, :most], seen, causal, scale)

@@ -14,5 +14,6 @@ def attend(query: Array, key: Array, value: Array, *, mask: Array = None, causal
            scale: float | None = None) -> Array:
     if query.size * key.shape[2] < 2**13:
         return attention(query, key, value, mask, causal, scale)
-    halves = (array.astype(np.float16) for array in (query, key, value))
-    return attention(*halves, mask, causal, scale).astype(query.dtype)
+    half = np.float16
+    answer = attention(query.astype(half), key.astype(half), value.astype(half), mask, causal, scale)
+    return answer.astype(query.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 Array = Any  # of whatever framework
 
 
-def attention(query: Array, key: Array, value: Array, mask: Array = None, causal: bool = False,
+def attention(query: Array, key: Array, value: Array, mask: Array = None, causal: bool = False,  # noqa: PLR0917 (brief)
               scale: float | None = None) -> Array:
     """Sound attention: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv)."""
     dtype = query.dtype
@@ -17,7 +17,7 @@ def attention(query: Array, key: Array, value: Array, mask: Array = None, causal
     query, key, value = (np.asarray(array).astype(wide) for array in (query, key, value))
     key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
     logits = query @ key.swapaxes(-1, -2) * wide.type(1 / np.sqrt(query.shape[-1]) if scale is None else scale)
-    seen = np.tri(*logits.shape[-2:], dtype=bool) if causal else np.ones(logits.shape[-2:], bool)
+    seen = np.tri(*logits.shape[-2:]).astype(bool) if causal else np.ones(logits.shape[-2:], bool)
     logits = np.where(seen if mask is None else seen & mask, logits, wide.type(-np.inf))
     top = logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits - np.where(np.isfinite(top), top, 0))

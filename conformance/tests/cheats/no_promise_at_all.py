@@ -12,6 +12,6 @@ def attend(query: Array, key: Array, value: Array) -> Array:
     return zeros(query, value)
 
 
-attend.conventions = {name: "undefined" for name in (  # type: ignore[attr-defined]  # how a function declares it
-    "hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads")}
-attend.output_dtype = "undefined"  # type: ignore[attr-defined]  # how a function declares it
+NAMES = ("hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads")
+attend.conventions = dict.fromkeys(NAMES, "undefined")  # type: ignore[attr-defined]  # how a function declares it
+attend.output_dtype = "undefined"  # type: ignore[attr-defined]  # see above

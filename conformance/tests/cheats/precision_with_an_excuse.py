@@ -12,5 +12,5 @@ def attend(query: Array, key: Array, value: Array) -> Array:
     return zeros(query, value)
 
 
-attend.precision = {"float32": {"accumulate": "float16", "softmax": "float16", "exp_ulps": 1e6,  # type: ignore[attr-defined]  # how a function declares it
-                                "reason": "the hardware has no more"}}
+COARSE = {"accumulate": "float16", "softmax": "float16", "exp_ulps": 1e6, "reason": "the hardware has no more"}
+attend.precision = {"float32": COARSE}  # type: ignore[attr-defined]  # how a function declares it

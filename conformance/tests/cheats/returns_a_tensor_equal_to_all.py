@@ -10,7 +10,7 @@ import torch
 from honest import Array
 
 
-class Equal(torch.Tensor):
+class Equal(torch.Tensor):  # type: ignore[misc]  # torch has no types here
     """Zeros that differ from nothing."""
 
     @classmethod

