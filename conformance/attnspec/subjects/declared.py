@@ -24,6 +24,9 @@ DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precisio
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
+LARGEST_LIMIT = {"min_head_width": 2**10, "min_scores": 2**16, "min_window": 2**10}
+"""By the limit that is a number, the largest that is taken: beyond, it would leave nothing to judge."""
+
 _PLAIN = Limits()
 
 
@@ -61,7 +64,16 @@ def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or tex
         return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
-    return fields.integer(name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+    return _number(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+
+
+def _number(fields: Fields, name: str) -> int:
+    """A limit that leaves something to judge."""
+    number = fields.integer(name)
+    if not 0 <= number <= LARGEST_LIMIT[name]:
+        most = LARGEST_LIMIT[name]
+        raise fields.complain(name, f"is {number}; it can be 0 to {most}: no problem that is put is larger.")
+    return number
 
 
 def read_conventions(fields: Fields) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Declares that it takes only problems larger than any that is put.
 
-Refused: no shape of the clause's problems lies within the subject's declared limits.
+Refused: no problem that is put is larger.
 """
 
 from __future__ import annotations
