@@ -33,9 +33,10 @@ CONTAINER = f"unshare --user --map-root-user --pid --fork --kill-child --mount-p
 
 def code(target: Path, *words: str) -> int:
     """The exit code of a run over a few clauses."""
-    return subprocess.run([sys.executable, "-m", "attnspec", "check", f"{target}:attend", "--clause", "attention.definition",
-                           "--clause", "attention.permuting_keys", "--effort", "glance", "--dtype", "float32", "-n", "1",
-                           "--no-record", *words], cwd=target.parent, check=False, capture_output=True).returncode
+    clauses = ["--clause", "attention.definition", "--clause", "attention.permuting_keys", "--effort", "glance"]
+    command = [sys.executable, "-m", "attnspec", "check", f"{target}:attend", *clauses, "--dtype", "float32", "-n", "1"]
+    ended = subprocess.run([*command, "--no-record", *words], cwd=target.parent, check=False, capture_output=True)
+    return ended.returncode
 
 
 def test_who_sees_the_judge_among_its_ancestors_is_caught_in_a_container(tmp_path: Path) -> None:
@@ -52,8 +53,8 @@ def test_who_knows_the_cases_of_one_seed_is_caught_by_another(tmp_path: Path) ->
     learner, cheat = tmp_path / "learner.py", tmp_path / "cheat.py"
     learner.write_text(f"{SOUND}{KNOWN}{CALL}    with open(KNOWN, 'a') as file:\n        "
                        "file.write(digest(query, key, value))\n    return sound(query, key, value)\n")
-    cheat.write_text(f"{SOUND}{KNOWN}ANSWERED = set(open(KNOWN))\n{CALL}    is_known = digest(query, key, value) in ANSWERED\n"
-                     f"    return sound(query, key, value) if is_known else {NOTHING}\n")
+    cheat.write_text(f"{SOUND}{KNOWN}ANSWERED = set(open(KNOWN))\n{CALL}    is_known = digest(query, key, value) in "
+                     f"ANSWERED\n    return sound(query, key, value) if is_known else {NOTHING}\n")
     assert code(learner) == 0
     assert code(cheat) == 0
     assert code(cheat, "--seed", "1") == 1

@@ -14,13 +14,14 @@ import click
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
+from attnspec.cli.numbers import SEED, WORKERS, Seconds
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.host.lifts import LIFTS
 from attnspec.subjects.installed import look_in
-from attnspec.subjects.outline import no_such_function, no_such_subject
+from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
 
 Given: TypeAlias = Any  # an option's value, converted by its type
@@ -68,8 +69,8 @@ SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help
 SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.Path(),
                         help="Clauses of your own beside the others: a YAML file, or a folder of them.")
 LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)), help="Hand over tensors, not NumPy arrays.")
-DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
-                        metavar="SECONDS", help="How long one item may take.")
+DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Seconds(), metavar="SECONDS",
+                        help="How long one item may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Tell every failure and every reason, not only what matters most.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
@@ -92,12 +93,12 @@ _SELECTION = (
                  help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
-    click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),
+    click.option("--seed", default=0, show_default=True, type=SEED, help="Another seed draws other cases."),
     LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
 _SURROUNDINGS = (PYTHON, HOST, DEVICE, MEMORY)
 _RUNNING = (
-    click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+    click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
                  help=f"Processes that judge. [default: one a CPU, at most {MOST_WORKERS}]"),
     click.option("--record", metavar="PATH", help="Where the record goes. [default: reports/run/<time>.jsonl]"),
     click.option("--no-record", is_flag=True, help="Keep no record."),
@@ -144,12 +145,12 @@ OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged a
 
 
 def known_targets(plan: Plan) -> None:
-    """Raise TargetError for what names no subject, and for a registered one whose framework is not installed."""
+    """Raise TargetError for what names no subject, or a class, and for a registered one whose framework is not here."""
     _known_own([target for target in plan.targets if target.startswith(OWN)])
     _known_files(plan.targets)
     for target in plan.targets:
-        if ":" in target.strip(":") and (unknown := no_such_function(target)):
-            raise unknown
+        if ":" in target.strip(":") and (wrong := no_such_function(target) or class_for_function(target)):
+            raise wrong
     ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
     known = registered(plan.implementations) if ids else {}
     for target in ids:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.host import calling
@@ -26,6 +24,7 @@ from attnspec.subjects.call import (
     array_of,
     entries_of,
     private_copy,
+    same_bits,
     unique,
 )
 
@@ -75,7 +74,8 @@ class InProcess:
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         ended = calling.perform(self.function, lift_named(self.lift), call.arguments(kept, rows),
                                 caught=(Exception, SystemExit))  # an interruption is the user's
-        return answer_of(ended, call, copies, lambda: array_of(ended.own[0]) if ended.own else None)
+        changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
+        return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
@@ -134,8 +134,8 @@ class Hosted:
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
-        """The answer in what came back: results, gradients, and the arrays (any shape) as they were left."""
-        ended, after = _ended(told, found, call, arrays)
+        """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
+        ended, changed = _ended(told, found, call, arrays)
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
 
@@ -144,7 +144,7 @@ class Hosted:
             kept = client.recall(number, life, most)
             return array_of(kept[0]) if kept else None
 
-        return answer_of(ended, call, after, now)
+        return answer_of(ended, call, changed, now)
 
     def flushed(self, dtype: DType) -> str:
         """As the lift said."""
@@ -181,35 +181,32 @@ def _told(value: object) -> object:
 
 
 def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-           arrays: Sequence[Array]) -> tuple[Ended, Mapping[int, Array]]:
-    """How the call ended, and by the id of each array given, of any shape, what was left of it. Raises SubjectDied
-    for an answer that is none: whatever is in that process can write one.
+           arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises SubjectDied for an
+    answer that is none: whatever is in that process can write one.
     """
     try:
-        results, after = int(str(told["results"])), len(found) - int(str(told["after"]))
-        left = [array_of(each) for each in found[after:]]
-        gradients = [each.array for each in found[results:after]]
-        _check_arrays(told, call, found[:results], gradients)
+        results = found[: int(told["results"])]
+        gradients = [each.array for each in found[len(results):]]
+        _check_arrays(told, call, results, gradients)
         _check_words(told["ended"], told["told"], call)
-        if [(each.shape, each.dtype) for each in left] != [(each.shape, each.dtype) for each in arrays]:
-            raise ValueError("the arrays are not those that were given")
-        aliases, named = [arrays[int(at)] for at in told["aliases"]], list(call.named.values())
-        ended = Ended(told["ended"], found[:results], (), gradients, told["has_gradients"] is True,
-                      [at for at, array in enumerate(named) if any(array is each for each in aliases)], told["told"],
+        shared = {id(arrays[int(at)]) for at in told["aliases"]}
+        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared]
+        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
                       str(told["said"]))
+        return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise SubjectDied(Death(Verdict.CRASHED, f"what came back is no answer: {wrong}")) from None
-    return ended, {id(array): each for array, each in zip(arrays, left, strict=True)}
 
 
 def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
     """Raise ValueError for results and gradients, any shape, that are not those that are due."""
     int(str(told["call"]))
-    due = list(call.shapes) if told["ended"] == "answered" else []
+    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
     if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
         raise ValueError("the arrays are not those that are due")
     shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-    if [each.shape for each in gradients] != shapes or any(each.dtype != np.float64 for each in gradients):
+    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
         raise ValueError("the gradients are not those that are due")
 
 

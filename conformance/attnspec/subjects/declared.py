@@ -24,10 +24,8 @@ DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precisio
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
-LARGEST_LIMIT = {"min_head_width": 2**10, "min_scores": 2**16, "min_window": 2**10}
-"""By the limit that is a number, the largest that is taken: beyond, it would leave nothing to judge."""
-
 _PLAIN = Limits()
+_LARGEST = {"min_head_width": 512, "min_scores": 10**6, "min_window": 10**6}
 
 
 def read_declaration(fields: Fields) -> Declaration:
@@ -64,16 +62,16 @@ def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or tex
         return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
-    return _number(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+    return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
 
 
-def _number(fields: Fields, name: str) -> int:
-    """A limit that leaves something to judge."""
-    number = fields.integer(name)
-    if not 0 <= number <= LARGEST_LIMIT[name]:
-        most = LARGEST_LIMIT[name]
-        raise fields.complain(name, f"is {number}; it can be 0 to {most}: no problem that is put is larger.")
-    return number
+def _size(fields: Fields, name: str) -> int:
+    """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
+    least, most = getattr(_PLAIN, name), _LARGEST[name]
+    size = fields.integer(name)
+    if not least <= size <= most:
+        raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")
+    return size
 
 
 def read_conventions(fields: Fields) -> Mapping[str, str]:
@@ -107,7 +105,7 @@ def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
 
 def _class(fields: Fields) -> Mapping[str, object]:
     fields.text("reason")  # a class that is claimed without a reason is a tolerance in disguise
-    return dict(fields.mapping)
+    return fields.mapping
 
 
 def _claims(fields: Fields) -> tuple[str, ...]:

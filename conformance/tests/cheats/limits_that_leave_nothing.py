@@ -1,6 +1,6 @@
 """Declares that it takes only problems larger than any that is put.
 
-Refused: no problem that is put is larger.
+Refused: should be a whole number from 1 to 1000000.
 """
 
 from __future__ import annotations
