@@ -144,15 +144,13 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     try:
         where = source.header if client.surroundings.is_here else source.header_elsewhere
         loaded = client.load({"from": where, "name": source.name, "versions": list(versions)})
+        described = read_description(loaded.described)
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    try:
-        described = read_description(loaded.described)
-    except (KeyError, TypeError, ValueError, AttributeError) as wrong:  # a process may answer what it likes
-        raise TargetError(f"the process of {source.module!r} describes {source.name} in no way that the protocol "
-                          f"knows: {wrong!r}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as wrong:  # whoever is there can write one
+        raise TargetError(f"what came back when {source.module!r} was imported is no answer: {wrong!r}.") from None
     return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
 
 
