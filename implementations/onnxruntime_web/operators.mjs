@@ -1,0 +1,126 @@
+/** ONNX Runtime Web's attention operators as functions of query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv). */
+
+import * as ort from "onnxruntime-web";
+
+import { biasWhere, headsApart, headsSideBySide } from "./arrays.mjs";
+import { modelOf } from "./model.mjs";
+
+ort.env.wasm.numThreads = 1; // workers share the cores already, and threads change the order of summation
+ort.env.logLevel = "error";
+
+const WEIGHTS = 3; // qk_matmul_output_mode: the fourth output is what comes out of the softmax
+const ERRORS_ONLY = 3; // it warns where an inferred shape is not the one that comes out
+const MOST = 64; // sessions that are kept
+const sessions = new Map();
+
+/** Attention-23 of inputs (B,H,L,D). */
+export function attention(query, key, value, keywords) {
+  return onnxAttention(query, key, value, keywords, 23);
+}
+
+/** Attention-24, likewise. */
+export function attention_24(query, key, value, keywords) {
+  return onnxAttention(query, key, value, keywords, 24);
+}
+
+/** Attention-23, the graph run as it stands. */
+export function attention_unoptimised(query, key, value, keywords) {
+  return onnxAttention(query, key, value, keywords, 23, "disabled");
+}
+
+/** As `attention`, without its causal flag. */
+export function attention_both_ways(query, key, value, keywords) {
+  return onnxAttention(query, key, value, keywords, 23);
+}
+
+/** Attention-23 as decoders export it: nothing optional. */
+export function attention_bare(query, key, value) {
+  return onnxAttention(query, key, value, {}, 23);
+}
+
+/** com.microsoft.MultiHeadAttention, which takes (B,L,H·D). Its own mask tells padding, so ours travels as a bias. */
+export function multi_head_attention(query, key, value, keywords) {
+  return multi_head_attention_causal(query, key, value, keywords);
+}
+
+/** As `multi_head_attention`, with its causal flag. */
+export async function multi_head_attention_causal(query, key, value, { bias, causal, scale }) {
+  const inputs = [["Q", headsSideBySide(query)], ["K", headsSideBySide(key)], ["V", headsSideBySide(value)], null, null,
+                  bias ? ["attention_bias", bias] : null];
+  const heads = query.shape[1];
+  const attributes = { num_heads: { i: heads }, unidirectional: { i: causal ? 1 : 0 }, ...floats({ scale }) };
+  const node = { operator: "MultiHeadAttention", domain: "com.microsoft", opset: 21, attributes };
+  const { Y } = await run(node, inputs, [["Y", query.dtype, 3]]);
+  return headsApart(Y, heads);
+}
+
+/** com.microsoft.GroupQueryAttention on a prompt without a past: always causal, as many keys as queries. */
+export async function group_query_attention(query, key, value, { bias, scale, softcap }) {
+  const [B, heads, T] = query.shape;
+  const ends = { dtype: "int32", shape: [B], data: new Int32Array(B).fill(T - 1) };
+  const total = { dtype: "int32", shape: [1], data: Int32Array.of(T) };
+  const inputs = [["Q", headsSideBySide(query)], ["K", headsSideBySide(key)], ["V", headsSideBySide(value)], null, null,
+                  ["seqlens_k", ends], ["total_sequence_length", total], null, null, null,
+                  bias ? ["attention_bias", bias] : null];
+  const attributes = { num_heads: { i: heads }, kv_num_heads: { i: key.shape[1] }, ...floats({ scale, softcap }) };
+  const node = { operator: "GroupQueryAttention", domain: "com.microsoft", opset: 21, attributes };
+  const { Y } = await run(node, inputs, [["Y", query.dtype, 3], ["present_key", query.dtype, 4],
+                                         ["present_value", query.dtype, 4]]);
+  return headsApart(Y, heads);
+}
+
+const ALL = { mask: null, bias: null, scale: null, softcap: null, return_weights: false };
+attention.keywords = attention_24.keywords = attention_unoptimised.keywords = { ...ALL, causal: false };
+attention_both_ways.keywords = ALL;
+attention_bare.keywords = {};
+multi_head_attention.keywords = { bias: null, scale: null };
+multi_head_attention_causal.keywords = { bias: null, causal: false, scale: null };
+group_query_attention.keywords = { bias: null, scale: null, softcap: null };
+
+/** The output, or the pair of output and weights. There is one input for mask and bias. */
+async function onnxAttention(query, key, value, { mask, bias, causal, scale, softcap, return_weights }, opset, level = "all") {
+  const added = mask && bias ? biasWhere(mask, bias) : mask ?? bias;
+  const inputs = [["Q", query], ["K", key], ["V", value], ...(added ? [["attn_mask", added]] : [])];
+  const outputs = [["Y", query.dtype, 4], ...(return_weights ? [null, null, ["weights", query.dtype, 4]] : [])];
+  const attributes = { ...(causal ? { is_causal: { i: 1 } } : {}), ...floats({ scale, softcap }),
+                       ...(return_weights ? { qk_matmul_output_mode: { i: WEIGHTS } } : {}) };
+  const found = await run({ operator: "Attention", opset, attributes }, inputs, outputs, level);
+  return return_weights ? [found.Y, found.weights] : found.Y;
+}
+
+const floats = (given) => Object.fromEntries(
+  Object.entries(given).flatMap(([name, f]) => (f === null || f === undefined ? [] : [[name, { f }]])));
+
+/** The outputs of one node by name. */
+async function run(node, inputs, outputs, level = "all") {
+  const declared = inputs.map((each) => each && [each[0], each[1].dtype, each[1].shape.length]);
+  const session = await sessionOf({ ...node, inputs: declared, outputs }, level);
+  const feeds = inputs.filter(Boolean).map(([name, array]) => [name, new ort.Tensor(array.dtype, array.data, array.shape)]);
+  const found = await session.run(Object.fromEntries(feeds));
+  return Object.fromEntries(Object.entries(found).map(([name, { type, dims, data }]) =>
+    [name, { dtype: type, shape: [...dims], data }]));
+}
+
+async function sessionOf(model, graphOptimizationLevel) {
+  const key = JSON.stringify([model, graphOptimizationLevel]);
+  if (!sessions.has(key)) {
+    sessions.set(key, await ort.InferenceSession.create(modelOf(model), { graphOptimizationLevel, executionProviders: ["wasm"],
+                                                                            logSeverityLevel: ERRORS_ONLY }));
+  }
+  if (sessions.size > MOST) await release(sessions.keys().next().value);
+  return sessions.get(key);
+}
+
+async function release(key) {
+  const session = sessions.get(key);
+  sessions.delete(key);
+  await session.release();
+}
+
+/** Give back every session. */
+export async function forget() {
+  for (const key of [...sessions.keys()]) await release(key);
+}
+
+/** The version of the library. */
+export const version = ort.env.versions.web;
