@@ -130,7 +130,7 @@ def test_a_variant_is_the_subject_with_what_it_declares_otherwise(tmp_path: Path
             adapter=ADAPTER + "def attend_fast(query, key, value, *, mask=None):\n    return value\n")
     subject = load("mine_varied/attention", folders=[tmp_path])
     fast = subject.variant("fast")
-    assert (_name(subject), _name(fast)) == ("attend", "attend_fast")
+    assert [each.described and each.described.qualname for each in (subject, fast)] == ["attend", "attend_fast"]
     assert fast.id == "mine_varied/attention[fast]"
     assert fast.declaration.conventions == {"hidden_row": "zeros", "mask_with_causal": "both"}
     assert fast.declaration.limits.weights == "averaged"

@@ -16,10 +16,11 @@ from attnspec.evaluation.baselines.inputs import FIXED, Suite
 from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.evaluation.baselines.rules import HALVES, RULES, THREE, Rule
+from attnspec.faults.sound import sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.subjects.subject import Subject
 from attnspec.subjects.callee import InProcess
+from attnspec.subjects.subject import Subject
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
 USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
@@ -199,10 +200,11 @@ def test_a_fault_with_a_memory_starts_anew_with_each_rule() -> None:
 
 def test_cases_are_judged_one_by_one_as_they_are_asked_for() -> None:
     calls = []
+    naive = sound_named("naive").function
 
     def counted(*arguments: Array, **keywords: object) -> object:
         calls.append(1)
-        return _naive()(*arguments, **keywords)
+        return naive(*arguments, **keywords)
 
     verdicts = RULES["gaussian_1e-2"].judge(replace(own_subject(NAIVE), id="counted", callee=InProcess(counted)),
                                             DType.FLOAT32, 0)

@@ -10,7 +10,8 @@ import pytest
 from attnspec.cli.options import typed
 from attnspec.core import paths
 from attnspec.core.paths import portable, portable_argument
-from attnspec.subjects.call import SubjectRaised, _returned
+from helpers.subjects import subject_of
+from attnspec.subjects.call import SubjectRaised
 
 
 @pytest.mark.parametrize(("full", "shown"), [

@@ -41,7 +41,7 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
     """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
     try:
         return tuple(_pictures(scene, measured))
-    except (NoClaim, OutsideLimits, SubjectRaised, UnusableAnswer):  # a help, no reason to lose the verdict
+    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # a help, no reason to lose the verdict
         return ()
 
 
@@ -107,8 +107,11 @@ def summon(target: str, plan: Plan) -> Subject:
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
     if ":" not in target:
         return subject
-    check_axes(subject, target=importable(target))
-    return with_refusals(subject)
+    try:
+        check_axes(subject, target=importable(target))
+        return with_refusals(subject)
+    except SubjectDied:  # nothing is concluded of one that dies; the clauses say how
+        return subject
 
 
 class SubjectRun:
@@ -253,7 +256,7 @@ def _evidence(trial: Trial, failure: Violated) -> Evidence:
                     pictures(scene, failure.measured))
 
 
-def _raised(trial: Trial, failure: SubjectRaised, recipe: Recipe | None) -> Evidence:
+def _raised(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
     told = (_case(trial, recipe), recipe.text) if recipe else ("", "")
     stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
     return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -28,6 +29,7 @@ LAST_WORDS = 3.0
 """Seconds that the far end may take to tell how it ended."""
 
 _PIECE = 2**20
+_OURS = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class HostProcess:
         self.close()
         words = self._last_words()
         reason = why or _reason(verdict, words, self._surroundings)
-        return Death(verdict, reason, str(words.get("trace", "")), str(words.get("printed", "")))
+        return Death(verdict, reason, _without_ours(str(words.get("trace", ""))), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
         lines = [line for line in self._told(2**17).splitlines() if line.startswith(ENDED)]
@@ -179,6 +181,11 @@ class HostProcess:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+
+def _without_ours(trace: str) -> str:
+    """Where the threads of the subject stood, without the frames that are the host's."""
+    return "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
 
 
 def _await(descriptor: int, event: int, until: float) -> None:

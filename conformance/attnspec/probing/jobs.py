@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
-from attnspec.core.nouns import DType, Verdict
+from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.probing.subjects import Probing, probings
-from attnspec.record.codec import decode, encode
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import SubjectCard
@@ -23,19 +20,6 @@ if TYPE_CHECKING:
     from attnspec.probing.probe import ProbeWorker
 
 PROBES = "attnspec.probing.jobs:Probes"
-DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
-"""Answers to a question at which the process ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Crumb:
-    """What a probe has found so far, and the question that it is at: it outlives the process."""
-
-    found: tuple[Found, ...]
-    question: str
-    asks: str
-
-
 class Probes:
     """The source of jobs."""
 
@@ -69,22 +53,13 @@ class Probes:
     def carry_out(self, job: Probing) -> SubjectProbed:
         """Ask every question."""
         try:
-            return self._worker.probe(job.target, job.variant, DType(job.dtype), self._note)
+            return self._worker.probe(job.target, job.variant, DType(job.dtype))
         except AttnspecError as problem:
             return self.lost(job, JobFailure(str(problem)))
 
-    def _note(self, found: Sequence[Found], question: str, asks: str) -> None:
-        self.breadcrumb(json.dumps(encode(Crumb(tuple(found), question, asks))))
-
     def lost(self, job: Probing, loss: JobFailure) -> SubjectProbed:
-        """What was found before the process ended, and at which question it did. What comes after is not asked."""
-        blank = SubjectProbed(job.target, job.variant, DType(job.dtype), ())
-        if loss.verdict not in DEATHS or not loss.recipe:
-            return replace(blank, lost=loss.reason)
-        crumb = decode(Crumb, json.loads(loss.recipe))
-        death = Found(crumb.question, crumb.asks, DEATHS[loss.verdict],
-                      f"{loss.reason}; the questions after this one are not asked")
-        return replace(blank, found=(*crumb.found, death))
+        """Nothing was found out, and why."""
+        return SubjectProbed(job.target, job.variant, DType(job.dtype), (), lost=loss.reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """How many answers contradict the manifest."""

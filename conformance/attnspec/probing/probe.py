@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -79,10 +79,6 @@ def _step(question: Question, asker: Asker) -> PendingQuestion:
     return PendingQuestion(question.name, question.asks, lambda: question.ask(asker), claim)
 
 
-Note = Callable[[Sequence[Found], str, str], None]
-"""Takes what is found so far, and the name and text of the next question."""
-
-
 class ProbeWorker:
     """Remembers the subjects that it has loaded."""
 
@@ -96,7 +92,7 @@ class ProbeWorker:
             self._subjects[target] = summon(target, self._plan)
         return self._subjects[target]
 
-    def probe(self, target: str, variant: str, dtype: DType, note: Note) -> SubjectProbed:
+    def probe(self, target: str, variant: str, dtype: DType) -> SubjectProbed:
         """All that is found out at this dtype; nothing where the subject does not support it."""
         began = time.perf_counter()
         base = self.subject(target)
@@ -106,7 +102,6 @@ class ProbeWorker:
             is_first = dtype is first(base.declaration, self._plan)
             is_brief = self._plan.effort is Effort.GLANCE
             for step in probe(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
-                note(found, step.name, step.asks)
                 found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)

@@ -11,11 +11,11 @@ import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Verdict
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 Gradients = tuple[Array, ...]
 
@@ -66,6 +66,10 @@ RAISES, UNUSABLE, OTHER = "raises", "unusable", "other"
 FAILURES = {RAISES: "the call raises", UNUSABLE: "what comes back is no array of the right shape",
             OTHER: "none of these"}
 """Answers that every question may get."""
+
+
+DEATHS = {Verdict.CRASHED: "dies", Verdict.TIMED_OUT: "hangs"}
+"""Answers to a question at which the process ended."""
 
 
 class NotAsked(Exception):  # noqa: N818  (named for what happened; it is no error)
@@ -166,8 +170,11 @@ class Asker:
         if reason := self.subject.refuses(problem):
             raise NotAsked(reason)
         try:
+            self.subject.callee.begin_item()  # each question has a whole deadline
             with np.errstate(all="ignore"):
                 return call()
+        except SubjectDied as died:
+            raise Failed(Reply(DEATHS[died.verdict], str(died))) from None
         except SubjectRaised as raised:
             raise Failed(Reply(RAISES, raised.summary)) from None
         except UnusableAnswer as unusable:

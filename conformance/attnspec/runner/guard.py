@@ -1,8 +1,8 @@
-"""Inside a worker of the `attnspec` command: leave what explains a death, and die in time.
+"""Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and die in time.
 
-A worker is sacrificial. Small files survive it: `.crumb` (the case on trial), `.trace` (where every thread stood when
-the process died), and `.stderr` (what was printed during the
-item outside its calls). The controller, which imports no pytest, reads them (traces.py).
+No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside. Small files survive
+it: `.crumb` (the case on trial), `.trace` (where every thread stood when the process died), `.stderr` (what was printed
+during the item) and `.beat` (a sign of life). The controller, which imports no pytest, reads them (traces.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
@@ -21,13 +23,18 @@ import pytest
 from attnspec.runner.jobs import plan_of
 
 NAME = "attnspec-guard"
+BEAT = 1.0
+"""Seconds between two signs of life."""
+
+OWN_TIME = 60.0
+"""Seconds that attnspec's own part of a case may take beside the deadline of its calls."""
 
 
 class Guard:
-    """A pytest plugin. `deadline` is in seconds, for each item."""
+    """A pytest plugin. `deadline` is in seconds, for the calls of an item; each is measured where it is made."""
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
-        self._deadline = deadline
+        self._limit = 2 * deadline + OWN_TIME
         self._crumb = _opened(folder, worker, "crumb")
         self._trace = _opened(folder, worker, "trace")
         self._stderr = _opened(folder, worker, "stderr")
@@ -36,6 +43,7 @@ class Guard:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
+        threading.Thread(target=_live, args=(folder / f"{worker}.beat",), daemon=True).start()
 
     @classmethod
     def of(cls, config: pytest.Config) -> Guard:
@@ -49,22 +57,32 @@ class Guard:
         return cls(folder, worker, plan_of(config).deadline)
 
     def drop_crumb(self, recipe: str) -> None:
-        """Note the case on trial: two system calls, no flush to disk, since a dead process loses no written page."""
+        """Note the case on trial, which has its time from here on: a few system calls, no flush to disk."""
         self._crumb.seek(0)
         self._crumb.truncate()
         self._crumb.write(recipe.encode())
+        faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """Hold the item to its deadline, from a thread that needs no interpreter lock."""
-        self.drop_crumb("")
+        """Hold the judge to its time, from a thread that needs no interpreter lock."""
         for file in (self._trace, self._stderr):
             file.truncate(0)
-        faulthandler.dump_traceback_later(self._deadline, exit=True, file=self._trace)
+        self.drop_crumb("")
         try:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
+
+
+def _live(beat: Path) -> None:
+    """Show that the process goes on. Its folder is gone when the run is over."""
+    while True:
+        try:
+            beat.write_text(str(time.monotonic()), encoding="ascii")
+        except OSError:
+            return
+        time.sleep(BEAT)
 
 
 def _opened(folder: Path, worker: str, suffix: str) -> BinaryIO:

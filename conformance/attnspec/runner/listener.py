@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 4  # workers that may die in a row without a job to blame before the run is given up
 ENDED = {
-    Verdict.CRASHED: "the process died while the implementation ran",
-    Verdict.TIMED_OUT: "the implementation had not returned after {:g} s",
+    Verdict.CRASHED: "a process of attnspec died twice at this item, with no call of the implementation under way",
+    Verdict.TIMED_OUT: "attnspec came to no end twice at this item, with no call of the implementation under way",
 }
 
 
@@ -39,6 +39,7 @@ class Listener:
         self._cards: dict[str, SubjectCard] = {}
         self._traces = Path()
         self._deaths = 0
+        self._died: list[Job] = []
 
     def watch(self, traces: Path) -> None:
         """Attend to new workers, which leave their traces in this folder: it outlives none of them."""
@@ -54,7 +55,7 @@ class Listener:
         properties = dict(report.user_properties)
         item = self._item(report.nodeid)
         if report.when not in ("setup", "call", "teardown"):  # "???" is xdist's word for the end of a worker
-            self._lose(item, self._death(report.node.gateway.id))
+            self._mourn(item, report.node.gateway.id)
         elif report.when == "call" and "attnspec" in properties:
             self._know(properties)
             self._finish(item, _done(str(properties["attnspec"])))
@@ -127,10 +128,20 @@ class Listener:
         if text not in self.defects:
             self.defects.append(text)
 
-    def _death(self, worker: str) -> JobFailure:
+    def _mourn(self, item: Job, worker: str) -> None:
+        """A worker has died at the item, which is repeated once: it may have been killed from outside."""
+        if item not in self._died:
+            self._died.append(item)
+            return
         words = last_words(self._traces, worker)
-        reason = ENDED[words.verdict].format(self._plan.deadline)
-        return JobFailure(reason, words.verdict, words.recipe, words.traceback, words.stderr)
+        told = "\n".join(filter(None, (ENDED[words.verdict], words.recipe, words.traceback, words.stderr)))
+        self._defect(f"{item.id}: {told}")
+        self._lose(item, JobFailure(f"defect of attnspec: {ENDED[words.verdict]}"))
+
+    @property
+    def to_repeat(self) -> list[Job]:
+        """The jobs at which a worker has died once."""
+        return [item for item in self._died if item not in self.done]
 
 
 def _done(line: str) -> Done:

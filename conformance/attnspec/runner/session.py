@@ -29,6 +29,7 @@ from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.trial_jobs import TRIALS, with_engine
+from attnspec.runner.watch import watching
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown
 
@@ -102,15 +103,21 @@ class Session:
         return Result(end.exit_code, done, listener.interrupted, tuple(listener.defects))
 
     def _work(self, listener: Listener, folder: Path) -> None:
-        """One pytest, whose workers import no subject."""
+        """One pytest, whose workers import no subject; and one more for what was on trial when a worker died."""
+        self._work_on(listener, folder / "first", ())
+        if listener.to_repeat and not listener.interrupted:
+            self._work_on(listener, folder / "again", [item.id for item in listener.to_repeat])
+
+    def _work_on(self, listener: Listener, folder: Path, only: Sequence[str]) -> None:
         import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
 
+        folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
         listener.watch(folder)
-        with prepared(), _termination_interrupts(), _importing_from_here():
-            pytest.main(self._arguments(folder), plugins=[listener])
+        with prepared(), watching(folder), _termination_interrupts(), _importing_from_here():
+            pytest.main(self._arguments(folder, only), plugins=[listener])
 
-    def _arguments(self, folder: Path) -> list[str]:
+    def _arguments(self, folder: Path, only: Sequence[str]) -> list[str]:
         return [
             str(_SUITE), "-c", str(folder / "pytest.ini"), "--rootdir", str(_SUITE.parent), "--noconftest",
             "--import-mode=importlib", "--assert=plain", "--capture=no",
@@ -121,6 +128,7 @@ class Session:
             "-n", str(self.workers), "--dist", "worksteal", "--max-worker-restart", "1000000",
             "--attnspec-plan", plan_text(self._plan), "--attnspec-traces", str(folder),
             "--attnspec-path", json.dumps(sys.path), "--attnspec-jobs", self.source,
+            "--attnspec-only", json.dumps(list(only)),
         ]
 
 

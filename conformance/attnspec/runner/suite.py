@@ -22,7 +22,8 @@ _sent: dict[str, str] = {}  # the card of each subject, as this worker last repo
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a job, with the job's id."""
-    items = _source(metafunc.config).items()
+    only = frozenset(json.loads(str(metafunc.config.getoption("attnspec_only"))))
+    items = [job for job in _source(metafunc.config).items() if not only or job.id in only]
     metafunc.parametrize("job", [pytest.param(job, id=job.id) for job in items])
 
 

@@ -34,7 +34,7 @@ def last_words(folder: Path, worker: str) -> LastWords:
     trace = _read(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
     stack = "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
-    printed = _read(folder / f"{worker}.said") + _read(folder / f"{worker}.stderr")
+    printed = _read(folder / f"{worker}.stderr")
     return LastWords(verdict, _read(folder / f"{worker}.crumb"), portable(stack), _ends(printed))
 
 
@@ -47,6 +47,19 @@ def _read(path: Path) -> str:
     with suppress(FileNotFoundError):
         return path.read_text(encoding="utf-8", errors="replace")
     return ""
+
+
+def silent(folder: Path, now: float, longest: float) -> list[str]:
+    """The workers that have shown no sign of life for so many seconds."""
+    beats = {path.stem: _read(path) for path in sorted(folder.glob("*.beat"))}
+    return [worker for worker, beat in beats.items() if beat and now - float(beat) > longest]
+
+
+def end_worker(folder: Path, worker: str) -> None:
+    """End one, and forget its signs of life."""
+    (folder / f"{worker}.beat").unlink(missing_ok=True)
+    with suppress(ProcessLookupError, ValueError):
+        os.kill(int(_read(folder / f"{worker}.pid")), signal.SIGKILL)
 
 
 def end_workers(folder: Path) -> None:

@@ -40,12 +40,17 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         return re.sub(r"\d+", "", self.summary)
 
 
-class SubjectDied(SubjectRaised):
-    """The implementation's process ended during the call: `verdict` is CRASHED, or TIMED_OUT where it was ended."""
+class SubjectDied(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
+    """The implementation's process ended during the call: `verdict` is CRASHED, or TIMED_OUT where it was ended.
+
+    traceback: where its threads stood.  stderr: the end of what it printed.
+    """
 
     def __init__(self, death: Death) -> None:
-        super().__init__(death.reason, portable(death.traceback), portable(death.printed))
+        super().__init__(death.reason)
         self.verdict: Verdict = death.verdict
+        self.traceback = portable(death.traceback)
+        self.stderr = portable(death.printed)
 
 
 class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)

@@ -38,7 +38,7 @@ class Callee(Protocol):
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer; with gradients of the sum of these rows of the output, (T,) bool.
 
-        Raises SubjectRaised, SubjectDied among it, or UnusableAnswer.
+        Raises SubjectRaised, SubjectDied or UnusableAnswer.
         """
 
     def flushed(self, dtype: DType) -> str:

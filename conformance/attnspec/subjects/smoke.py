@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import Call
 from attnspec.subjects.signature import SOMEWHERE
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _CLEARLY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
@@ -169,8 +169,11 @@ def _line(subject: Subject, sentence: str, problem: Problem, expected: Array | N
     """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
         return SmokeLine(sentence, passed=True, detail=f"not asked: {reason}")
+    subject.callee.begin_item()
     try:
         answer = subject.answer(problem)
+    except SubjectDied as died:
+        return SmokeLine(sentence, passed=False, detail=str(died))
     except SubjectRaised as raised:
         return SmokeLine(sentence, passed=False, detail=f"it raises {raised.summary}")
     except UnusableAnswer as unusable:
@@ -193,7 +196,7 @@ def _quiet(subject: Subject, problem: Problem) -> Array | None:
     """The output (B,H,T,Dv), or None where there is none."""
     try:
         return None if subject.refuses(problem) else subject.answer(problem).output
-    except (SubjectRaised, UnusableAnswer):
+    except (SubjectRaised, SubjectDied, UnusableAnswer):
         return None
 
 

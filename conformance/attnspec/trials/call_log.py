@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from attnspec.problems.problem import Problem
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -57,12 +57,14 @@ def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
     try:
         with np.errstate(all="ignore"):
             answer = asked.answer(problem) if isinstance(problem, Problem) else asked.answer_layer(problem)
-    except (SubjectRaised, UnusableAnswer) as ended:
+    except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
         return _unanswered(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)
 
 
-def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | UnusableAnswer) -> LoggedCall:
+def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
+    if isinstance(ended, SubjectDied):
+        return LoggedCall(problem, variant, Ending.RAISED, raised=str(ended))
     if isinstance(ended, SubjectRaised):
         return LoggedCall(problem, variant, Ending.RAISED, raised=ended.summary)
     shape = _SHAPE.search(ended.sentence)
@@ -84,7 +86,7 @@ class LoggingEvaluator(Evaluator):
     def _ask(self, problem: AnyProblem) -> Answer:
         try:
             answer = super()._ask(problem)
-        except (SubjectRaised, UnusableAnswer) as ended:
+        except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
             self._log.append(_unanswered(problem, self._variant, ended))
             raise
         self._log.append(LoggedCall(problem, self._variant, Ending.ANSWERED, answer))

@@ -20,7 +20,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised
+from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 
 REMEMBERED = 512
@@ -208,7 +208,7 @@ class Tally:
     outside: dict[str, int] = field(default_factory=dict)
     worst: Measured | None = None
     last: Recipe | None = None
-    failure: Violated | SubjectRaised | None = None
+    failure: Violated | SubjectRaised | SubjectDied | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
 
     def add(self, measured: Measured) -> None:

@@ -80,7 +80,7 @@ class Trial:
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, _Enough):
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):
             self._hold(tally)
         return tally
 
@@ -194,12 +194,12 @@ class Trial:
     def put(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised):  # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied):  # the tally keeps it
             self.judge(recipe, tally)
         return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated or SubjectRaised, and tallies.
+        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised or SubjectDied, and tallies.
 
         The margin of the closest call, at most 1; None if nothing was claimed.
         """
@@ -215,7 +215,7 @@ class Trial:
             return None
         except UnusableAnswer as unusable:
             found = [verdict("answers_with_an_array", str(unusable), broken=True)]
-        except SubjectRaised as raised:
+        except (SubjectRaised, SubjectDied) as raised:
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally)

@@ -23,7 +23,7 @@ from attnspec.evaluation.baselines.references import Reference, ReferencedProble
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.subject import renewed
 from attnspec.problems.problem import Array, Problem
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 Comparison = Callable[[Array, Reference], bool]
 Tolerance = tuple[float, float]  # relative, absolute
@@ -133,7 +133,7 @@ class Rule:
         with np.errstate(all="ignore"):
             try:
                 answer = _answer(subject, posed)
-            except (SubjectRaised, UnusableAnswer):
+            except (SubjectRaised, SubjectDied, UnusableAnswer):
                 return True
             if answer.weights is not None and self._calls_weights_wrong(subject, answer, posed):
                 return True

@@ -24,7 +24,7 @@ from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.measurements import BINS, BlockJudged, bin_of
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
-from attnspec.subjects.subject import Subject, SubjectRaised
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Archive, Evaluator, Memory, Tally
@@ -124,7 +124,7 @@ class Score:
     def _count(self, trial: Trial, recipe: Recipe, tally: Tally) -> None:
         self.cases += 1
         self.slices += recipe.sizes.B * recipe.sizes.H
-        worst = _raised(tally.failure) if isinstance(tally.failure, SubjectRaised) else tally.worst
+        worst = _raised(tally.failure) if isinstance(tally.failure, SubjectRaised | SubjectDied) else tally.worst
         assert worst is not None  # a case counts where something was claimed
         self.histogram[bin_of(worst.margin)] += 1
         if self.worst is None or not worst.margin <= self.worst.margin:
@@ -138,7 +138,7 @@ class Score:
             self.accused.append(line)
 
 
-def _raised(failure: SubjectRaised) -> Measured:
+def _raised(failure: SubjectRaised | SubjectDied) -> Measured:
     return verdict("answers", str(failure), broken=True)
 
 
