@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Speaks, Surroundings
 
 _FILES = Path(__file__).parents[1] / "host"
 _APART = ("main.py", "supervisor.py")
@@ -62,7 +62,17 @@ def _environment(surroundings: Surroundings) -> dict[str, str]:
     return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
 
 
+def environment(surroundings: Surroundings) -> dict[str, str] | None:
+    """What a program is born into that speaks the protocol itself. Python inherits, and its supervisor sees to the rest:
+    None.
+    """
+    if surroundings.speaks is Speaks.PYTHON:
+        return None
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}
+    return {**inherited, **surroundings.environment}
+
+
 def interpreter(surroundings: Surroundings) -> tuple[str, ...]:
     """The command line; of an interpreter with flags that isolate it and let it take its program line by line."""
     command = surroundings.command or (sys.executable,)
-    return (*command, "-ISqi") if surroundings.speaks.value == "python" else command
+    return (*command, "-ISqi") if surroundings.speaks is Speaks.PYTHON else command

@@ -10,6 +10,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,10 +30,11 @@ from attnspec.subjects.declared import (
     read_declaration,
     read_precision,
 )
+from attnspec.subjects.program import Program
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "subjects")
+            "faster_with", "host", "subjects")
 _SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", *DECLARED)
 _VARIANT = ("function", "conventions", "precision", "weights", "compiles", "note")
@@ -45,6 +47,7 @@ class Library:
     """A library: its name, the folder of its adapters, and where it comes from.
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
+    program: the host of a library that is no Python.  told: the version that the process of its subjects tells.
     """
 
     name: str
@@ -56,17 +59,23 @@ class Library:
     issues: str = ""
     install: str = ""
     requires: str = ""
+    program: Program | None = None
+    told: str = ""
 
     @property
     def version(self) -> str:
-        """The installed version of the distribution; empty if there is none."""
+        """The installed version of the distribution; empty if there is none. What a program has is known once it ran."""
+        if self.program or self.told:
+            return self.told
         names = filter(None, (self.distribution, *self.also_distributed_as))
         return next(filter(None, map(installed_version, names)), "")
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        if absent := absent_module(self.requires):
+        if self.program and self.program.missing:
+            return f"{self.program.missing}. Install it: {self.install}"
+        if not self.program and (absent := absent_module(self.requires)):
             return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
         if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
             return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
@@ -132,15 +141,15 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is no identifier, so its adapters cannot be imported. "
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
-    library = _library(fields, folder.name)
+    library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
         yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields))
 
 
-def _library(fields: Fields, folder: str) -> Library:
+def _library(fields: Fields, folder: Path) -> Library:
     return Library(
         name=fields.text("library"),
-        folder=folder,
+        folder=folder.name,
         distribution=fields.text("distribution", ""),
         also_distributed_as=fields.texts("also_distributed_as", ()),
         versions=read_versions(fields),
@@ -148,14 +157,33 @@ def _library(fields: Fields, folder: str) -> Library:
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
         requires=fields.text("requires", ""),
+        program=_program(fields, folder),
     )
+
+
+def _program(fields: Fields, folder: Path) -> Program | None:
+    """The host, if it is no Python; what it requires are then files and folders beside the manifest."""
+    if "host" not in fields.mapping:
+        return None
+    command = _words(fields)
+    if not command:
+        raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
+    return Program(command, folder, tuple(fields.text("requires", "").split()))
+
+
+def _words(fields: Fields) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(fields.text("host")))
+    except ValueError as cause:
+        raise fields.complain("host", f"is no command: {cause}.") from None
 
 
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     fields.only(_SUBJECT)
     cannot_run = fields.text("cannot_run", "")
-    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
-    declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
+    adapters = None if library.program else folder
+    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
+    declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
                           deviations=tuple(map(_deviation, fields.each("deviations", "a deviation", optional=True))))
     return Registered(
         id=f"{library.folder}/{fields.text('id')}",
@@ -209,9 +237,11 @@ def read_versions(fields: Fields) -> str:
     return versions
 
 
-def _function(fields: Fields, folder: Path) -> str:
-    """`adapter:name`, of a file that is there."""
+def _function(fields: Fields, folder: Path | None) -> str:
+    """`adapter:name`, of a file that is there; in a program (no folder of adapters) the name, which it knows."""
     function = fields.text("function")
+    if folder is None:
+        return function
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
         raise fields.complain("function", f"should be `adapter:name`, as in 'attention:attend', not {function!r}.")
@@ -221,12 +251,12 @@ def _function(fields: Fields, folder: Path) -> str:
     return function
 
 
-def _variants(fields: Fields, folder: Path) -> Mapping[str, Variant]:
+def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
     return {name: _variant(name, inner, folder) for name, inner in variants.named("the variant")}
 
 
-def _variant(name: str, fields: Fields, folder: Path) -> Variant:
+def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.only(_VARIANT)
     return Variant(
         name=name,

@@ -43,11 +43,15 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a function comes from: a module of that name, or the one in a file; and its name there."""
+    """Where a function comes from: a module of that name, or the one in a file; and its name there.
+
+    is_program: whether a program has it, which is named in the place of the module.
+    """
 
     module: str
     name: str
     file: str = ""
+    is_program: bool = False
 
     @classmethod
     def of(cls, target: str) -> Source:
@@ -64,6 +68,8 @@ class Source:
     @property
     def header(self) -> Mapping[str, Any]:
         """What a host is told."""
+        if self.is_program:
+            return {}
         return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
 
     @property
@@ -190,6 +196,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
+    if program := registered.library.program:
+        surroundings = program.surroundings(surroundings, registered.id)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
@@ -204,23 +212,40 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
 
 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
-    adapter, _, name = function_name.partition(":")
-    source = Source(f"{loading.PACKAGE}.{registered.library.folder}.{adapter}", name)
-    found = _there(source, function_name, client) if client else _here(source, function_name)
+    library = registered.library
+    source = _source(library, function_name)
+    found = _there(source, function_name, client, _distributions(library)) if client else _here(source, function_name)
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
-    signature = signature_of(described, name, is_always_causal=registered.declaration.limits.causal_only)
+    signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
-        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {name} is of kind "
+        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of kind "
                           f"{signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration)), callee)
-    return Subject(registered.id, registered.title, callee, declaration, described.place, registered.library,
+    return Subject(registered.id, registered.title, callee, declaration, described.place, replace(library, told=_told_version(library, found)),
                    document=registered.document, note=registered.note, entry=registered.where, described=described)
+
+
+def _source(library: Library, function: str) -> Source:
+    """Where a manifest's function is."""
+    if library.program:
+        return Source(library.folder, function, is_program=True)
+    adapter, _, name = function.partition(":")
+    return Source(f"{loading.PACKAGE}.{library.folder}.{adapter}", name)
+
+
+def _distributions(library: Library) -> tuple[str, ...]:
+    return tuple(filter(None, (library.distribution, *library.also_distributed_as)))
+
+
+def _told_version(library: Library, found: Found) -> str:
+    """The version that there is where the function lives; empty where nobody tells."""
+    return next((found.versions[name] for name in _distributions(library) if name in found.versions), "")
 
 
 def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
