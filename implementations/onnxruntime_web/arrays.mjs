@@ -61,6 +61,17 @@ export function headsApart({ dtype, shape: [B, L, width], data }, heads) {
   return gathered(dtype, [B, heads, L, D], data, [b, h, l, d], 0);
 }
 
+/** (…,D) to (…,width): the first entries of each row, with zeros behind where there are not so many. */
+export function resized({ dtype, shape, data }, width) {
+  const D = shape[shape.length - 1];
+  if (width === D) return { dtype, shape, data };
+  const other = blank(dtype, [...shape.slice(0, -1), width]);
+  for (let row = 0; row * D < data.length; row += 1) {
+    other.data.set(data.subarray(row * D, row * D + Math.min(D, width)), row * width);
+  }
+  return other;
+}
+
 /** The bias where a boolean mask is true, -inf elsewhere; the two are broadcast to a common shape. */
 export function biasWhere(mask, bias) {
   const rank = Math.max(mask.shape.length, bias.shape.length);

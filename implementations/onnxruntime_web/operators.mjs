@@ -2,14 +2,13 @@
 
 import * as ort from "onnxruntime-web";
 
-import { biasWhere, headsApart, headsSideBySide } from "./arrays.mjs";
+import { biasWhere, blank, headsApart, headsSideBySide, resized } from "./arrays.mjs";
 import { modelOf } from "./model.mjs";
 
 ort.env.wasm.numThreads = 1; // workers share the cores already, and threads change the order of summation
-ort.env.logLevel = "error";
 
 const WEIGHTS = 3; // qk_matmul_output_mode: the fourth output is what comes out of the softmax
-const ERRORS_ONLY = 3; // it warns where an inferred shape is not the one that comes out
+const FATAL_ONLY = 4; // an error is thrown as well, and it warns where an inferred shape is not the one that comes out
 const MOST = 64; // sessions that are kept
 const sessions = new Map();
 
@@ -54,20 +53,31 @@ export async function multi_head_attention_causal(query, key, value, { bias, cau
   return headsApart(Y, heads);
 }
 
-/** com.microsoft.GroupQueryAttention on a prompt without a past: always causal, as many keys as queries. */
-export async function group_query_attention(query, key, value, { bias, scale, softcap }) {
-  const [B, heads, T] = query.shape;
-  const ends = { dtype: "int32", shape: [B], data: new Int32Array(B).fill(T - 1) };
-  const total = { dtype: "int32", shape: [1], data: Int32Array.of(T) };
-  const inputs = [["Q", headsSideBySide(query)], ["K", headsSideBySide(key)], ["V", headsSideBySide(value)], null, null,
-                  ["seqlens_k", ends], ["total_sequence_length", total], null, null, null,
-                  bias ? ["attention_bias", bias] : null];
-  const attributes = { num_heads: { i: heads }, kv_num_heads: { i: key.shape[1] }, ...floats({ scale, softcap }) };
+/**
+ * com.microsoft.GroupQueryAttention on a prompt without a past: always causal, as many keys as queries. Its window
+ * counts the query's own place. It takes heads whose width is a multiple of 8, so zeros are put beside narrower ones.
+ */
+export async function group_query_attention(query, key, value, { bias, scale, softcap, window }) {
+  const [B, heads, T, D] = query.shape;
+  const width = 8 * Math.ceil(D / 8);
+  const [Q, K, V] = [query, key, value].map((array) => headsSideBySide(resized(array, width)));
+  const inputs = [["Q", Q], ["K", K], ["V", V], null, null, ["seqlens_k", integers([B], T - 1)],
+                  ["total_sequence_length", integers([1], T)], null, null, null, bias ? ["attention_bias", bias] : null];
+  const reach = window?.[0] ?? null; // to the left; there is no right under the causal mask
+  const attributes = { num_heads: { i: heads }, kv_num_heads: { i: key.shape[1] },
+                       ...floats({ scale: scale ?? (width === D ? null : 1 / Math.sqrt(D)), softcap }),
+                       ...(reach === null ? {} : { local_window_size: { i: reach + 1 } }) };
   const node = { operator: "GroupQueryAttention", domain: "com.microsoft", opset: 21, attributes };
   const { Y } = await run(node, inputs, [["Y", query.dtype, 3], ["present_key", query.dtype, 4],
                                          ["present_value", query.dtype, 4]]);
-  return headsApart(Y, heads);
+  return resized(headsApart(Y, heads), D);
 }
+
+const integers = (shape, value) => {
+  const array = blank("int32", shape);
+  array.data.fill(value);
+  return array;
+};
 
 const ALL = { mask: null, bias: null, scale: null, softcap: null, return_weights: false };
 attention.keywords = attention_24.keywords = attention_unoptimised.keywords = { ...ALL, causal: false };
@@ -75,7 +85,7 @@ attention_both_ways.keywords = ALL;
 attention_bare.keywords = {};
 multi_head_attention.keywords = { bias: null, scale: null };
 multi_head_attention_causal.keywords = { bias: null, causal: false, scale: null };
-group_query_attention.keywords = { bias: null, scale: null, softcap: null };
+group_query_attention.keywords = { bias: null, causal: true, scale: null, softcap: null, window: null };
 
 /** The output, or the pair of output and weights. There is one input for mask and bias. */
 async function onnxAttention(query, key, value, { mask, bias, causal, scale, softcap, return_weights }, opset, level = "all") {
@@ -104,8 +114,8 @@ async function run(node, inputs, outputs, level = "all") {
 async function sessionOf(model, graphOptimizationLevel) {
   const key = JSON.stringify([model, graphOptimizationLevel]);
   if (!sessions.has(key)) {
-    sessions.set(key, await ort.InferenceSession.create(modelOf(model), { graphOptimizationLevel, executionProviders: ["wasm"],
-                                                                            logSeverityLevel: ERRORS_ONLY }));
+    const options = { graphOptimizationLevel, executionProviders: ["wasm"], logSeverityLevel: FATAL_ONLY };
+    sessions.set(key, await ort.InferenceSession.create(modelOf(model), options));
   }
   if (sessions.size > MOST) await release(sessions.keys().next().value);
   return sessions.get(key);

@@ -131,12 +131,15 @@ const named = (value) => (value?.data ? `an array of shape (${value.shape.join("
 
 /** What was thrown, in words. A library compiled to WebAssembly may throw a mere number. */
 function toldOf(error) {
-  if (!(error instanceof Error)) return { summary: `thrown: ${String(error).slice(0, LONGEST)}`, traceback: "", classes: [], statement: "" };
+  if (!(error instanceof Error)) return { summary: bounded(`thrown: ${error}`), traceback: "", classes: [], statement: "" };
   const classes = [];
   for (let kin = Object.getPrototypeOf(error); kin !== Object.prototype; kin = Object.getPrototypeOf(kin)) classes.push(kin.constructor.name);
-  const summary = `${error.name}: ${error.message.trim().split("\n")[0]}`.slice(0, LONGEST);
-  return { summary, traceback: String(error.stack).slice(0, LONGEST), classes, statement: "" };
+  const stack = String(error.stack).split("\n").filter((line) => !line.includes(import.meta.url)); // without our own frames
+  return { summary: bounded(`${error.name}: ${error.message.trim().split("\n")[0]}`), traceback: bounded(stack.join("\n")), classes, statement: "" };
 }
+
+/** Text that is short and well-formed: half of a character becomes a replacement character. */
+const bounded = (text) => Buffer.from(text.slice(0, LONGEST)).toString();
 
 function die(error) {
   fs.writeSync(2, `${error.stack}\n`);
@@ -151,9 +154,9 @@ for (const way of ["log", "info", "warn", "error", "debug"]) { // before a libra
 
 /** What was printed since `lines` was begun. */
 function said() {
-  const text = lines.map((line) => `${line}\n`).join("").slice(0, LONGEST).toWellFormed();
+  const text = lines.map((line) => `${line}\n`).join("");
   lines = null;
-  return text;
+  return bounded(text);
 }
 
 /** The next frame; null where there is none. */
