@@ -39,6 +39,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import recipes
 from attnspec.spec.load import load_spec
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
@@ -103,8 +104,9 @@ class Setup:
     def of(cls, target: str, clause: str, dtype: DType, sizes: Sizes, effort: Effort) -> Setup:
         """Load all that a case needs."""
         subject: Subject = load(target)
-        watch = Stopwatch(subject.function)
-        evaluator = Evaluator(replace(subject, function=watch), dtype)
+        assert isinstance(subject.callee, InProcess)  # loaded without surroundings
+        watch = Stopwatch(subject.callee.function)
+        evaluator = Evaluator(replace(subject, callee=replace(subject.callee, function=watch)), dtype)
         check = compile_spec(load_spec())[clause]
         return cls(Trial(check, evaluator, effort, 0, lambda _: None), sizes, watch)
 

@@ -34,7 +34,7 @@ from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen
 from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
-from attnspec.subjects.lifts.lift import NoLift
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import registered
 from attnspec.trials.evaluator import heeded
 from helpers.commands import Cli
@@ -297,7 +297,7 @@ def test_what_is_shared_changes_no_verdict() -> None:
 
 def test_a_block_that_is_judged_leaves_nothing_with_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     forgotten: list[str] = []
-    monkeypatch.setattr(NoLift, "forget", lambda _: forgotten.append("once"))
+    monkeypatch.setattr(InProcess, "forget", lambda _: forgotten.append("once"))
     worker = BlockWorker(Plan(("sound/naive",), spec=str(SMALL_SPEC)), load_spec(SMALL_SPEC), 1, lambda _: None)
     worker.judge("sound/naive", DType.FLOAT32, 0)
     assert forgotten == ["once"]

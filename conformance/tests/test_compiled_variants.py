@@ -30,8 +30,6 @@ subjects:
 ADAPTER = """
 import numpy as np
 
-CALLS = []
-
 def attend(query, key, value, *, mask=None, bias=None, causal=False):
     logits = query @ np.swapaxes(key, -1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
     logits = logits if bias is None else logits + bias
@@ -44,7 +42,8 @@ def attend(query, key, value, *, mask=None, bias=None, causal=False):
     return (weights / np.where(total == 0, 1, total)) @ value
 
 def other(query, key, value, *, mask=None, bias=None, causal=False):
-    CALLS.append(query.tobytes())
+    with open(__file__ + ".calls", "a") as told:
+        print(query.tobytes().hex(), file=told)
     EXPRESSION
 """
 SOUND = "return attend(query, key, value, mask=mask, bias=bias, causal=causal)"
@@ -66,8 +65,8 @@ def judged(trial: Engine) -> Outcome:
 
 def problems_asked(trial: Engine) -> int:
     """Of how many problems the variant was asked."""
-    return len(set(load(trial.plan.targets[0], folders=trial.plan.implementations).variant("compiled")
-                   .function.__globals__["CALLS"]))
+    [told] = Path(trial.plan.implementations[0]).glob("*/attention.py.calls")
+    return len(set(told.read_text().splitlines()))
 
 
 @pytest.mark.parametrize("effort", [Effort.QUICK, Effort.DEFAULT, Effort.THOROUGH])

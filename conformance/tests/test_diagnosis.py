@@ -26,12 +26,12 @@ from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.runner.texts import violation
 from attnspec.spec.load import load_spec
+from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
-from attnspec.subjects.callee import InProcess
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)

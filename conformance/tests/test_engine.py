@@ -74,10 +74,9 @@ claims_masking.dtypes = ["float32"]
 def self_only(query, key, value):
     return sound(query, key, value)
 
-CALLS = []
-
 def counted(query, key, value):
-    CALLS.append(query.tobytes())
+    with open(__file__ + ".calls", "a") as told:
+        print(query.tobytes().hex(), file=told)
     return sound(query, key, value)
 
 def raises(query, key, value):
@@ -293,12 +292,17 @@ RECIPE = Recipe.parse("B1,H2,Hkv2,T3,S4,D2,Dv2;mask=none;families=integers;seed=
 
 
 def calls(trial: Trial, *runs: str) -> int:
-    told = trial.evaluator.subject.function.__globals__["CALLS"]
     scene = trial.scene(RECIPE)  # the first one probes the conventions
-    before = len(told)
+    before = count(trial)
     for run in runs:
         scene.answers(scene.runs[run])
-    return len(told) - before
+    return count(trial) - before
+
+
+def count(trial: Trial) -> int:
+    """How many calls the subject has written down."""
+    told = Path(f"{trial.evaluator.subject.id.rpartition(':')[0]}.calls")
+    return len(told.read_text().splitlines()) if told.exists() else 0
 
 
 def test_an_answer_is_remembered_and_a_repeated_call_is_not(folder: Path) -> None:

@@ -19,11 +19,10 @@ from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits, shapes_for
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.lifts.lift import NoLift
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
-from attnspec.subjects.callee import InProcess
 from helpers.law import checks
 
 MASKED = "masking.is_not_ignored"
@@ -160,7 +159,7 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
 
 def test_an_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forget = Mock()
-    monkeypatch.setattr(NoLift, "forget", forget)
+    monkeypatch.setattr(InProcess, "forget", forget)
     targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))
     engine = Engine(Plan(targets, effort=Effort.GLANCE))
     for target in targets:

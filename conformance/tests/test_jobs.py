@@ -44,18 +44,6 @@ def test_a_subject_of_which_the_header_tells_needs_no_card(record: RunRecord) ->
         "carded": "", "crash": "crashed: the process died while the implementation ran (a case)"}
 
 
-@pytest.mark.usefixtures("stubs")
-def test_jobs_are_carried_out_in_the_surroundings_they_ask_for(tmp_path: Path) -> None:
-    plan = Plan(("elsewhere 1", "fine", "elsewhere 2", "carded"), deadline=20)
-    result = Session(plan, workers=2, source="stub_jobs:Docket").run([RecordWriter(tmp_path / "run.jsonl")])
-    record = read_record(tmp_path / "run.jsonl")  # one run of four jobs, not two of two
-    assert (record.header.items, result.exit_code) == (4, 0)
-    assert {put.subject: put.stage for put in record.puts} == {
-        "fine": "", "carded": "", "elsewhere 1": "another", "elsewhere 2": "another"}
-    assert {put.subject for put in record.puts[:2]} == {"fine", "carded"}  # the ordinary ones come first
-    assert "STUB_BACKEND" not in os.environ
-
-
 INTERRUPTED = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -63,7 +51,7 @@ from pathlib import Path
 from attnspec.core.plan import Plan
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
-session = Session(Plan(("fine", "slow", "carded", "elsewhere"), deadline=60), source="stub_jobs:Docket")
+session = Session(Plan(("fine", "slow", "carded"), deadline=60), source="stub_jobs:Docket")
 sys.exit(session.run([RecordWriter(Path(sys.argv[2]))]).exit_code)
 """
 
@@ -81,8 +69,7 @@ def test_an_interrupted_source_keeps_what_it_knows(tmp_path: Path) -> None:
     record = read_record(path)
     assert record.interrupted
     assert {put.subject: put.lost for put in record.puts} == {
-        "fine": "", "slow": "not_run: the run was interrupted ()", "carded": "not_run: the run was interrupted ()",
-        "elsewhere": "not_run: the run was interrupted ()"}
+        "fine": "", "slow": "not_run: the run was interrupted ()", "carded": "not_run: the run was interrupted ()"}
 
 
 @pytest.mark.usefixtures("stubs")

@@ -8,8 +8,12 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
+from attnspec.host.frames import Entries
+from attnspec.host.lifts.flushing import flushed_by
+from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.subjects.lifts.lift import flushed_by, lift_named
+from attnspec.subjects.call import array_of, entries_of
+from attnspec.subjects.callee import check_lift
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 2.0**-14, 2.0**-24, 2.0**-126]
 
@@ -25,34 +29,35 @@ def test_every_bit_survives_the_way_there_and_back(name: str, dtype: DType) -> N
     if name:
         pytest.importorskip(name)
     lift, array = lift_named(name), special(dtype)
-    with lift.around(dtype):
-        there = lift.hand(array.copy())
-        back = lift.read(there)
+    with lift.around(dtype.value):
+        there = lift.hand(entries_of(array.copy()))
+        back = array_of(lift.read(there))
     assert back.dtype == array.dtype
     assert back.tobytes() == array.tobytes()
-    assert dtype.value in str(there.dtype)  # type: ignore[attr-defined]  # an array of some framework
+    assert dtype.value in str(there.dtype)
 
 
 def test_torch_shares_memory_and_keeps_strides() -> None:
     pytest.importorskip("torch")
     array = np.zeros((4, 6), np.float32)
-    tensor = lift_named("torch").hand(array[::2, ::3])
-    tensor.add_(1)  # type: ignore[attr-defined]  # a tensor
+    tensor = lift_named("torch").hand(entries_of(array[::2, ::3]))
+    tensor.add_(1)
     assert array[::2, ::3].all()
-    assert tensor.stride() == (12, 3)  # type: ignore[attr-defined]  # a tensor
+    assert tensor.stride() == (12, 3)
 
 
 def test_torch_takes_negative_strides_by_copy() -> None:
     pytest.importorskip("torch")
     array = np.arange(4, dtype=np.float32)[::-1]
-    assert lift_named("torch").read(lift_named("torch").hand(array)).tolist() == [3, 2, 1, 0]
+    lift = lift_named("torch")
+    assert lift.read(lift.hand(entries_of(array))).array.tolist() == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_tensor_with_gradient_is_read_also_from_a_function_without_lift(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.ones(3, dtype=getattr(torch, dtype), requires_grad=True) * 2
-    back = lift_named("").read(tensor)
+    back = array_of(lift_named("").read(tensor))
     assert (back.dtype.name, back.astype(float).tolist()) == (dtype, [2, 2, 2])
 
 
@@ -61,9 +66,9 @@ def test_jax_really_computes_in_float64_and_says_so_to_nobody_else() -> None:
     import jax.numpy as jnp
 
     lift = lift_named("jax")
-    with lift.around(DType.FLOAT64):
-        third = lift.hand(np.array(1.0)) / 3  # type: ignore[operator]  # a JAX array
-        assert float(lift.read(third)) == 1 / 3
+    with lift.around("float64"):
+        third = lift.hand(Entries("float64", np.array(1.0))) / 3
+        assert float(lift.read(third).array) == 1 / 3
     assert jnp.asarray(np.array(1.0)).dtype == jnp.float32
 
 
@@ -78,18 +83,18 @@ def test_jax_forgets_what_it_compiled_when_told_to() -> None:
 
 def test_an_unknown_lift_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"'touch' is not a known lift. Did you mean 'torch'"):
-        lift_named("touch")
+        check_lift("touch")
 
 
 @pytest.mark.parametrize("dtype", DType)
 def test_numpy_keeps_subnormals(dtype: DType) -> None:
-    assert flushed_by(lift_named(""), dtype) == ""
+    assert flushed_by(lift_named(""), dtype.value) == ""
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.BFLOAT16])
 def test_jax_on_cpu_takes_subnormals_for_zero(dtype: DType) -> None:
     pytest.importorskip("jax")
-    assert flushed_by(lift_named("jax"), dtype) == "a product"
+    assert flushed_by(lift_named("jax"), dtype.value) == "a product"
 
 
 MINE = """

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,7 +203,7 @@ def test_cases_are_judged_one_by_one_as_they_are_asked_for() -> None:
     calls = []
     naive = sound_named("naive").function
 
-    def counted(*arguments: Array, **keywords: object) -> object:
+    def counted(*arguments: Array, **keywords: Any) -> object:  # noqa: ANN401  (as a subject takes them)
         calls.append(1)
         return naive(*arguments, **keywords)
 

@@ -6,12 +6,15 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from attnspec.cli.options import typed
 from attnspec.core import paths
+from attnspec.core.nouns import DType
 from attnspec.core.paths import portable, portable_argument
+from attnspec.problems.problem import Array, Problem
+from attnspec.subjects.subject import SubjectRaised
 from helpers.subjects import subject_of
-from attnspec.subjects.call import SubjectRaised
 
 
 @pytest.mark.parametrize(("full", "shown"), [
@@ -42,11 +45,12 @@ def test_the_recorded_command_is_what_was_typed_without_folders(monkeypatch: pyt
 
 
 def test_what_a_subject_raises_is_kept_without_folders() -> None:
-    def raising() -> None:
+    def raising(query: Array, key: Array, value: Array) -> Array:  # noqa: ARG001  (a subject's signature)
         raise RuntimeError(f"no such file: {Path.cwd()}/weights.npz")
 
+    one = np.ones((1, 1, 1, 1), np.float32)
     with pytest.raises(SubjectRaised) as caught:
-        _returned(raising, (), {})
+        subject_of(raising).answer(Problem(DType.FLOAT32, one, one, one))
     assert caught.value.summary == "RuntimeError: no such file: weights.npz"
     assert str(Path(__file__)) not in caught.value.traceback
     assert 'File "conformance/tests/test_places.py"' in caught.value.traceback

@@ -23,7 +23,7 @@ from attnspec.runner.trial_jobs import with_engine
 from helpers.commands import Cli
 
 SUBJECTS = '''
-import os
+import os, time
 import numpy as np
 
 def attend(query, key, value, *, mask=None):
@@ -40,6 +40,9 @@ def dropping(query, key, value, *, mask=None):
 
 def dying(query, key, value, *, mask=None):
     return os._exit(9) if mask is not None and mask.dtype != bool else attend(query, key, value, mask=mask)
+
+def waiting(query, key, value, *, mask=None):
+    return time.sleep(60) if mask is not None and mask.dtype != bool else attend(query, key, value, mask=mask)
 
 narrow = lambda query, key, value: attend(query, key, value)
 narrow.dtypes = ["float64"]
@@ -70,14 +73,19 @@ def test_a_contradiction_is_marked_and_exit_code_1(probe: Cli) -> None:
     assert out.endswith(" answers, 1 of them against what is claimed. (exit code 1)\n")
 
 
-def test_a_death_is_an_answer_and_what_was_found_before_is_kept(probe: Cli) -> None:
-    code, out, _ = probe("dying", "--no-record")
-    lines = out.splitlines()
+@pytest.mark.parametrize(("name", "answer", "detail"), [
+    ("dying", "dies", "the process died while the implementation ran (exit code 9)"),
+    ("waiting", "hangs", "the implementation had not returned after 1 s")])
+def test_a_death_is_the_answer_to_its_question_and_the_others_are_asked(
+    probe: Cli, name: str, answer: str, detail: str,
+) -> None:
+    code, out, _ = probe(name, "--no-record", "--deadline", "1")
+    [line] = [line for line in out.splitlines() if "mask.float" in line]
     assert code == 0
-    assert next(line for line in lines if "mask.float" in line).split("  ")[-1] == (
-        "the process died while the implementation ran; the questions after this one are not asked")
+    assert line.split()[1] == answer
+    assert line.split("  ")[-1] == detail
     assert "mask.polarity" in out
-    assert "zero.keys" not in out
+    assert "zero.keys" in out
 
 
 def test_the_record_holds_what_was_found(probe: Cli) -> None:
@@ -119,15 +127,6 @@ def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> N
 ])
 def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
     assert Probes(PLAN).lost(Probing("mine", "", "float32"), loss) == probed(lost=lost)
-
-
-def test_a_question_at_which_nothing_returns_hangs() -> None:
-    crumbs: list[str] = []
-    source = Probes(PLAN, breadcrumb=crumbs.append)
-    source._note([RIGHT], "zero.keys", "What comes back?")
-    lost = source.lost(Probing("mine", "", "float32"), JobFailure("it is late", Verdict.TIMED_OUT, recipe=crumbs[-1]))
-    assert lost.found[0] == RIGHT
-    assert (lost.found[1].question, lost.found[1].answer, lost.lost) == ("zero.keys", "hangs", "")
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [

@@ -13,13 +13,13 @@ from attnspec.faults import staged
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.record.outcome import Measured
+from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
 from attnspec.vocabulary.observables import equal, measure, nothing, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
 from attnspec.vocabulary.transforms import axes, contents, history
-from attnspec.subjects.callee import InProcess
 from helpers.subjects import ATTENTION_KEYWORDS, subject_of
 
 ORIGINAL, OTHER = RunName("original"), RunName("other")

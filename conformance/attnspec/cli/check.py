@@ -22,12 +22,14 @@ from attnspec.cli.options import (
     TARGETS,
     VERBOSE,
     Given,
+    audit_there,
     judgeable,
     known_targets,
     plan_from,
     remaining,
     running,
     selection,
+    surroundings,
     typed,
 )
 from attnspec.cli.outputs import Outputs
@@ -71,6 +73,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 
     Where clauses or profiles are asked for, nothing is probed.
     """
+    audit_there(options)
     targets = remaining(judgeable(options["implementations"], libraries), without)
     source = TRIALS if options["clauses"] or options["profiles"] else AUDIT
     return _judge(targets, options, source, {LIBRARIES: libraries})
@@ -83,6 +86,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 @SPEC
 @SPEC_ADD
 @DEADLINE
+@surroundings
 def replay(line: str, **options: Given) -> int:
     """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""
     item, recipe = read_replay(line)

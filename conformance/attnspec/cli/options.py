@@ -6,7 +6,7 @@ import enum
 import fnmatch
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -19,6 +19,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.host.lifts import LIFTS
+from attnspec.subjects.installed import look_in
 from attnspec.subjects.outline import no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
 
@@ -76,7 +77,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard ou
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
                       help="The interpreter under which the subjects live: it needs their library and NumPy.")
 HOST = click.option("--host", default="", metavar="COMMAND",
-                    help="A command that starts Python elsewhere: 'docker run --rm -i IMAGE python3', 'ssh gpu01 python3'.")
+                    help="A command that starts Python elsewhere, as 'docker run --rm -i IMAGE python3'.")
 DEVICE = click.option("--device", default="", metavar="NAME",
                       help="Where arrays are placed: cpu, cuda, cuda:1, mps, as the framework calls it.")
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
@@ -92,8 +93,9 @@ _SELECTION = (
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
     click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),
-    LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE, PYTHON, HOST, DEVICE, MEMORY,
+    LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
+_SURROUNDINGS = (PYTHON, HOST, DEVICE, MEMORY)
 _RUNNING = (
     click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
                  help=f"Processes that judge. [default: one a CPU, at most {MOST_WORKERS}]"),
@@ -113,7 +115,8 @@ def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     return add
 
 
-selection = _all(_SELECTION)
+surroundings = _all(_SURROUNDINGS)
+selection = _all((*_SELECTION, *_SURROUNDINGS))
 running = _all(_RUNNING)
 
 
@@ -121,9 +124,15 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     """The plan of the options in `_SELECTION`. Folders are made absolute: workers may stand elsewhere."""
     options = dict(selected)
     options["implementations"] = tuple(str(Path(folder).absolute()) for folder in options["implementations"])
-    options["memory"] = int(options["memory"] * 2**30)
+    options["memory"] = int(options.get("memory", 0) * 2**30)
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
+    audit_there(options)
     return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)
+
+
+def audit_there(options: Mapping[str, Given]) -> None:
+    """Ask the interpreter or the host that is named, if one is, what is installed."""
+    look_in(Plan((), python=options.get("python", ""), host=options.get("host", "")).surroundings({}))
 
 
 def typed() -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from attnspec.cli.options import (
     known_targets,
     plan_from,
     running,
+    surroundings,
     typed,
 )
 from attnspec.cli.outputs import Outputs, is_coloured
@@ -107,6 +108,7 @@ def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
 @LIFT
 @IMPLEMENTATIONS
 @DEADLINE
+@surroundings
 def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     """Find out what each TARGET and its variants really do, and hold it against what the manifest claims.
 

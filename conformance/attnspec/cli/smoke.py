@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from, surroundings
 from attnspec.core.errors import CANNOT_RUN, CONFORMS
 from attnspec.runner.child import smoke_apart
 
@@ -14,6 +14,7 @@ from attnspec.runner.child import smoke_apart
 @LIFT
 @IMPLEMENTATIONS
 @DEADLINE
+@surroundings
 def smoke(targets: tuple[str, ...], **options: Given) -> int:
     """Put five fixed inputs to each TARGET. If these fail, its adapter is broken, and judging it would say nothing."""
     plan = plan_from(targets, {**options, "spec": ""})

@@ -32,7 +32,7 @@ class Plan:
     is_brief: at further dtypes than the first, only the clauses that depend on the dtype (see `spec/clause.py`).
     python: the interpreter under which subjects live; empty means this one.  host: a command that starts Python
     elsewhere (a container, another machine).  device: where their arrays are placed.  memory: resident bytes that a
-    subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, and stay where they are.
+    subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, which stay here.
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 

@@ -41,7 +41,7 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
     """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
     try:
         return tuple(_pictures(scene, measured))
-    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # a help, no reason to lose the verdict
+    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
         return ()
 
 

@@ -51,7 +51,7 @@ class Ended(NamedTuple):
     said: str = ""
 
 
-class _Unusable(Exception):
+class _Unusable(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     def __init__(self, named: str, name: str, at: int, reading: str = "") -> None:
         super().__init__(named)
         self.told = {"named": named, "name": name, "at": at, "reading": reading}
@@ -70,7 +70,7 @@ def perform(function: Any, lift: Any, given: Arguments, *,
                     handed[id(each.array)] = lift.hand(each)
             inputs = [handed[id(each.array)] for each in given.inputs]
             keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
-            returned = _called(function, lift, inputs, keywords, given.rows, pulled)
+            returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
             results = _read(returned, given.shapes, lift)
         except _Unusable as unusable:
             ending = Ended("unusable", told=unusable.told)
@@ -100,9 +100,9 @@ def _lifted(value: Any, handed: Mapping[int, Any]) -> Any:
     return {name: _lifted(inner, handed) for name, inner in value.items()} if isinstance(value, dict) else value
 
 
-def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], rows: Any,
+def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], *, rows: Any,
             pulled: List[Any]) -> Any:
-    """What comes back, once it is computed: JAX and a GPU answer before, and what goes wrong then belongs to the call."""
+    """What comes back, once it is computed: JAX and a GPU answer before; what goes wrong then belongs to the call."""
     if rows is None:
         returned = function(*inputs, **keywords)
     else:
@@ -147,7 +147,7 @@ def named(value: Any, entries: Any = None) -> str:
 
 
 def told_of(raised: BaseException) -> Dict[str, Any]:
-    """An exception in plain words: its last line, the frames that are the subject's, its kin, the line that raised it."""
+    """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
     frames = _frames(raised)
     return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
@@ -178,7 +178,7 @@ def _traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> s
     try:
         lines = traceback.format_list(frames[-DEEPEST:]) + traceback.format_exception_only(type(raised), raised)
     except BaseException:
-        lines = traceback.format_list(frames[-DEEPEST:]) + [summary(raised)]
+        lines = [*traceback.format_list(frames[-DEEPEST:]), summary(raised)]
     return "Traceback (most recent call last):\n" + "".join(lines)
 
 
@@ -196,7 +196,7 @@ def _share(first: Any, second: Any) -> bool:
     if not np.may_share_memory(first, second):  # only the bounds are compared: cheap, and almost always enough
         return False
     try:
-        return bool(np.shares_memory(first, second, max_work=10_000))
+        return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # any int is meant
     except Exception:  # TooHardError stands in another place in every NumPy
         return True
 

@@ -13,7 +13,7 @@ _DEEPEST = 6
 
 
 def described(function: Any) -> Dict[str, Any]:
-    """Signature, attributes, place and kin of a callable. Whatever its own code raises on the way costs that part only."""
+    """Signature, attributes, place and kin of a callable. What its own code raises on the way costs that part only."""
     return {
         "type": type(function).__name__,
         "is_class": isinstance(function, type),
@@ -59,11 +59,13 @@ def _kin(function: Any) -> List[str]:
 
 def _place(function: Any) -> Optional[List[Any]]:
     """File and line where it is defined; of a callable object, where its class is; None if nobody knows."""
-    for thing in (_quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function)):
-        found = _quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
-        if found and found[0]:
-            return list(found)
-    return None
+    things = (_quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function))
+    return next(filter(None, map(_source, things)), None)
+
+
+def _source(thing: Any) -> Optional[List[Any]]:
+    found = _quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
+    return list(found) if found and found[0] else None
 
 
 def _parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
@@ -114,10 +116,11 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
     if type(value) is float:
         return value if value - value == 0 else {"$float": repr(value)}
     if depth and isinstance(value, Mapping):
-        return {"$map": [[plain(key, depth - 1), plain(inner, depth - 1)] for key, inner in list(value.items())[:LONGEST]]}
+        pairs = list(value.items())[:LONGEST]
+        return {"$map": [[plain(key, depth - 1), plain(inner, depth - 1)] for key, inner in pairs]}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         return [plain(inner, depth - 1) for inner in list(value)[:LONGEST]]
-    return {"$repr": written(value)}
+    return {"$repr": written(value), "type": type(value).__name__}
 
 
 def written(value: Any) -> str:

@@ -24,7 +24,7 @@ class Entries(NamedTuple):
     array: Any
 
 
-class BrokenFrame(Exception):
+class BrokenFrame(Exception):  # noqa: N818  (named for what happened)
     """What came is no frame."""
 
 
@@ -60,7 +60,7 @@ def spanned(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
     if array.flags.c_contiguous:
         return memoryview(array.reshape(-1).view(np.uint8)), {}
     low, high = bounds(array.shape, array.strides)
-    memory = np.zeros(high - low + array.itemsize if array.size else 0, np.uint8)
+    memory: Any = np.zeros(high - low + array.itemsize if array.size else 0, np.uint8)
     placed(array.shape, array.dtype, memory, array.strides, -low)[...] = array
     return memoryview(memory), {"strides": list(array.strides), "offset": -low}
 

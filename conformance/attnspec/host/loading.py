@@ -17,8 +17,8 @@ PACKAGE = "implementations"
 """The package under which adapters are imported, from whatever folders a run names."""
 
 
-class NotLoaded(Exception):
-    """The target cannot be had; `told` says why: `kind` is missing, needs, syntax, raised, no_file, no_python, member."""
+class NotLoaded(Exception):  # noqa: N818  (named for what happened)
+    """The target cannot be had; `told` says why: `kind` is missing, syntax, raised, no_file, no_python or member."""
 
     def __init__(self, kind: str, **told: Any) -> None:
         super().__init__(kind)
@@ -30,9 +30,29 @@ def extend(folders: List[str]) -> None:
     package = sys.modules.get(PACKAGE)
     if package is None or not hasattr(package, "__path__"):
         package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
-        package.__path__ = []  # type: ignore[attr-defined]  # what makes it a package
+        package.__path__ = []  # what makes it a package
     package.__path__ = list(dict.fromkeys([*package.__path__, *folders]))
     importlib.invalidate_caches()
+
+
+def write_down(files: Mapping[str, str]) -> str:
+    """The folder with these files, which were handed over; it goes with the process. Empty for none."""
+    if not files:
+        return ""
+    folder = Path(__file__).parents[1] / "handed"
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return str(folder)
+
+
+def is_there(module: str) -> bool:
+    """Whether it can be imported. Looking for a submodule imports what holds it, which may not be there."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except BaseException:
+        return False
 
 
 def member(where: Mapping[str, Any], name: str) -> Any:
@@ -40,19 +60,22 @@ def member(where: Mapping[str, Any], name: str) -> Any:
     module = _module(where)
     value: Any = module
     for part in name.split("."):
-        try:
-            value = getattr(value, part)
-        except AttributeError:
-            raise NotLoaded("member", part=part, file=getattr(module, "__file__", None) or module.__name__,
-                            members=_public(value), own=_own(value)) from None
-        except BaseException as raised:
-            raise NotLoaded("raised", **told_of(raised)) from None
+        value = _part(value, part, getattr(module, "__file__", None) or module.__name__)
     return value
+
+
+def _part(value: Any, part: str, file: str) -> Any:
+    try:
+        return getattr(value, part)
+    except AttributeError:
+        raise NotLoaded("member", part=part, file=file, members=_public(value), own=_own(value)) from None
+    except BaseException as raised:
+        raise NotLoaded("raised", **_told(raised)) from None
 
 
 def _module(where: Mapping[str, Any]) -> Any:
     if "file" in where:
-        return _from_file(Path(where["file"]))
+        return _from_file(Path(__file__).parents[1] / "handed" / where["file"])  # an absolute path stays as it is
     name = where["module"]
     top = name.partition(".")[0]
     for folder in where.get("first", ()):  # where the user stands, if the package lies there

@@ -15,7 +15,7 @@ def begin() -> None:
     faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
     sys.argv[:] = [""]
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    from _serve import serving  # noqa: PLC0415  (found beside this file)
+    from _serve import serving  # type: ignore[import-not-found]  # noqa: PLC0415  (found beside this file)
 
     sys.dont_write_bytecode = before
     sys.path.pop(0)

@@ -50,7 +50,7 @@ _files: List[Any] = []
 def _streams(said: Said) -> Iterator[None]:
     """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""
     if not _files:
-        _files.append(tempfile.TemporaryFile())
+        _files.append(tempfile.TemporaryFile())  # noqa: SIM115  (as long as the process lives)
     file = _files[0].fileno()
     stream = open(file, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (see finally)
     try:

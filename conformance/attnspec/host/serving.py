@@ -1,4 +1,4 @@
-"""Answers requests until there are no more: one process, one judge. docs/protocol.md says what each asks and answers."""
+"""Answers requests until there are no more: one process, one judge. docs/protocol.md says what each asks."""
 
 from __future__ import annotations
 
@@ -45,19 +45,25 @@ class Servant:
         """What comes of a request: a header and arrays. Raises nothing of the subject's."""
         asked: Dict[str, Callable[[Mapping[str, Any], Sequence[Entries]], Answer]] = {
             "hello": self._hello, "load": self._load, "lift": self._lift, "call": self._call, "recall": self._recall,
-            "forget": self._forget}
+            "forget": self._forget, "find": self._find}
         if header.get("do") not in asked:
             return {"error": "there is no request {!r}; version {} has {}".format(
                 header.get("do"), VERSION, ", ".join(asked))}, ()
         return asked[header["do"]](header, arrays)
 
     def _hello(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Who answers, once the folders that the judge names are on the path."""
-        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *sys.path]))
-        loading.extend(list(header.get("adapters", ())))
-        return {"version": VERSION, "pid": os.getpid(), "machine": platform.machine(),
+        """Who answers, once the folders that the judge names and the files that it hands over are on the path."""
+        handed = loading.write_down(header.get("files", {}))
+        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()), *sys.path]))
+        loading.extend([handed + "/" + each if handed else each for each in header.get("adapters", ())])
+        return {"version": VERSION, "handed": handed, "pid": os.getpid(), "machine": platform.machine(),
                 "python": "{} {}".format(platform.python_implementation(), platform.python_version()),
                 "numpy": np.__version__, "platform": platform.system()}, ()
+
+    def _find(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """Which modules can be imported here, and which versions of distributions are installed."""
+        return {"modules": {name: loading.is_there(name) for name in header["modules"]},
+                "versions": _versions({"versions": header["distributions"]})}, ()
 
     def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """The function under a handle, and what can be known of it."""
@@ -78,7 +84,7 @@ class Servant:
         except LookupError as there:
             return {"no_device": there.args[0]}, ()
         dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
-        flushed = {each: flushing.flushed_by(lift, each) for each, reason in dtypes.items() if not reason and name}
+        flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
         return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
 
     def _lifted(self, name: str, device: str) -> Any:
@@ -137,15 +143,17 @@ def unpacked(value: Any, arrays: Sequence[Entries]) -> Any:
 
 def _versions(header: Mapping[str, Any]) -> Dict[str, str]:
     """Which versions of these distributions are installed; what is not is left out."""
+    found = {name: _version(name) for name in header.get("versions", ())}
+    return {name: version for name, version in found.items() if version}
+
+
+def _version(name: str) -> str:
     from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
 
-    found = {}
-    for name in header.get("versions", ()):
-        try:
-            found[name] = metadata.version(name)
-        except Exception:  # whatever is wrong with what is installed
-            continue
-    return found
+    try:
+        return metadata.version(name)
+    except Exception:  # whatever is wrong with what is installed
+        return ""
 
 
 def serve(requests: int, answers: int) -> None:
@@ -167,11 +175,19 @@ def _read(descriptor: int, count: int) -> Any:
     memory = buffer(count)
     view, at = memoryview(memory), 0
     while at < count:
-        got = os.readv(descriptor, [view[at:]])
+        got = _read_into(descriptor, view[at:])
         if not got:
             os._exit(0)
         at += got
     return memory
+
+
+def _read_into(descriptor: int, view: memoryview) -> int:
+    if hasattr(os, "readv"):  # PyPy has none
+        return os.readv(descriptor, [view])
+    got = os.read(descriptor, len(view))
+    view[:len(got)] = got
+    return len(got)
 
 
 def _write(descriptor: int, part: Any) -> None:

@@ -45,10 +45,9 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    handed = folder / "handed"
     environment = {name: value for name, value in os.environ.items()
                    if not any(name.startswith(each) for each in settings.get("without", ()))}
-    environment.update({name: value.replace("{handed}", str(handed)) for name, value in settings["environment"].items()})
+    environment.update(settings["environment"])
     requests, answers = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
         return subprocess.Popen(

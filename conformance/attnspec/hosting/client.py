@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attnspec.core.errors import TargetError
@@ -47,10 +49,11 @@ class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
 class Client:
     """One host, started when it is first needed. about: what it said of itself."""
 
-    def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (), adapters: Sequence[str] = ()) -> None:
+    def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (), adapters: Sequence[str] = (),
+                 files: Mapping[str, str] = MappingProxyType({})) -> None:
         self.surroundings = surroundings
         self.about: Mapping[str, Any] = {}
-        self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters)}
+        self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters), "files": dict(files)}
         self._process: HostProcess | None = None
         self._loads: list[Header] = []
         self._handles: dict[int, int] = {}
@@ -68,12 +71,14 @@ class Client:
         self._loads.append({"do": "load", **header})
         number = len(self._loads) - 1
         told = self._load(number)
-        return Loaded(number, told["described"], told.get("versions", {}))
+        return Loaded(number, told["described"], told.get("versions") or {})
 
     def _load(self, number: int) -> Header:
         told, _ = self._exchange(self._loads[number], ())
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
+        if not {"handle", "described"} <= set(told):
+            raise TargetError("the host's answer to 'load' has no 'handle' and 'described', as docs/protocol.md asks for.")
         self._handles[number] = told["handle"]
         return told
 
@@ -112,7 +117,8 @@ class Client:
             self._load(number)
         return self._handles[number]
 
-    def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN) -> tuple[Header, list[Entries]]:
+    def _exchange(self, header: Header, arrays: Sequence[Entries], *,
+                  most: int = PLAIN) -> tuple[Header, list[Entries]]:
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
@@ -125,6 +131,8 @@ class Client:
             raise
         finally:
             self._spent += time.monotonic() - began
+        if handed := str(self.about.get("handed") or ""):  # places are told as they are here
+            told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
         if "error" in told:
             raise TargetError(f"the host answers: {told['error']}")
         return told, found

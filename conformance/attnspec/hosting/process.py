@@ -66,7 +66,7 @@ class HostProcess:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
         command = interpreter(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -74,7 +74,8 @@ class HostProcess:
                                              cwd=surroundings.folder or None)
         except OSError as cause:
             raise TargetError(f"the command {' '.join(command[:4])!r} cannot be started: {cause.strerror}.") from None
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None  # both are pipes
+        assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)

@@ -216,6 +216,8 @@ class SubjectCard:
 
     defaults: parameters of its function that are none of attnspec's, left at their defaults ("block": "64").
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
+    lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
+    attnspec's own miniatures, which live in the judge's.
     """
 
     id: str
@@ -236,3 +238,4 @@ class SubjectCard:
     findings: tuple[KnownFinding, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    lives_in: Mapping[str, str] = field(default_factory=dict)

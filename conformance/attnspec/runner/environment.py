@@ -55,7 +55,6 @@ def environment(workers: int) -> Mapping[str, str]:
         "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
         "machine": platform.machine(),
         "cpus": str(os.cpu_count() or ""),
-        "device": "cpu",
         "workers": str(workers),
         "threads": "1 a worker",
         **_versions(),

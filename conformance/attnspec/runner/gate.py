@@ -72,7 +72,8 @@ def gate(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
-        baseline=baseline, spec_add=_paths(spec_add), in_process=objects, is_brief=effort == Effort.QUICK.value and not named)
+        baseline=baseline, spec_add=_paths(spec_add), in_process=objects,
+        is_brief=effort == Effort.QUICK.value and not named)
     return _test(plan, engine)
 
 

@@ -15,6 +15,7 @@ from attnspec.record.codec import decode, encode
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Spec
+from attnspec.subjects.installed import look_in
 
 if TYPE_CHECKING:
     import pytest
@@ -56,6 +57,7 @@ class JobSource(Protocol[E]):
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
     """The source of jobs "module:Class", for this plan. Raises AttnspecError where the spec or the plan is bad."""
+    look_in(plan.surroundings({}))
     module, _, kind = name.partition(":")
     source: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
     return source

@@ -90,6 +90,9 @@ def replay_command(item: Item, recipe: str, plan: Plan) -> str:
     """What to type to see one case again, in any shell."""
     options = [word for folder in plan.implementations for word in ("--implementations", folder)]
     options += ["--lift", plan.lift] if plan.lift else []
+    given = {"--python": plan.python, "--host": plan.host, "--device": plan.device,
+             "--memory": f"{plan.memory / 2**30:g}" if plan.memory else ""}
+    options += [word for option, value in given.items() if value for word in (option, value)]
     options += ["--spec", plan.spec] if plan.spec else []
     options += [word for file in plan.spec_add for word in ("--spec-add", portable_argument(file))]
     return shlex.join(["attnspec", "replay", *options, f"{item.target} {item.clause} {item.dtype} {recipe}"])

@@ -166,7 +166,7 @@ class Trier:
             self.nearest = attempt
 
 
-def _layered(lift: Any, problem: AnyProblem) -> Mapping[str, object]:
+def _layered(lift: Any, problem: AnyProblem) -> Mapping[str, object]:  # noqa: ANN401  (a lift of the host)
     if not isinstance(problem, LayerProblem):
         return {}
     return {"params": {name: lift.hand(entries_of(array.copy())) for name, array in problem.params.items()},

@@ -109,7 +109,8 @@ class Call:
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
         keywords = {name: _given(value, kept) for name, value in self.keywords.items()}
-        return Arguments([kept[id(each)] for each in self.arrays.values()], keywords, self.dtype.value, self.shapes, rows)
+        inputs = [kept[id(each)] for each in self.arrays.values()]
+        return Arguments(inputs, keywords, self.dtype.value, self.shapes, rows)
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:

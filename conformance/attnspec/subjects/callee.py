@@ -32,8 +32,8 @@ class Callee(Protocol):
     """Answers calls."""
 
     @property
-    def place(self) -> str:
-        """Where it lives: "" in this process, else what a record says of the other one."""
+    def place(self) -> Mapping[str, str]:
+        """What a record says of the process in which it lives."""
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer; with gradients of the sum of these rows of the output, (T,) bool.
@@ -60,7 +60,11 @@ class InProcess:
 
     function: Callable[..., object]
     lift: str = ""
-    place: str = ""
+
+    @property
+    def place(self) -> Mapping[str, str]:
+        """The judge's own."""
+        return {"process": "the judge's own: nothing keeps the two apart"}
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer to private copies."""
@@ -97,9 +101,12 @@ class Hosted:
     framework: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
-    def place(self) -> str:
-        """The interpreter and its version."""
-        return str(self.client.about.get("python", ""))
+    def place(self) -> Mapping[str, str]:
+        """Interpreter, NumPy, device, and what the framework tells of that."""
+        about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
+        host = " ".join(self.client.surroundings.command[:1]) if not self.client.surroundings.is_here else ""
+        return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
+                **({"host": host} if host else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer, from over there."""

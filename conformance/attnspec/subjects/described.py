@@ -84,7 +84,8 @@ def _value(told: object) -> object:
         return float(str(told["$float"]))
     if "$map" in told:
         return {_key(key): _value(value) for key, value in told["$map"]}
-    return Opaque(str(told.get("$repr", "")))
+    # errors name the type of what they complain about
+    return type(str(told.get("type", "object")), (Opaque,), {})(str(told.get("$repr", "")))
 
 
 def _key(told: object) -> object:

@@ -5,10 +5,6 @@ Reading one imports neither the library nor NumPy.
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import importlib.metadata
-import importlib.util
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -30,6 +26,7 @@ from attnspec.subjects.declared import (
     read_declaration,
     read_precision,
 )
+from attnspec.subjects.installed import installed_version, is_installed
 from attnspec.subjects.program import Program
 
 FILE = "manifest.yaml"
@@ -65,7 +62,7 @@ class Library:
     @property
     def version(self) -> str:
         """The installed version of the distribution; empty if there is none. What a program has is known once it ran."""
-        if self.program or self.told:
+        if self.program:
             return self.told
         names = filter(None, (self.distribution, *self.also_distributed_as))
         return next(filter(None, map(installed_version, names)), "")
@@ -73,34 +70,18 @@ class Library:
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        if self.program and self.program.missing:
-            return f"{self.program.missing}. Install it: {self.install}"
-        if not self.program and (absent := absent_module(self.requires)):
+        if self.program:
+            return self.program.missing
+        if absent := absent_module(self.requires):
             return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
         if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
             return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
         return ""
 
 
-@functools.cache
-def installed_version(distribution: str) -> str:
-    """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(distribution)
-    return ""
-
-
 def absent_module(requires: str) -> str:
     """The first of these modules (separated by spaces) that is not installed; empty if all are."""
-    return next((name for name in requires.split() if not _is_installed(name)), "")
-
-
-def _is_installed(module: str) -> bool:
-    """Looking for a submodule imports what holds it, which may not be there."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:
-        return False
+    return next((name for name in requires.split() if not is_installed(name)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +149,7 @@ def _program(fields: Fields, folder: Path) -> Program | None:
     command = _words(fields)
     if not command:
         raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
-    return Program(command, folder, tuple(fields.text("requires", "").split()))
+    return Program(command, folder, tuple(fields.text("requires", "").split()), fields.text("install", ""))
 
 
 def _words(fields: Fields) -> tuple[str, ...]:

@@ -6,31 +6,39 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.installed import audited
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command, run in the folder of its manifest. needs: files and folders there without which it cannot run."""
+    """A command, run in the folder of its manifest.
+
+    needs: files and folders there without which it cannot run.  install: how they get there.
+    """
 
     command: tuple[str, ...]
     folder: Path
     needs: tuple[str, ...] = ()
+    install: str = ""
 
     @property
     def missing(self) -> str:
-        """What is not there; empty if all is."""
+        """Why it cannot be started, and what to do, as far as this program knows; empty if it can."""
+        if elsewhere := audited():
+            return f"it lives in a program of its own, {self.shown!r}, not in {elsewhere!r}. Leave --python and --host out"
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
-            return f"{self.command[0]} is not on the PATH"
+            return f"{self.command[0]} is not on the PATH. Install it: {self.install}"
         absent = next((name for name in self.needs if not (self.folder / name).exists()), "")
-        return f"there is no {absent} in {shown(self.folder)}" if absent else ""
+        return f"there is no {absent} in {shown(self.folder)}. Install it: {self.install}" if absent else ""
 
-    def surroundings(self, asked: Surroundings | None, target: str) -> Surroundings:
-        """Where a subject of it lives. Raises TargetError where another interpreter or machine is asked for."""
-        asked = asked or Surroundings()
-        if asked.command:
-            raise TargetError(f"{target} lives in a program of its own ({' '.join(self.command)}), not in "
-                              f"{' '.join(asked.command)!r}. Leave --python and --host out.")
-        return replace(asked, command=self.command, speaks=Speaks.PROTOCOL, folder=str(self.folder.absolute()))
+    @property
+    def shown(self) -> str:
+        """The command as one types it."""
+        return " ".join(self.command)
+
+    def surroundings(self, asked: Surroundings | None) -> Surroundings:
+        """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
+        return replace(asked or Surroundings(), command=self.command, speaks=Speaks.PROTOCOL, is_here=True,
+                       folder=str(self.folder.absolute()))

@@ -42,7 +42,9 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
          folders: Sequence[Path | str] = ()) -> Subject:
     """The subject that `target` names: a registered id, `package.module:function` or `path/to/file.py:function`.
 
-    It lives in a process of its own with these surroundings; without any, in this one. Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
+    It lives in a process of its own with these surroundings; without any, in this one.
+
+    Raises TargetError (not found, not importable, not an attention function), ManifestError, UsageError.
     """
     from attnspec.subjects.target import load_bare, load_registered  # noqa: PLC0415  (weight: NumPy)
 

@@ -26,10 +26,10 @@ __all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What is on trial. `callee`: what answers.  `source`: where its function stands. `variants`: the same with one hidden switch flipped.
+    """What is on trial. `callee`: what answers.  `source`: where its function stands.
 
-    refused: what it was found to refuse, by `refusals.py`, with its words.  entry: its place in a manifest.
-    described: what is known of its function; None of attnspec's own.
+    variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
+    words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
     """
 
     id: str
@@ -147,7 +147,8 @@ class Subject:
                     if getattr(limits, name) != getattr(type(limits)(), name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
-            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused)
+            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
+            lives_in=self.callee.place if self.described else {})
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)

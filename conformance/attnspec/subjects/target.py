@@ -19,14 +19,14 @@ from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
-from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
+from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable, not_loaded
-from attnspec.subjects.outline import no_such_subject
 from attnspec.subjects.signature import SOMEWHERE, signature_of
+from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
 
 
@@ -39,48 +39,6 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
                 precision_of(words, dtype)
             except ManifestError as cause:
                 raise error(str(cause), where=where) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a function comes from: a module of that name, or the one in a file; and its name there.
-
-    is_program: whether a program has it, which is named in the place of the module.
-    """
-
-    module: str
-    name: str
-    file: str = ""
-    is_program: bool = False
-
-    @classmethod
-    def of(cls, target: str) -> Source:
-        """`package.module:function` or `path/to/file.py:function`. Raises TargetError."""
-        module, _, name = target.rpartition(":")
-        if not module or not name:
-            raise no_such_subject(target, ())
-        if module.endswith(".py") or "/" in module or "\\" in module:
-            return cls(module, name, str(Path(module).absolute()))
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise TargetError(f"{module!r} is no name of a module. Write package.module:function.")
-        return cls(module, name)
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """What a host is told."""
-        if self.is_program:
-            return {}
-        return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
-
-    @property
-    def importable(self) -> str:
-        """As `attnspec init` wants it; what stands for it where no import finds it."""
-        if self.module == HANDED:
-            return SOMEWHERE
-        if not self.file:
-            return f"{self.module}:{self.name}"
-        path = Path(shown_path(self.file)).with_suffix("")
-        return f"{'.'.join(path.parts)}:{self.name}" if all(map(str.isidentifier, path.parts)) else SOMEWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +55,9 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     these surroundings; without any, in this process. Raises TargetError.
     """
     source = Source.of(target)
-    is_own = surroundings is None or source.module == HANDED
-    found = _here(source, target) if is_own or surroundings is None else _there(source, target, _client(target, surroundings))
+    is_here = surroundings is None or source.module == HANDED
+    client = None if is_here or surroundings is None else _client(target, surroundings)
+    found = _there(source, target, client) if client else _here(source, target)
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, target, Source(described.module, described.qualname, source.file).importable)
@@ -115,22 +74,36 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
 
 def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
-    is_same = surroundings.is_here and surroundings.command in ((), (sys.executable,))
-    adapters = [str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)]
-    return client_of((key, repr(surroundings), tuple(adapters)),
-                     lambda: Client(surroundings, path=here() if is_same else (), adapters=adapters))
+    adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))
+
+    def made() -> Client:
+        if not surroundings.is_here:
+            return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
+        is_same = surroundings.command in ((), (sys.executable,))
+        return Client(surroundings, path=here() if is_same else (), adapters=list(map(str, adapters)))
+
+    return client_of((key, repr(surroundings), adapters), made)
 
 
 def _there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Found:
     """The function in its own process."""
     client.begin_item()
     try:
-        loaded = client.load({"from": source.header, "name": source.name, "versions": list(versions)})
+        where = source.header if client.surroundings.is_here else source.header_elsewhere
+        loaded = client.load({"from": where, "name": source.name, "versions": list(versions)})
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(read_description(loaded.described), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+    return Found(_description(loaded.described, source.name), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+
+
+def _description(told: Mapping[str, Any], name: str) -> Described:
+    """What a host tells of a function, if it is in order. Raises TargetError."""
+    try:
+        return read_description(told)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
 
 
 def _hosted(client: Client, number: int, lift: str) -> Hosted:
@@ -144,6 +117,8 @@ def _hosted(client: Client, number: int, lift: str) -> Hosted:
                           f"Install it: pip install {lift}")
     if "no_device" in told:
         raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
+    if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
+        raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
     return Hosted(client, number, lift, told)
 
 
@@ -173,7 +148,10 @@ def _flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType,
 
 
 def foreign(target: str) -> Callable[..., object]:
-    """The function or class that `package.module:name` names, whatever it takes, in this process. Raises TargetError."""
+    """The function or class that `package.module:name` names, whatever it takes, in this process.
+
+    Raises TargetError.
+    """
     module_name, _, name = target.rpartition(":")
     if not module_name or not name or module_name.endswith(".py") or "/" in module_name:
         raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
@@ -184,7 +162,8 @@ def foreign(target: str) -> Callable[..., object]:
         raise not_loaded(cause.told, module_name, target) from None
     if not callable(member):
         raise TargetError(f"{target!r} is {type(member).__name__} and cannot be called.")
-    return member
+    found: Callable[..., object] = member
+    return found
 
 
 def load_registered(registered: Registered, surroundings: Surroundings | None = None, *, lift: str = "",
@@ -197,7 +176,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
     if program := registered.library.program:
-        surroundings = program.surroundings(surroundings, registered.id)
+        surroundings = program.surroundings(surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
@@ -206,15 +185,15 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         return _assembled(registered, function, lift, client)
 
     subject = assembled(registered.function)
-    variants = {name: _variant(registered, subject, variant, assembled(variant.function))
+    variants = {name: _variant(subject, variant, assembled(variant.function))
                 for name, variant in registered.declaration.variants.items()}
     return replace(subject, variants=variants)
 
 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
-    source = _source(library, function_name)
-    found = _there(source, function_name, client, _distributions(library)) if client else _here(source, function_name)
+    source = Source.registered(library, function_name)
+    found = _there(source, function_name, client, (library.distribution,)) if client else _here(source, function_name)
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
@@ -222,30 +201,18 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
-        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of kind "
-                          f"{signature.kind.value!r} by its parameters.", where=registered.where)
+        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
+                          f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration)), callee)
-    return Subject(registered.id, registered.title, callee, declaration, described.place, replace(library, told=_told_version(library, found)),
+    return Subject(registered.id, registered.title, callee, declaration, described.place, _with_version(library, found),
                    document=registered.document, note=registered.note, entry=registered.where, described=described)
 
 
-def _source(library: Library, function: str) -> Source:
-    """Where a manifest's function is."""
-    if library.program:
-        return Source(library.folder, function, is_program=True)
-    adapter, _, name = function.partition(":")
-    return Source(f"{loading.PACKAGE}.{library.folder}.{adapter}", name)
-
-
-def _distributions(library: Library) -> tuple[str, ...]:
-    return tuple(filter(None, (library.distribution, *library.also_distributed_as)))
-
-
-def _told_version(library: Library, found: Found) -> str:
-    """The version that there is where the function lives; empty where nobody tells."""
-    return next((found.versions[name] for name in _distributions(library) if name in found.versions), "")
+def _with_version(library: Library, found: Found) -> Library:
+    """The library as its program tells; a Python's distributions are looked up, see `installed`."""
+    return replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
 
 
 def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
@@ -255,8 +222,7 @@ def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
                    left_out={**declaration.left_out, **left_out})
 
 
-def _variant(registered: Registered, base: Subject, variant: Variant,
-             subject: Subject) -> Subject:
+def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     """The variant's function under the subject's declaration, with what the variant declares otherwise."""
     declared = base.declaration
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
@@ -276,11 +242,6 @@ def offered(declaration: Declaration) -> frozenset[str]:
 def importable(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
     return Source.of(target).importable
-
-
-def shown_path(file: str) -> str:
-    """The path of a file as messages have it; empty for none."""
-    return shown(Path(file)) if file else ""
 
 
 def _title(function: Described, name: str) -> str:

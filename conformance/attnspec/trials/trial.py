@@ -199,7 +199,7 @@ class Trial:
         return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised or SubjectDied, and tallies.
+        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied; tallies.
 
         The margin of the closest call, at most 1; None if nothing was claimed.
         """

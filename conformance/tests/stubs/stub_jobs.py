@@ -35,9 +35,6 @@ class Docket:
     def items(self) -> tuple[Stubbing, ...]:
         return tuple(Stubbing(target) for target in self.plan.targets)
 
-    def surroundings(self, job: Stubbing) -> dict[str, str]:
-        return {"STUB_BACKEND": "another"} if job.target.startswith("elsewhere") else {}
-
     def header(self, blank: RunStarted) -> RunStarted:
         return replace(blank, rules=({"name": "stub"},))
 
@@ -50,7 +47,7 @@ class Docket:
             os.abort()
         if job.target == "slow":
             time.sleep(30)
-        return replace(_put(job), stage=os.environ.get("STUB_BACKEND", ""))
+        return _put(job)
 
     def lost(self, job: Stubbing, loss: JobFailure) -> SubjectPut:
         return replace(_put(job), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")

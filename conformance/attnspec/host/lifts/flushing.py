@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Sequence, Tuple
 
 import numpy as np
 
@@ -14,8 +14,9 @@ SHAPE = 6, 17, 16
 SMALLEST = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
 """The smallest normal number of each dtype (IEEE 754)."""
 
-OPERATIONS = (("a product", lambda tiny, halves: tiny * halves),
-              ("a matrix product", lambda tiny, halves: tiny.swapaxes(-1, -2) @ halves))
+OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
+    ("a product", lambda tiny, halves: tiny * halves),
+    ("a matrix product", lambda tiny, halves: tiny.swapaxes(-1, -2) @ halves))
 
 
 def flushed_by(lift: Any, dtype: str) -> str:
@@ -40,4 +41,5 @@ def float64(found: Entries) -> Any:
     """What stands in an array of any shape, as numbers of float64."""
     if found.dtype != "bfloat16":
         return found.array.astype(np.float64)
-    return (found.array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    bits = found.array.astype(np.uint32) << 16
+    return bits.view(np.float32).astype(np.float64)

@@ -18,7 +18,7 @@ class Lift:
     device = "cpu"
 
     def __init__(self, device: str = "") -> None:
-        """Raises ImportError where there is no such framework, LookupError, with the devices there are, for a device."""
+        """Raises ImportError where there is no such framework, LookupError, with those there are, for a device."""
         if device not in ("", "cpu"):
             raise LookupError("cpu")
 

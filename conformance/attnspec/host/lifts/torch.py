@@ -84,8 +84,8 @@ def _float64(gradient: Any, leaf: Any) -> Any:
 def devices() -> List[str]:
     """The devices that are there."""
     cuda = ["cuda"] + ["cuda:{}".format(at) for at in range(torch.cuda.device_count())] if _has_cuda() else []
-    mps = ["mps"] if getattr(getattr(torch, "backends", None), "mps", None) and torch.backends.mps.is_available() else []
-    return ["cpu"] + cuda + mps
+    mps = getattr(torch.backends, "mps", None)
+    return ["cpu", *cuda, *(["mps"] if mps and mps.is_available() else [])]
 
 
 def _has_cuda() -> bool:
