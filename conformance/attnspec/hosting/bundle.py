@@ -32,7 +32,7 @@ POISON = "1"
 def first_line(count: int) -> bytes:
     """What an interactive interpreter is told first: to say that it is there, and to run so many bytes, none more."""
     exact = "io.BufferedReader(io.FileIO(0,'rb',False),1)"
-    return (f"import io,os,sys;os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
+    return (f"import io,os,sys;_=os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
             "'program','exec'))\n").encode()
 
 
@@ -63,9 +63,7 @@ def _environment(surroundings: Surroundings) -> dict[str, str]:
 
 
 def environment(surroundings: Surroundings) -> dict[str, str] | None:
-    """What a program is born into that speaks the protocol itself. Python inherits, and its supervisor sees to the rest:
-    None.
-    """
+    """What a program is born into that speaks the protocol itself. None: a Python inherits all, and is told the rest."""
     if surroundings.speaks is Speaks.PYTHON:
         return None
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}

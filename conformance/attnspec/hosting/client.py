@@ -17,7 +17,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
 from attnspec.host.serving import VERSION
-from attnspec.hosting.process import Death, HostDied, HostProcess
+from attnspec.hosting.process import NO_ANSWER, Death, HostDied, HostProcess
 
 PLAIN = 2**20
 """Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
@@ -78,7 +78,8 @@ class Client:
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
         if not {"handle", "described"} <= set(told):
-            raise TargetError("the host's answer to 'load' has no 'handle' and 'described', as docs/protocol.md asks for.")
+            raise TargetError("the host's answer to 'load' has no 'handle' and 'described', as docs/protocol.md "
+                              "asks for.")
         self._handles[number] = told["handle"]
         return told
 
@@ -148,7 +149,8 @@ class Client:
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
-        self._process.knows(int(self.about.get("pid") or 0))
+        pid = self.about.get("pid")
+        self._process.knows(pid if isinstance(pid, int) else 0)
 
     def close(self) -> None:
         """End the host; it is started anew if it is asked again."""
@@ -163,7 +165,8 @@ def _no_start(death: Death, surroundings: Surroundings) -> str:
     if "No module named 'numpy'" in death.printed:
         return f"the environment of {command!r} has no NumPy, which the process needs: install it there."
     lines = death.printed.strip().splitlines()
-    return f"{command!r} starts no process that answers: {lines[-1] if lines else death.reason}"
+    told = death.reason if death.reason.startswith(NO_ANSWER) or not lines else lines[-1]
+    return f"{command!r} starts no process that answers: {told}"
 
 
 def here() -> list[str]:

@@ -28,6 +28,8 @@ STARTING = 120.0
 LAST_WORDS = 3.0
 """Seconds that the far end may take to tell how it ended."""
 
+NO_ANSWER = "what came back is no answer"
+
 LAST_PRINTED = 4000
 """Bytes of what a program without a supervisor printed on stderr, told once it has died."""
 
@@ -111,7 +113,7 @@ class HostProcess:
         except _Gone:
             raise HostDied(self._died(Verdict.CRASHED)) from None
         except BrokenFrame as broken:
-            raise HostDied(self._died(Verdict.CRASHED, f"what came back is no answer: {broken}")) from None
+            raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {broken}")) from None
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
         def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)

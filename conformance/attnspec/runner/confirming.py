@@ -24,7 +24,7 @@ _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
 
 
 class Shown(Enum):
-    """What came of a script. An interpreter exits with 1 as well where nobody catches, so its last words are looked for."""
+    """What came of a script. Interpreters exit with 1 as well where nobody catches; their last words tell it."""
 
     CONFIRMED = "confirmed"
     NOT_SO = "not so here"

@@ -61,7 +61,7 @@ class Library:
 
     @property
     def version(self) -> str:
-        """The installed version of the distribution; empty if there is none. What a program has is known once it ran."""
+        """The installed version of the distribution; empty if there is none. A program tells it once it runs."""
         if self.program:
             return self.told
         names = filter(None, (self.distribution, *self.also_distributed_as))
@@ -74,6 +74,11 @@ class Library:
             return self.program.missing
         if absent := absent_module(self.requires):
             return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
+        return self.unfit
+
+    @property
+    def unfit(self) -> str:
+        """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
         if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
             return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
         return ""
@@ -147,7 +152,7 @@ def _program(fields: Fields, folder: Path) -> Program | None:
     if "host" not in fields.mapping:
         return None
     command = _words(fields)
-    if not command:
+    if not command or not command[0]:
         raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
     return Program(command, folder, tuple(fields.text("requires", "").split()), fields.text("install", ""))
 

@@ -1,4 +1,4 @@
-"""A host that is no Python: the program that `host` of a manifest names, which speaks the protocol of docs/protocol.md."""
+"""A host that is no Python: the program that `host` of a manifest names; it speaks as docs/protocol.md says."""
 
 from __future__ import annotations
 
@@ -27,16 +27,12 @@ class Program:
     def missing(self) -> str:
         """Why it cannot be started, and what to do, as far as this program knows; empty if it can."""
         if elsewhere := audited():
-            return f"it lives in a program of its own, {self.shown!r}, not in {elsewhere!r}. Leave --python and --host out"
+            return (f"it lives in a program of its own, {' '.join(self.command)!r}, not in {elsewhere!r}. "
+                    "Leave --python and --host out")
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
             return f"{self.command[0]} is not on the PATH. Install it: {self.install}"
         absent = next((name for name in self.needs if not (self.folder / name).exists()), "")
         return f"there is no {absent} in {shown(self.folder)}. Install it: {self.install}" if absent else ""
-
-    @property
-    def shown(self) -> str:
-        """The command as one types it."""
-        return " ".join(self.command)
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""

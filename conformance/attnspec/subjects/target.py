@@ -95,7 +95,8 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(_description(loaded.described, source.name), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+    described = _description(loaded.described, source.name)
+    return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
 
 
 def _description(told: Mapping[str, Any], name: str) -> Described:
@@ -211,8 +212,11 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
 
 
 def _with_version(library: Library, found: Found) -> Library:
-    """The library as its program tells; a Python's distributions are looked up, see `installed`."""
-    return replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
+    """The library as its program tells; a Python's distributions are looked up, see `installed`. Raises TargetError."""
+    told = replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
+    if told.unfit:
+        raise TargetError(f"{library.folder} cannot be judged here: {told.unfit}")
+    return told
 
 
 def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
