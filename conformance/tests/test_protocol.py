@@ -13,11 +13,10 @@ from attnspec.core import paths
 from attnspec.core.errors import ManifestError, TargetError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.host.frames import Entries
 from attnspec.problems.problem import Problem
 from attnspec.subjects import installed
 from attnspec.subjects.registry import load, registered
-from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 
 HOST = '''\
 import json, math, os, struct, sys
@@ -60,8 +59,8 @@ def send(header, arrays=()):
 def called(header, arrays):
     keywords = {name: arrays[value["$array"]] if isinstance(value, dict) else value
                 for name, value in header["keywords"].items()}
-    ended = {"ended": "answered", "call": 1, "results": 1, "has_gradients": False, "aliases": [], "said": "", "told": {},
-             "after": len(arrays)}
+    ended = {"ended": "answered", "call": 1, "results": 1, "has_gradients": False, "aliases": [], "said": "",
+             "told": {}, "after": len(arrays)}
     try:
         output = attend(*(arrays[at] for at in header["inputs"]), **keywords)
     except Exception as error:
@@ -128,7 +127,7 @@ def check(folder: Path, *more: str) -> int:
     return main(["check", "tiny/attention", "--implementations", str(folder), *clauses, "-n", "1", *more])
 
 
-def test_a_host_written_from_the_page_is_judged_and_conforms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_written_from_the_page_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(library(tmp_path)) == 0
     assert "Conforms." in capsys.readouterr().out
 
@@ -163,12 +162,15 @@ def test_a_host_of_another_version_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("more", "words"), [
-    ("print('Welcome to Tiny, the small host!', flush=True)", r"starts no process that answers: what came back is no answer"),
+    ("print('Welcome to Tiny, the small host!', flush=True)",
+     r"starts no process that answers: what came back is no answer: \d+ bytes where \d+ can be meant"),
     ("sys.exit('Tiny needs a licence')", r"starts no process that answers: Tiny needs a licence"),
     ("del ANSWERS['load']", r"the host answers: what is that\?"),
-    ("ANSWERS['load'] = {}", r"the host's answer to 'load' has no 'handle' and 'described', as docs/protocol\.md asks for\."),
+    ("ANSWERS['load'] = {}",
+     r"the host's answer to 'load' has no 'handle' and 'described', as docs/protocol\.md asks for\."),
     ("del DESCRIBED['uses']", r"the host does not describe 'attend' as docs/protocol\.md says: KeyError\('uses'\)\."),
-    ("ANSWERS['lift'] = {}", r"the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol\.md asks for\."),
+    ("ANSWERS['lift'] = {}",
+     r"the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol\.md asks for\."),
     ("ANSWERS['load'] = {'not_loaded': {'kind': 'member', 'part': 'attend', 'file': 'host', 'members': ['attended'], "
      "'own': []}}", r"there is no 'attend' in it.* Did you mean 'attended'\?"),
 ])

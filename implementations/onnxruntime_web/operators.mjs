@@ -54,17 +54,17 @@ export async function multi_head_attention_causal(query, key, value, { bias, cau
 }
 
 /**
- * com.microsoft.GroupQueryAttention on a prompt without a past: always causal, as many keys as queries. Its window
- * counts the query's own place. It takes heads whose width is a multiple of 8, so zeros are put beside narrower ones.
+ * com.microsoft.GroupQueryAttention on a prompt without a past: as many keys as queries. Its window, which needs the
+ * causal flag, counts the query's own place. It takes heads whose width is a multiple of 8, so zeros are put beside narrower ones.
  */
-export async function group_query_attention(query, key, value, { bias, scale, softcap, window }) {
+export async function group_query_attention(query, key, value, { bias, causal, scale, softcap, window }) {
   const [B, heads, T, D] = query.shape;
   const width = 8 * Math.ceil(D / 8);
   const [Q, K, V] = [query, key, value].map((array) => headsSideBySide(resized(array, width)));
   const inputs = [["Q", Q], ["K", K], ["V", V], null, null, ["seqlens_k", integers([B], T - 1)],
                   ["total_sequence_length", integers([1], T)], null, null, null, bias ? ["attention_bias", bias] : null];
   const reach = window?.[0] ?? null; // to the left; there is no right under the causal mask
-  const attributes = { num_heads: { i: heads }, kv_num_heads: { i: key.shape[1] },
+  const attributes = { num_heads: { i: heads }, kv_num_heads: { i: key.shape[1] }, causal: { i: causal ? 1 : 0 },
                        ...floats({ scale: scale ?? (width === D ? null : 1 / Math.sqrt(D)), softcap }),
                        ...(reach === null ? {} : { local_window_size: { i: reach + 1 } }) };
   const node = { operator: "GroupQueryAttention", domain: "com.microsoft", opset: 21, attributes };
@@ -85,7 +85,7 @@ attention_both_ways.keywords = ALL;
 attention_bare.keywords = {};
 multi_head_attention.keywords = { bias: null, scale: null };
 multi_head_attention_causal.keywords = { bias: null, causal: false, scale: null };
-group_query_attention.keywords = { bias: null, causal: true, scale: null, softcap: null, window: null };
+group_query_attention.keywords = { bias: null, causal: false, scale: null, softcap: null, window: null };
 
 /** The output, or the pair of output and weights. There is one input for mask and bias. */
 async function onnxAttention(query, key, value, { mask, bias, causal, scale, softcap, return_weights }, opset, level = "all") {

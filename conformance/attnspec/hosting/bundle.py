@@ -63,7 +63,7 @@ def _environment(surroundings: Surroundings) -> dict[str, str]:
 
 
 def environment(surroundings: Surroundings) -> dict[str, str] | None:
-    """What a program is born into that speaks the protocol itself. None: a Python inherits all, and is told the rest."""
+    """What a program that speaks the protocol is born into. None: Python inherits all, and is told the rest."""
     if surroundings.speaks is Speaks.PYTHON:
         return None
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}
