@@ -15,8 +15,9 @@ from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
-from attnspec.record.outcome import Evidence, Explanation, Outcome
+from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown
+from helpers.records import evidence_of
 
 Product = Callable[[Array, Array], Array]
 
@@ -101,11 +102,6 @@ def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
 
 def explained(name: str, dtype: DType, *clauses: str) -> list[Explanation | None]:
     return [evidence_of(outcome).explained for outcome in failures(name, dtype, *clauses)]
-
-
-def evidence_of(outcome: Outcome) -> Evidence:
-    assert outcome.evidence is not None
-    return outcome.evidence
 
 
 CAUSES = {

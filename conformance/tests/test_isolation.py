@@ -1,4 +1,6 @@
-"""A subject that crashes, hangs or talks costs its own item and nothing else; the user's pytest is not ours."""
+"""What crashes, hangs or talks costs its own item and nothing else, be it a subject or a worker; the user's pytest is
+not ours.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +12,138 @@ import time
 from pathlib import Path
 
 import pytest
-from attnspec.core.nouns import DType, Verdict
+from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
+from attnspec.runner import watch
 from attnspec.runner.environment import ONE_THREAD, prepared
-from attnspec.runner.session import Session
+from attnspec.runner.session import Result, Session
+from attnspec.runner.traces import last_words
 from helpers.places import STUBS
+from helpers.records import evidence_of
 
 pytestmark = pytest.mark.usefixtures("stubs")
 RECIPE = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=normal;seed=3"
 
 
-def run(*clauses: str, deadline: float = 20, workers: int = 1) -> dict[str, Outcome]:
-    plan = Plan(("stub",), clauses=tuple(f"stub.{name}" for name in clauses), deadline=deadline)
-    result = Session(plan, workers, engine="stub_engine:Engine").run([])
+# --- subjects, which live in processes of their own
+
+SUBJECTS = """
+import os, signal, sys, time
+import numpy as np
+
+def held(query, key, value):
+    logits = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+
+def aborts(query, key, value):
+    sys.stderr.write("last words of a library\\n")
+    os.abort()
+
+def segfaults(query, key, value):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def leaves(query, key, value):
+    os._exit(3)
+
+def hangs(query, key, value):
+    time.sleep(600)
+
+def stops(query, key, value):
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def judged(folder: Path, *names: str, deadline: float = 20) -> dict[str, Outcome]:
+    """The outcomes of one clause on these subjects, by name."""
+    (folder / "mine.py").write_text(SUBJECTS, encoding="utf-8")
+    plan = Plan(tuple(f"{folder}/mine.py:{name}" for name in names), clauses=("attention.shape",),
+                dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, deadline=deadline)
+    result = Session(plan).run([])
     assert not result.defects
+    return {outcome.subject.rpartition(":")[2]: outcome for outcome in result.outcomes}
+
+
+def test_a_subject_that_crashes_costs_its_own_items_and_the_others_go_on(tmp_path: Path) -> None:
+    outcomes = judged(tmp_path, "segfaults", "held", "leaves")
+    died = "the process died while the implementation ran"
+    assert {name: (outcome.verdict.value, outcome.reason) for name, outcome in outcomes.items()} == {
+        "held": ("held", ""), "segfaults": ("crashed", f"{died} (SIGSEGV)"),
+        "leaves": ("crashed", f"{died} (exit code 3)")}
+
+
+def test_a_crash_leaves_its_case_its_stack_and_what_was_printed(tmp_path: Path) -> None:
+    crash = judged(tmp_path, "aborts")["aborts"]
+    evidence = evidence_of(crash)
+    assert crash.repeat == f"attnspec replay '{crash.subject} attention.shape float32 {evidence.recipe}'"
+    assert "Fatal Python error: Aborted" in evidence.traceback
+    assert "in aborts" in evidence.traceback
+    assert evidence.stderr == "last words of a library\n"
+
+
+@pytest.mark.parametrize("name", ["hangs", "stops"])
+def test_a_subject_that_never_returns_ends_at_the_deadline(tmp_path: Path, name: str) -> None:
+    outcomes = judged(tmp_path, name, "held", deadline=1.5)
+    assert (outcomes[name].verdict, outcomes["held"].verdict) == (Verdict.TIMED_OUT, Verdict.HELD)
+    evidence = evidence_of(outcomes[name])
+    assert evidence.sentence == "the implementation had not returned after 1.5 s"
+    assert evidence.recipe
+    assert name == "stops" or "in hangs" in evidence.traceback  # what is stopped cannot say where it stands
+
+
+# --- workers, whose deaths are attnspec's own or come from outside
+
+def result_of(*clauses: str, targets: tuple[str, ...] = ("stub",), workers: int = 1) -> Result:
+    plan = Plan(targets, clauses=tuple(f"stub.{name}" for name in clauses), deadline=20)
+    return Session(plan, workers, engine="stub_engine:Engine").run([])
+
+
+def by_clause(result: Result) -> dict[str, Outcome]:
     return {outcome.clause.removeprefix("stub."): outcome for outcome in result.outcomes}
 
 
+def run(*clauses: str) -> dict[str, Outcome]:
+    result = result_of(*clauses)
+    assert not result.defects
+    return by_clause(result)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_crash_costs_its_own_item_and_everything_else_goes_on(workers: int) -> None:
-    outcomes = run("held", "crash", "lacking", "segfault", "violated", workers=workers)
-    assert {name: outcome.verdict.value for name, outcome in outcomes.items()} == {
-        "held": "held", "crash": "crashed", "lacking": "inapplicable", "segfault": "crashed", "violated": "violated"}
+def test_a_worker_that_dies_costs_its_own_item_and_the_others_go_on(workers: int) -> None:
+    result = result_of("held", "crash", "lacking", "segfault", "violated", workers=workers)
+    assert {name: outcome.verdict.value for name, outcome in by_clause(result).items()} == {
+        "held": "held", "crash": "not_run", "lacking": "inapplicable", "segfault": "not_run", "violated": "violated"}
+    assert len(result.defects) == 2
 
 
-def test_a_crash_leaves_its_case_its_stack_and_what_was_printed() -> None:
-    evidence = run("crash")["crash"].evidence
-    assert evidence is not None
-    assert evidence.recipe == RECIPE
-    assert "Fatal Python error: Aborted" in evidence.traceback
-    assert "in _crash" in evidence.traceback
-    assert evidence.stderr == "last words of a library\n"
+def test_a_worker_that_dies_twice_at_an_item_is_a_defect_that_says_where() -> None:
+    result = result_of("crash")
+    why = "a process of attnspec died twice at this item, with no call of the implementation under way"
+    assert by_clause(result)["crash"].reason == f"defect of attnspec: {why}"
+    [defect] = result.defects
+    assert defect.startswith(f"stub-stub.crash-float32: {why}\n{RECIPE}\nFatal Python error: Aborted\n")
+    assert "in _crash" in defect
+    assert defect.endswith("\nlast words of a library\n")
+    assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["killed_once", "stopped_once"])
+def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STUB_MARK", str(tmp_path / "mark"))
+    monkeypatch.setattr(watch, "SILENCE", 6.0)
+    outcomes = run(name, "held")
+    assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.HELD}
+    assert (tmp_path / "mark").exists()
+
+
+def test_any_number_of_items_may_end_their_workers() -> None:
+    targets = tuple("abcdef")
+    result = result_of("crash", targets=targets)
+    assert [defect.partition("-")[0] for defect in result.defects] == list(targets)
 
 
 def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
@@ -52,19 +153,27 @@ def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
     assert "workers die before they take up an item" in result.defects[0]
 
 
-def test_a_crash_can_be_repeated() -> None:
-    assert run("crash")["crash"].repeat == f"attnspec replay 'stub stub.crash float32 {RECIPE}'"
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from attnspec.runner import guard
+guard.OWN_TIME = 0.5
+watched = guard.Guard(Path(sys.argv[1]), "worker", 0.1)
+def never_ends():
+    watched.drop_crumb(sys.argv[2])
+    time.sleep(60)
+never_ends()
+"""
 
 
-def test_a_hang_ends_at_the_deadline_and_everything_else_goes_on() -> None:
-    outcomes = run("hang", "held", deadline=0.7)
-    assert outcomes["held"].verdict is Verdict.HELD
-    assert outcomes["hang"].verdict is Verdict.TIMED_OUT
-    evidence = outcomes["hang"].evidence
-    assert evidence is not None
-    assert evidence.sentence == "the implementation had not returned after 0.7 s"
-    assert evidence.recipe == RECIPE
-    assert "in _hang" in evidence.traceback
+def test_a_worker_that_comes_to_no_end_ends_itself_and_says_where_it_stood(tmp_path: Path) -> None:
+    program = tmp_path / "endless.py"
+    program.write_text(ENDLESS, encoding="utf-8")
+    ended = subprocess.run([sys.executable, str(program), str(tmp_path), RECIPE], check=False, timeout=30)
+    words = last_words(tmp_path, "worker")
+    assert ended.returncode == 1
+    assert (words.verdict, words.recipe) == (Verdict.TIMED_OUT, RECIPE)
+    assert "in never_ends" in words.traceback
 
 
 def test_what_a_library_prints_is_no_failure(capfd: pytest.CaptureFixture[str]) -> None:
@@ -151,6 +260,5 @@ def test_jaxlib_that_aborts_is_a_crash_of_its_item(tmp_path: Path) -> None:
     plan = Plan((f"{tmp_path}/aborting.py:attend",), clauses=("attention.shape",), dtypes=(DType.BFLOAT16,), lift="jax")
     [outcome] = Session(plan, recipe=recipe).run([]).outcomes
     assert outcome.verdict is Verdict.CRASHED
-    assert outcome.evidence is not None
-    assert "Aborted" in outcome.evidence.traceback
-    assert "Check fail" in outcome.evidence.stderr
+    assert "Aborted" in evidence_of(outcome).traceback
+    assert "Check fail" in evidence_of(outcome).stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
+_ELSEWHERE = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")  # of another interpreter
 
 
 def folder(name: str) -> Path:
@@ -26,6 +28,7 @@ def portable(text: str) -> str:
         return text
     for known in (*_installed(), f"{Path.cwd()}/"):
         text = text.replace(known, "")
+    text = _ELSEWHERE.sub("", text)
     return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
 
 

@@ -15,9 +15,10 @@ def begin() -> None:
     faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
     sys.argv[:] = [""]
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    from _serve import serving  # type: ignore[import-not-found]  # noqa: PLC0415  (found beside this file)
+    from _serve import said, serving  # type: ignore[import-not-found]  # noqa: PLC0415  (found beside this file)
 
     sys.dont_write_bytecode = before
+    said.keep_in(os.path.join(os.path.dirname(trace), "said"))
     sys.path.pop(0)
     for name in [name for name in sys.modules if "attnspec" in name]:  # an editable install leaves its finder there
         del sys.modules[name]

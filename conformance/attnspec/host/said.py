@@ -46,6 +46,11 @@ def _told(warning: Any) -> str:
 _files: List[Any] = []
 
 
+def keep_in(path: str) -> None:
+    """Keep what is said in this file, so that the last words of a process that dies are found there."""
+    _files[:] = [open(path, "w+b")]  # noqa: SIM115  (as long as the process lives)
+
+
 @contextlib.contextmanager
 def _streams(said: Said) -> Iterator[None]:
     """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""

@@ -95,10 +95,11 @@ class Servant:
     def _call(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
         """One call, and the arrays that it was given as it left them."""
         rows = header.get("rows")
-        given = Arguments([arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays), header["dtype"],
-                          [tuple(shape) for shape in header["shapes"]], None if rows is None else arrays[rows].array)
-        ended = calling.perform(self._functions[header["of"]], self._lifted(header["lift"], header.get("device", "")),
-                                given)
+        inputs, keywords = [arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays)
+        given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
+                          None if rows is None else arrays[rows].array)
+        lift = self._lifted(header["lift"], header.get("device", ""))
+        ended = calling.perform(self._functions[header["of"]], lift, given)
         self._keep(ended)
         found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
         shared = {id(calling.arrays_of(given)[at]) for at in ended.aliases}

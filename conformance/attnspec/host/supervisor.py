@@ -103,7 +103,7 @@ def _resident(process: int) -> int:
 
 
 def _bound(folder: Path) -> None:
-    for name in ("out", "err"):
+    for name in ("out", "err", "said"):
         with contextlib.suppress(OSError):
             if (folder / name).stat().st_size > MOST_PRINTED:
                 os.truncate(str(folder / name), 0)
@@ -133,7 +133,7 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 def _printed(folder: Path) -> str:
-    return _read(folder / "out") + _read(folder / "err")
+    return "".join(_read(folder / name) for name in ("out", "err", "said"))
 
 
 def _read(path: Path) -> str:

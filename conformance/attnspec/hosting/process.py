@@ -158,7 +158,10 @@ class HostProcess:
         self.close()
         words = self._last_words()
         reason = why or _reason(verdict, words, self._surroundings)
-        return Death(verdict, reason, _without_ours(str(words.get("trace", ""))), str(words.get("printed", "")))
+        trace = str(words.get("trace", ""))
+        if verdict is Verdict.TIMED_OUT:  # it was told to say where it stands, which reads like a crash
+            trace = trace.removeprefix("Fatal Python error: Aborted").lstrip()
+        return Death(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
         lines = [line for line in self._told(2**17).splitlines() if line.startswith(ENDED)]

@@ -47,7 +47,7 @@ def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None
         os.environ.update(before)
 
 
-def environment(workers: int) -> Mapping[str, str]:
+def environment(workers: int, device: str = "") -> Mapping[str, str]:
     """What a reader of the record needs to compare it with another: versions, machine, threads."""
     return {
         "attnspec": attnspec.__version__,
@@ -55,6 +55,7 @@ def environment(workers: int) -> Mapping[str, str]:
         "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
         "machine": platform.machine(),
         "cpus": str(os.cpu_count() or ""),
+        "device": device or "cpu",
         "workers": str(workers),
         "threads": "1 a worker",
         **_versions(),

@@ -26,6 +26,7 @@ from attnspec.runner.gate_cost import EFFORT
 from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
+from attnspec.subjects.installed import look_in
 
 E = TypeVar("E", DType, Effort)
 
@@ -46,6 +47,10 @@ def gate(
     spec_add: str | Path | Iterable[str | Path] = (),
     deadline: float = 300,
     baseline: str = "",
+    python: str = "",
+    host: str = "",
+    device: str = "",
+    memory: float = 0,
     engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
@@ -60,8 +65,10 @@ def gate(
     of your own, judged beside the others (docs/writing-a-clause.md).
     baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
     started.  engine: what judges (for tests of attnspec itself).
-    The subject runs in pytest's own process, unprotected: one that crashes or hangs takes pytest with it (the
-    `attnspec` command runs subjects in processes of their own). Raises UsageError, SpecError, ManifestError or
+    python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
+    GiB that a subject may take.
+    What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
+    hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
     """
     if not targets:
@@ -72,8 +79,10 @@ def gate(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
-        baseline=baseline, spec_add=_paths(spec_add), in_process=objects,
+        baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
+        device=device, memory=int(memory * 2**30),
         is_brief=effort == Effort.QUICK.value and not named)
+    look_in(plan.surroundings({}))
     return _test(plan, engine)
 
 

@@ -130,6 +130,7 @@ class Listener:
 
     def _mourn(self, item: Job, worker: str) -> None:
         """A worker has died at the item, which is repeated once: it may have been killed from outside."""
+        self._deaths = 0
         if item not in self._died:
             self._died.append(item)
             return

@@ -90,7 +90,8 @@ class Session:
         return RunStarted(
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
-            dtypes=tuple(dict.fromkeys(item.dtype for item in items)), environment=environment(self.workers),
+            dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
+            environment=environment(self.workers, self.plan.device),
             clauses=(), planned=Counter(item.target for item in items),
             spec_added=tuple(map(portable_argument, spec.added)),
             baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
 
 STDERR_END = 2000  # characters kept at either end of what libraries printed
-_OURS = re.compile(
-    r"^Extension modules:|File \"(<string>|.*/(_pytest|pluggy|xdist|execnet|"
-    r"attnspec/(runner|engine|diagnosis|trials|vocabulary))/)")
 _TIMEOUT = "Timeout ("  # how faulthandler begins when a deadline passes
 
 
@@ -33,9 +29,8 @@ def last_words(folder: Path, worker: str) -> LastWords:
     """Of a worker that died while an item was on trial."""
     trace = _read(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
-    stack = "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
     printed = _read(folder / f"{worker}.stderr")
-    return LastWords(verdict, _read(folder / f"{worker}.crumb"), portable(stack), _ends(printed))
+    return LastWords(verdict, _read(folder / f"{worker}.crumb"), portable(trace.strip()), _ends(printed))
 
 
 def _ends(text: str) -> str:

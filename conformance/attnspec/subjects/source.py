@@ -12,7 +12,7 @@ from attnspec.core.plan import HANDED
 from attnspec.host import loading
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.manifest import Library
-from attnspec.subjects.outline import no_such_subject
+from attnspec.subjects.outline import by_name, no_such_subject
 from attnspec.subjects.signature import SOMEWHERE
 
 
@@ -67,8 +67,7 @@ class Source:
             return SOMEWHERE
         if not self.file:
             return f"{self.module}:{self.name}"
-        path = Path(shown_path(self.file)).with_suffix("")
-        return f"{'.'.join(path.parts)}:{self.name}" if all(map(str.isidentifier, path.parts)) else SOMEWHERE
+        return by_name(Path(self.file), self.name)
 
 
 def shown_path(file: str) -> str:

@@ -85,7 +85,7 @@ def _without_times(value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
         return [_without_times(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {name: type(inner).__name__ if name in _TIMES else sorted(inner) if name == "environment" else
+    return {name: type(inner).__name__ if name in _TIMES else sorted(inner) if name in {"environment", "lives_in"} else
             "" if name in _OF_THE_MACHINE else _without_times(inner) for name, inner in value.items()}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.record.events import Event, RunStarted
+from attnspec.record.outcome import Evidence, Outcome
 from attnspec.record.write import RecordWriter
 
 _STARTED = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "check"), "0.1", "f" * 64, 7, "quick", False, 0,
@@ -16,6 +17,12 @@ _STARTED = RunStarted("2026-01-02T03:04:05+00:00", ("attnspec", "check"), "0.1",
 def run_started(**changes: Any) -> RunStarted:  # noqa: ANN401  (fields of the header, by name)
     """The header of a made-up run, with these fields of its own."""
     return replace(_STARTED, **changes)
+
+
+def evidence_of(outcome: Outcome) -> Evidence:
+    """The evidence of an outcome that has some."""
+    assert outcome.evidence is not None
+    return outcome.evidence
 
 
 def write_record(path: Path, *events: Event) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from attnspec.core.errors import Place, TargetError
 from attnspec.core.nouns import DType, Level, Verdict
@@ -29,7 +31,7 @@ VERDICTS = {
     "held": Verdict.HELD, "violated": Verdict.VIOLATED, "advised": Verdict.VIOLATED, "lacking": Verdict.INAPPLICABLE,
     "vague": Verdict.NO_CLAIM, "raised": Verdict.ERRORED, "listed": Verdict.EXPECTED, "mended": Verdict.UNEXPECTED,
 }
-DEEDS = ("crash", "hang", "segfault", "noise", "broken", "defect", "slow")
+DEEDS = ("crash", "segfault", "killed_once", "stopped_once", "noise", "broken", "defect", "slow")
 CLAUSES = tuple(_clause(number, name, Level.SHOULD if name == "advised" else Level.MUST)
                 for number, name in enumerate((*VERDICTS, *DEEDS), start=1))
 SPEC = Spec("0", "d" * 64, CLAUSES, {"paper": Source("paper", "A paper", "paper", "https://example.org")})
@@ -79,10 +81,13 @@ class Engine:
         os.abort()
 
     def _segfault(self) -> None:
-        os.kill(os.getpid(), 11)
+        os.kill(os.getpid(), signal.SIGSEGV)
 
-    def _hang(self) -> None:
-        time.sleep(600)
+    def _killed_once(self) -> None:
+        _once(signal.SIGKILL)
+
+    def _stopped_once(self) -> None:
+        _once(signal.SIGSTOP)
 
     def _slow(self) -> None:
         time.sleep(30)
@@ -114,6 +119,14 @@ class DeadlyEngine(Engine):
         if self._is_in_a_worker():
             os._exit(3)
         return super().items()
+
+
+def _once(number: signal.Signals) -> None:
+    """Send this process a signal, if none was sent before."""
+    mark = Path(os.environ["STUB_MARK"])
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), number)
 
 
 def _outcome(item: Item, level: Level, verdict: Verdict, recipe: str) -> Outcome:
