@@ -55,7 +55,8 @@ export async function multi_head_attention_causal(query, key, value, { bias, cau
 
 /**
  * com.microsoft.GroupQueryAttention on a prompt without a past: as many keys as queries. Its window, which needs the
- * causal flag, counts the query's own place. It takes heads whose width is a multiple of 8, so zeros are put beside narrower ones.
+ * causal flag, counts the query's own place. It takes heads whose width is a multiple of 8, so zeros are put beside
+ * narrower ones, and the scale is then told.
  */
 export async function group_query_attention(query, key, value, { bias, causal, scale, softcap, window }) {
   const [B, heads, T, D] = query.shape;
@@ -88,7 +89,8 @@ multi_head_attention_causal.keywords = { bias: null, causal: false, scale: null 
 group_query_attention.keywords = { bias: null, causal: false, scale: null, softcap: null, window: null };
 
 /** The output, or the pair of output and weights. There is one input for mask and bias. */
-async function onnxAttention(query, key, value, { mask, bias, causal, scale, softcap, return_weights }, opset, level = "all") {
+async function onnxAttention(query, key, value, keywords, opset, level = "all") {
+  const { mask, bias, causal, scale, softcap, return_weights } = keywords;
   const added = mask && bias ? biasWhere(mask, bias) : mask ?? bias;
   const inputs = [["Q", query], ["K", key], ["V", value], ...(added ? [["attn_mask", added]] : [])];
   const outputs = [["Y", query.dtype, 4], ...(return_weights ? [null, null, ["weights", query.dtype, 4]] : [])];
@@ -105,17 +107,19 @@ const floats = (given) => Object.fromEntries(
 async function run(node, inputs, outputs, level = "all") {
   const declared = inputs.map((each) => each && [each[0], each[1].dtype, each[1].shape.length]);
   const session = await sessionOf({ ...node, inputs: declared, outputs }, level);
-  const feeds = inputs.filter(Boolean).map(([name, array]) => [name, new ort.Tensor(array.dtype, array.data, array.shape)]);
+  const given = inputs.filter(Boolean);
+  const feeds = given.map(([name, { dtype, shape, data }]) => [name, new ort.Tensor(dtype, data, shape)]);
   const found = await session.run(Object.fromEntries(feeds));
   return Object.fromEntries(Object.entries(found).map(([name, { type, dims, data }]) =>
     [name, { dtype: type, shape: [...dims], data }]));
 }
 
-async function sessionOf(model, graphOptimizationLevel) {
-  const key = JSON.stringify([model, graphOptimizationLevel]);
+async function sessionOf(node, graphOptimizationLevel) {
+  const model = modelOf(node);
+  const key = graphOptimizationLevel + Buffer.from(model).toString("latin1");
   if (!sessions.has(key)) {
     const options = { graphOptimizationLevel, executionProviders: ["wasm"], logSeverityLevel: FATAL_ONLY };
-    sessions.set(key, await ort.InferenceSession.create(modelOf(model), options));
+    sessions.set(key, await ort.InferenceSession.create(model, options));
   }
   if (sessions.size > MOST) await release(sessions.keys().next().value);
   return sessions.get(key);

@@ -37,7 +37,9 @@ class Servant {
   async answer(header, arrays) {
     const asked = { hello: this.hello, load: this.load, lift: this.lift, call: this.call, recall: this.recall,
                     forget: this.forget };
-    if (!Object.hasOwn(asked, header.do)) return { header: { error: `there is no request ${JSON.stringify(header.do)}` } };
+    if (!Object.hasOwn(asked, header.do)) {
+      return { header: { error: `there is no request ${JSON.stringify(header.do)}` } };
+    }
     return asked[header.do].call(this, header, arrays);
   }
 
@@ -78,7 +80,8 @@ class Servant {
     }
     const { results = [], told = {} } = ended;
     this.keep(results);
-    const aliases = arrays.flatMap((each, at) => (results.some(({ data }) => data.buffer === each.data.buffer) ? [at] : []));
+    const shared = ({ data }) => results.some((result) => result.data.buffer === data.buffer);
+    const aliases = arrays.flatMap((each, at) => (shared(each) ? [at] : []));
     return { header: { ended: ended.ended, call: this.calls, results: results.length, has_gradients: false, aliases,
                        said: said(), told, after: arrays.length }, arrays: [...results, ...arrays] };
   }
@@ -103,7 +106,8 @@ class Servant {
 /** What is known of a function without calling it. */
 function described(callable) {
   const inputs = ["query", "key", "value"].map((name) => ({ name, kind: "POSITIONAL_OR_KEYWORD" }));
-  const keywords = Object.entries(callable.keywords).map(([name, value]) => ({ name, kind: "KEYWORD_ONLY", default: value }));
+  const keywords = Object.entries(callable.keywords).map(
+    ([name, value]) => ({ name, kind: "KEYWORD_ONLY", default: value }));
   return { type: "function", qualname: callable.name, module: "host", doc: "", place: null,
            parameters: [...inputs, ...keywords], attributes: {}, uses: [], is_class: false, is_callable: true,
            is_function: true, is_deferred: false, is_module_of_torch: false };
@@ -127,15 +131,21 @@ function judged(returned, shapes) {
 }
 
 const unusable = (told, name, at) => ({ ended: "unusable", told: { named: told, name, at, reading: "" } });
-const named = (value) => (value?.data ? `an array of shape (${value.shape.join(", ")}) and dtype ${value.dtype}` : String(value));
+const named = (value) => (
+  value?.data ? `an array of shape (${value.shape.join(", ")}) and dtype ${value.dtype}` : String(value));
 
 /** What was thrown, in words. A library compiled to WebAssembly may throw a mere number. */
 function toldOf(error) {
-  if (!(error instanceof Error)) return { summary: bounded(`thrown: ${error}`), traceback: "", classes: [], statement: "" };
+  if (!(error instanceof Error)) {
+    return { summary: bounded(`thrown: ${error}`), traceback: "", classes: [], statement: "" };
+  }
   const classes = [];
-  for (let kin = Object.getPrototypeOf(error); kin !== Object.prototype; kin = Object.getPrototypeOf(kin)) classes.push(kin.constructor.name);
+  for (let kin = Object.getPrototypeOf(error); kin !== Object.prototype; kin = Object.getPrototypeOf(kin)) {
+    classes.push(kin.constructor.name);
+  }
   const stack = String(error.stack).split("\n").filter((line) => !line.includes(import.meta.url)); // without our own frames
-  return { summary: bounded(`${error.name}: ${error.message.trim().split("\n")[0]}`), traceback: bounded(stack.join("\n")), classes, statement: "" };
+  const summary = bounded(`${error.name}: ${error.message.trim().split("\n")[0]}`);
+  return { summary, traceback: bounded(stack.join("\n")), classes, statement: "" };
 }
 
 /** Text that is short and well-formed: half of a character becomes a replacement character. */
@@ -149,7 +159,11 @@ function die(error) {
 let lines = null; // of what is printed during a call
 
 for (const way of ["log", "info", "warn", "error", "debug"]) { // before a library is imported, which may keep them
-  console[way] = (...words) => (lines ? lines.push(words.map(String).join(" ")) : fs.writeSync(2, `${words.map(String).join(" ")}\n`));
+  console[way] = (...words) => {
+    const line = words.map(String).join(" ");
+    if (lines) lines.push(line);
+    else fs.writeSync(2, `${line}\n`);
+  };
 }
 
 /** What was printed since `lines` was begun. */
