@@ -15,6 +15,9 @@ ALIGNED = 64
 """Each array begins at a multiple of so many bytes: compilers of kernels take it for granted."""
 
 LARGEST_HEADER = 2**24
+PIECE = 2**16
+JOINED = 2**18
+"""Up to so many bytes a copy costs less than another write."""
 
 
 class Entries(NamedTuple):
@@ -109,6 +112,31 @@ def _plain(shape: Sequence[int], itemsize: int) -> List[int]:
     for length in list(shape)[:0:-1]:
         strides.insert(0, strides[0] * length)
     return strides[-len(shape):] if len(shape) else []
+
+
+class Incoming:
+    """What comes in, in as few reads as may be. take: at most so many bytes, at least one; it raises at the end."""
+
+    def __init__(self, take: Callable[[int], bytes]) -> None:
+        self._take, self._held = take, b""
+
+    def read(self, count: int) -> Any:
+        """So many bytes, in memory that can be written to; uint8 (count,)."""
+        memory = buffer(count)
+        view, at = memoryview(memory), 0
+        while at < count:
+            got = self._held or self._take(max(count - at, PIECE))
+            part, self._held = got[:count - at], got[count - at:]
+            view[at:at + len(part)] = part
+            at += len(part)
+        return memory
+
+
+def outgoing(parts: Sequence[Any]) -> List[Any]:
+    """The buffers of a frame, small ones as one: each write wakes whoever reads."""
+    if sum(memoryview(part).nbytes for part in parts) <= JOINED:
+        return [b"".join(bytes(part) for part in parts)]
+    return [part for part in parts if memoryview(part).nbytes]
 
 
 def buffer(count: int) -> Any:

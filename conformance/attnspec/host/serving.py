@@ -14,7 +14,7 @@ import numpy as np
 from . import calling, loading
 from .calling import Arguments, Ended
 from .describing import described
-from .frames import Entries, buffer, packed, received
+from .frames import Entries, Incoming, outgoing, packed, received
 from .lifts import LIFTS, flushing
 
 VERSION = 1
@@ -161,34 +161,18 @@ def serve(requests: int, answers: int) -> None:
     """Answer what comes on one descriptor on the other, until it ends."""
     servant = Servant()
 
-    def read(count: int) -> Any:
-        return _read(requests, count)
-
-    while True:
-        header, arrays = received(read)
-        told, found = servant.answer(header, arrays)
-        for part in packed({**told, "number": header.get("number")}, found):
-            _write(answers, part)
-
-
-def _read(descriptor: int, count: int) -> Any:
-    """So many bytes; the process ends where there are no more."""
-    memory = buffer(count)
-    view, at = memoryview(memory), 0
-    while at < count:
-        got = _read_into(descriptor, view[at:])
+    def take(most: int) -> bytes:
+        got = os.read(requests, most)
         if not got:
             os._exit(0)
-        at += got
-    return memory
+        return got
 
-
-def _read_into(descriptor: int, view: memoryview) -> int:
-    if hasattr(os, "readv"):  # PyPy has none
-        return os.readv(descriptor, [view])
-    got = os.read(descriptor, len(view))
-    view[:len(got)] = got
-    return len(got)
+    incoming = Incoming(take)
+    while True:
+        header, arrays = received(incoming.read)
+        told, found = servant.answer(header, arrays)
+        for part in outgoing(packed({**told, "number": header.get("number")}, found)):
+            _write(answers, part)
 
 
 def _write(descriptor: int, part: Any) -> None:

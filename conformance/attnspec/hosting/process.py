@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import IO, Any
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
-from attnspec.host.frames import BrokenFrame, Entries, Header, buffer, packed, received
+from attnspec.host.frames import BrokenFrame, Entries, Header, Incoming, outgoing, packed, received
 from attnspec.host.supervisor import ENDED
 from attnspec.hosting.bundle import READY, environment, first_line, interpreter, program
 
@@ -81,6 +82,8 @@ class HostProcess:
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
+            with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
         self._pid = 0
         if surroundings.speaks is Speaks.PYTHON:
             self._hand_over(time.monotonic() + STARTING)
@@ -91,7 +94,7 @@ class HostProcess:
             self._write([first_line(len(text))], until)
             said = b""
             while not said.endswith(READY):
-                said += bytes(self._read(1, until))
+                said += self._take(1, until)
             self._write([text], until)
         except (_Late, _Gone):
             told = self._told()
@@ -106,7 +109,7 @@ class HostProcess:
         """
         until = time.monotonic() + seconds
         try:
-            self._write(packed(header, arrays), until)
+            self._write(outgoing(packed(header, arrays)), until)
             return received(self._reader(until, most))
         except _Late:
             raise HostDied(self._died(Verdict.TIMED_OUT)) from None
@@ -116,10 +119,15 @@ class HostProcess:
             raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {broken}")) from None
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
+        def take(count: int) -> bytes:
+            return self._take(count, until)
+
+        incoming = Incoming(take)
+
         def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
             if count > most:
                 raise BrokenFrame(f"{count} bytes where {most} can be meant")
-            return self._read(count, until)
+            return incoming.read(count)
 
         return read
 
@@ -134,21 +142,19 @@ class HostProcess:
                 except OSError:
                     raise _Gone from None
 
-    def _read(self, count: int, until: float) -> Any:  # noqa: ANN401  (a buffer of bytes)
-        memory = buffer(count)
-        view, at = memoryview(memory), 0
-        while at < count:
+    def _take(self, most: int, until: float) -> bytes:
+        """At most so many bytes, as soon as some are there."""
+        while True:
             try:
-                got = os.readv(self._answers, [view[at:]])
+                got = os.read(self._answers, most)
             except BlockingIOError:
                 _await(self._answers, select.POLLIN, until)
                 continue
             except OSError:
-                got = 0
+                raise _Gone from None
             if not got:
                 raise _Gone
-            at += got
-        return memory
+            return got
 
     def knows(self, pid: int) -> None:
         """Remember the process that is judged, to end it should its supervisor have been ended."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.installed import audited
 
@@ -38,3 +40,23 @@ class Program:
         """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
         return replace(asked or Surroundings(), command=self.command, speaks=Speaks.PROTOCOL, is_here=True,
                        folder=str(self.folder.absolute()))
+
+
+def read_program(fields: Fields, folder: Path) -> Program | None:
+    """The host that a manifest names; None of Python. What it requires are files and folders beside the manifest.
+
+    Raises the error of the fields.
+    """
+    if "host" not in fields.mapping:
+        return None
+    command = _words(fields)
+    if not command or not command[0]:
+        raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
+    return Program(command, folder, tuple(fields.text("requires", "").split()), fields.text("install", ""))
+
+
+def _words(fields: Fields) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(fields.text("host")))
+    except ValueError as cause:
+        raise fields.complain("host", f"is no command: {cause}.") from None
