@@ -250,12 +250,11 @@ def test_a_program_is_no_part_of_another_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("script", "exit_code", "shown"), [
-    ("import sys\nprint('so it is')\nsys.exit(1)\n", 0, "confirmed"),
-    ("import sys\nsys.exit('throw it\\n\\nNode.js v20.20.2')\n", 2, "broken"),
+    ("echo so it is; exit 1", 0, "confirmed"), ("echo 'Node.js v20.20.2' >&2; exit 1", 2, "broken"),
 ])
 def test_the_scripts_of_a_program_are_run_by_its_interpreter(tmp_path: Path, capsys: pytest.CaptureFixture[str],
                                                              script: str, exit_code: int, shown: str) -> None:
-    folder = library(tmp_path)
+    folder = library(tmp_path, command="sh host.sh")
     (folder / "tiny" / "shows.mjs").write_text(script, encoding="utf-8")
     (folder / "tiny" / "findings.yaml").write_text(
         "findings:\n  - {id: one, says: S., subjects: ['*'], clauses: ['*'], script: shows.mjs, documented: 'no'}\n",
