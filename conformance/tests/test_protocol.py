@@ -148,7 +148,7 @@ def test_a_dtype_that_a_host_does_not_take_is_left_out_with_its_words(tmp_path: 
     assert declaration.left_out == {DType.BFLOAT16: "it has none"}
 
 
-def test_a_program_runs_in_its_folder_with_the_variables_of_its_manifest(tmp_path: Path) -> None:
+def test_a_program_runs_in_its_folder_with_its_variables(tmp_path: Path) -> None:
     """`host.py` is found there; what the process is told stands in its environment, and nothing tells of a test."""
     ask = "ANSWERS['hello']['python'] = str((os.getcwd(), os.environ['TINY'], 'PYTEST_CURRENT_TEST' in os.environ))"
     library(tmp_path, more=ask)
@@ -187,7 +187,7 @@ def test_garbage_during_a_call_is_a_death_of_the_host(tmp_path: Path) -> None:
     assert died.value.verdict is Verdict.CRASHED
 
 
-def test_a_program_that_ends_during_a_call_tells_its_exit_code_and_last_words(tmp_path: Path) -> None:
+def test_a_program_that_ends_tells_its_exit_code_and_last_words(tmp_path: Path) -> None:
     subject = summoned(library(tmp_path, flaw="lambda output: sys.stderr.write('out of luck') and os._exit(7)"))
     with pytest.raises(SubjectDied, match=r"the process died while the implementation ran \(exit code 7\)") as died:
         subject.answer(small())
