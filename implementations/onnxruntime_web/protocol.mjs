@@ -32,6 +32,7 @@ class Servant {
     this.functions = [];
     this.calls = 0;
     this.results = new Map(); // by call, in the library's own memory
+    this.bytes = 0; // of these
   }
 
   async answer(header, arrays) {
@@ -88,9 +89,13 @@ class Servant {
 
   keep(results) {
     this.calls += 1;
-    this.results.set(this.calls, results);
-    const bytes = () => [...this.results.values()].flat().reduce((sum, { data }) => sum + data.byteLength, 0);
-    while (bytes() > KEPT) this.results.delete(this.results.keys().next().value);
+    if (results.length) this.results.set(this.calls, results);
+    this.bytes += bytesOf(results);
+    while (this.bytes > KEPT) {
+      const [oldest, held] = this.results.entries().next().value;
+      this.results.delete(oldest);
+      this.bytes -= bytesOf(held);
+    }
   }
 
   recall({ call }) {
@@ -102,6 +107,8 @@ class Servant {
     return { header: {} };
   }
 }
+
+const bytesOf = (results) => results.reduce((sum, { data }) => sum + data.byteLength, 0);
 
 /** What is known of a function without calling it. */
 function described(callable) {

@@ -27,14 +27,18 @@ class Program:
 
     @property
     def missing(self) -> str:
-        """Why it cannot be started, and what to do, as far as this program knows; empty if it can."""
+        """Why it cannot be started here, and what to do; empty if it can."""
         if elsewhere := audited():
             return (f"it lives in a program of its own, {' '.join(self.command)!r}, not in {elsewhere!r}. "
                     "Leave --python and --host out")
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
-            return f"{self.command[0]} is not on the PATH. Install it: {self.install}"
+            return f"{self.command[0]} is not on the PATH{self._way_out}"
         absent = next((name for name in self.needs if not (self.folder / name).exists()), "")
-        return f"there is no {absent} in {shown(self.folder)}. Install it: {self.install}" if absent else ""
+        return f"there is no {absent} in {shown(self.folder)}{self._way_out}" if absent else ""
+
+    @property
+    def _way_out(self) -> str:
+        return f". Install it: {self.install}" if self.install else ""
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
         """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
