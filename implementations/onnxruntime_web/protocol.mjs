@@ -71,6 +71,7 @@ class Servant {
 
   async call(header, arrays) {
     const given = { inputs: header.inputs.map((at) => arrays[at]), keywords: unpacked(header.keywords, arrays) };
+    const before = arrays.map(({ data }) => Buffer.from(bytes(data)));
     lines = [];
     let ended;
     try {
@@ -83,8 +84,9 @@ class Servant {
     this.keep(results);
     const shared = ({ data }) => results.some((result) => result.data.buffer === data.buffer);
     const aliases = arrays.flatMap((each, at) => (shared(each) ? [at] : []));
-    return { header: { ended: ended.ended, call: this.calls, results: results.length, has_gradients: false, aliases,
-                       said: said(), told, after: arrays.length }, arrays: [...results, ...arrays] };
+    const changed = arrays.flatMap(({ data }, at) => (before[at].equals(bytes(data)) ? [] : [at]));
+    return { header: { ended: ended.ended, call: this.calls, results: results.length, has_gradients: false, aliases, changed,
+                       said: said(), told }, arrays: results };
   }
 
   keep(results) {
@@ -108,6 +110,7 @@ class Servant {
   }
 }
 
+const bytes = (data) => Buffer.from(data.buffer, data.byteOffset, data.byteLength);
 const bytesOf = (results) => results.reduce((sum, { data }) => sum + data.byteLength, 0);
 
 /** What is known of a function without calling it. */
@@ -209,8 +212,7 @@ const padding = (bytes) => (ALIGNED - (bytes % ALIGNED)) % ALIGNED;
 function send(header, arrays = []) {
   const told = arrays.map(({ dtype, shape, data }) => ({ dtype, shape, bytes: data.byteLength }));
   const text = Buffer.from(JSON.stringify(told.length ? { ...header, arrays: told } : header));
-  const body = arrays.flatMap(({ data }) => [Buffer.from(data.buffer, data.byteOffset, data.byteLength),
-                                             Buffer.alloc(padding(data.byteLength))]);
+  const body = arrays.flatMap(({ data }) => [bytes(data), Buffer.alloc(padding(data.byteLength))]);
   const prefix = Buffer.alloc(PREFIX);
   prefix.writeUInt32LE(text.length, 0);
   prefix.writeBigUInt64LE(BigInt(body.reduce((sum, part) => sum + part.length, 0)), 4);

@@ -115,27 +115,32 @@ def _plain(shape: Sequence[int], itemsize: int) -> List[int]:
 
 
 class Incoming:
-    """What comes in, in as few reads as may be. take: at most so many bytes, at least one; it raises at the end."""
+    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end."""
 
-    def __init__(self, take: Callable[[int], bytes]) -> None:
-        self._take, self._held = take, b""
+    def __init__(self, fill: Callable[[memoryview], int]) -> None:
+        self._fill, self._ahead = fill, memoryview(bytearray(PIECE))
+        self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
 
     def read(self, count: int) -> Any:
         """So many bytes, in memory that can be written to; uint8 (count,)."""
         memory = buffer(count)
         view, at = memoryview(memory), 0
         while at < count:
-            got = self._held or self._take(max(count - at, PIECE))
-            part, self._held = got[:count - at], got[count - at:]
-            view[at:at + len(part)] = part
-            at += len(part)
+            if self._from == self._to and count - at >= PIECE:
+                at += self._fill(view[at:])
+                continue
+            if self._from == self._to:
+                self._from, self._to = 0, self._fill(self._ahead)
+            part = min(count - at, self._to - self._from)
+            view[at:at + part] = self._ahead[self._from:self._from + part]
+            at, self._from = at + part, self._from + part
         return memory
 
 
 def outgoing(parts: Sequence[Any]) -> List[Any]:
     """The buffers of a frame, small ones as one: each write wakes whoever reads."""
     if sum(memoryview(part).nbytes for part in parts) <= JOINED:
-        return [b"".join(bytes(part) for part in parts)]
+        return [b"".join(parts)]
     return [part for part in parts if memoryview(part).nbytes]
 
 

@@ -92,9 +92,9 @@ class HostProcess:
         text = program(self._surroundings)
         try:
             self._write([first_line(len(text))], until)
-            said = b""
+            said, byte = b"", bytearray(1)
             while not said.endswith(READY):
-                said += self._take(1, until)
+                said += byte if self._fill(memoryview(byte), until) else b""
             self._write([text], until)
         except (_Late, _Gone):
             told = self._told()
@@ -119,10 +119,7 @@ class HostProcess:
             raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {broken}")) from None
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
-        def take(count: int) -> bytes:
-            return self._take(count, until)
-
-        incoming = Incoming(take)
+        incoming = Incoming(lambda view: self._fill(view, until))
 
         def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
             if count > most:
@@ -142,11 +139,11 @@ class HostProcess:
                 except OSError:
                     raise _Gone from None
 
-    def _take(self, most: int, until: float) -> bytes:
-        """At most so many bytes, as soon as some are there."""
+    def _fill(self, view: memoryview, until: float) -> int:
+        """Read as much as is there, as soon as something is."""
         while True:
             try:
-                got = os.read(self._answers, most)
+                got = os.readv(self._answers, [view])
             except BlockingIOError:
                 _await(self._answers, select.POLLIN, until)
                 continue
