@@ -25,6 +25,11 @@ def look_in(surroundings: Surroundings) -> None:
     _audited[:] = [surroundings] if surroundings.command else []
 
 
+def audited() -> str:
+    """The command of the environment in which this is looked up; empty for this one."""
+    return " ".join(_audited[0].command) if _audited else ""
+
+
 @functools.cache
 def installed_version(distribution: str) -> str:
     """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
