@@ -76,14 +76,14 @@ def test_dtypes_that_fare_alike_are_told_together(check: Cli) -> None:
 def test_advice_is_marked_and_gates_only_when_strict(check: Cli) -> None:
     code, out, _ = check("held advised", "-v")
     assert code == 0
-    assert "stub.advised (spec/stub.yaml:3) is violated [should]" in out
+    assert "stub.advised (spec/stub.yaml:3) is a recommendation that is not followed [should]" in out
     assert check("held advised", "--strict")[0] == 1
 
 
 def test_advice_that_is_not_followed_is_one_line_and_no_violation(check: Cli) -> None:
     _, out, _ = check("held advised")
     assert "\nConforms.\nstub:it: 1 held, 1 not as recommended\n" in out
-    assert "\n1 recommendation (should) is not followed: stub.advised (-v shows them)\n" in out
+    assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows them)\n" in out
     assert "violated" not in out
 
 
@@ -91,8 +91,8 @@ def test_what_was_not_judged_is_listed_with_its_reasons(check: Cli) -> None:
     code, out, _ = check("held lacking vague broken", "-v")
     assert code == 2
     assert "1 not run: stub: its import fails. (stub:it)" in out
-    assert "1 no claim: every case overflowed (stub:it)" in out
-    assert "1 inapplicable: takes no `mask` (stub:it)" in out
+    assert "1 no claim: every case overflowed (stub.vague)" in out
+    assert "1 inapplicable: takes no `mask` (stub.lacking)" in out
     assert out.endswith("Not everything was run. (exit code 2)\n")
 
 

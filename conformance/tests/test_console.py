@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from attnspec.cli import progress
 from attnspec.cli.conclusion import Detail, Verdicts
-from attnspec.cli.progress import Plain
+from attnspec.cli.progress import Live, Plain
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.diagnosis.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.record.events import Event, ItemFinished, RunFinished, RunStarted, SubjectKnown
+from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, Explanation, Likeness, Outcome, SubjectCard
 from attnspec.report.findings import UNLOCATED, explanations, plainly
@@ -215,13 +215,14 @@ def test_what_conforms_says_nothing_of_violations() -> None:
     advice = [failed(f"a.{number}", level=Level.SHOULD) for number in range(3)]
     lines = told(held(), *advice, code=0)
     assert lines == ["Conforms.", "mine:attend: 1 held, 3 not as recommended",
-                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (-v shows them)", "record: run.jsonl",
+                     "3 recommendations (should) are not followed: a.0, a.1, a.2 (not counted; -v shows them)",
+                     "record: run.jsonl",
                      "Conforms. (exit code 0)"]
 
 
 def test_a_recommendation_at_several_dtypes_is_one() -> None:
     advice = [failed("a.b", level=Level.MAY, dtype=dtype) for dtype in DType]
-    assert "1 recommendation (may) is not followed: a.b (-v shows them)" in told(held(), *advice, code=0)
+    assert "1 recommendation (may) is not followed: a.b (not counted; -v shows them)" in told(held(), *advice, code=0)
 
 
 def test_what_it_refuses_stands_in_the_verdict() -> None:
@@ -308,18 +309,26 @@ def test_one_bug_stays_below_45_lines_of_a_screen(width: int) -> None:
     advice = [failed(f"b.advice_{number}", level=Level.SHOULD) for number in range(30)]
     others = [undecided(f"c.{number}", f"mine:attend takes no {'x' * number}") for number in range(40)]
     lines = told(*failures, *advice, *others)
-    opening, thirds = 2, 2
-    assert sum(max(1, math.ceil(len(line) / width)) for line in lines) + opening + thirds < 45
+    opening, first_failure, thirds = 2, 2, 2
+    assert sum(max(1, math.ceil(len(line) / width)) for line in lines) + opening + first_failure + thirds < 45
     assert any("is violated" in line for line in lines)
 
 
 def test_verbose_tells_everything() -> None:
     failures = [failed(f"a.{number}") for number in range(9)]
     lines = told(*failures, failed("b.advice", level=Level.SHOULD), undecided("c.d", "so it is"), detail=Detail.FULL)
-    assert sum("is violated" in line for line in lines) == 10
-    assert "b.advice (spec/theme.yaml:1) is violated [should]" in lines
-    assert "     1 inapplicable: so it is (mine:attend)" in lines
+    assert sum("is violated" in line for line in lines) == 9
+    assert "b.advice (spec/theme.yaml:1) is a recommendation that is not followed [should]" in lines
+    assert "     1 inapplicable: so it is (c.d)" in lines
     assert not any("-v" in line for line in lines)
+
+
+def test_verbose_lists_the_clauses_that_do_not_apply_to_one_subject() -> None:
+    without = [undecided(f"window.{number}", "mine:attend takes no window") for number in range(3)]
+    lines = told(held(), *without, code=0, detail=Detail.FULL)
+    assert lines[-4] == "     3 inapplicable: it takes no window (window.0, window.1, window.2)"
+    several = told(held(), held(subject="b:b"), *without, code=0, detail=Detail.FULL)
+    assert several[-4] == "     3 inapplicable: mine:attend takes no window (mine:attend)"
 
 
 def test_carets_under_code_are_left_out_of_a_traceback() -> None:
@@ -332,7 +341,16 @@ def test_carets_under_code_are_left_out_of_a_traceback() -> None:
 
 def test_an_interrupted_run_says_first_what_it_found_so_far() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held(), code=2, interrupted=True)
-    assert lines[0] == "Interrupted with 2 violations so far: what is missing was not run."
+    assert lines[0] == ("Interrupted with 2 failures so far: what is missing was not run. "
+                        f"Likely: {OFF_BY_ONE}, 2 of 2 failures.")
+    assert lines[-1] == f"{lines[0]} (exit code 2)"
+
+
+def test_an_interrupted_run_of_several_says_whose_cause_is_which() -> None:
+    lines = told(failed(subject="a:a"), failed("masking.definition", like("mask_ignored"), subject="b:b"),
+                 held(subject="c:c"), code=2, interrupted=True)
+    assert lines[0] == ("Interrupted with 2 failures so far: what is missing was not run. Likely: "
+                        f"{OFF_BY_ONE} (a:a); the argument is accepted and never used (`mask_ignored`) (b:b).")
 
 
 # --- several subjects
@@ -379,7 +397,7 @@ def test_answers_against_a_manifest_are_told() -> None:
 
 def test_an_interrupted_run_says_so() -> None:
     assert told(held(), code=2, interrupted=True)[-1] == (
-        "Interrupted with no violation so far: what is missing was not run. (exit code 2)")
+        "Interrupted with no failure so far: what is missing was not run. (exit code 2)")
 
 
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:
@@ -399,9 +417,27 @@ def plain(*happened: Outcome | Event) -> list[str]:
     return pipe.getvalue().splitlines()[1:]
 
 
-def test_a_pipe_is_told_of_failures_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY", -1)
-    assert plain(*(failed(f"a.{number}") for number in range(9))) == ["3 of 9 items", "6 of 9 items"]
+    assert plain(held(), *(failed(f"a.{number}") for number in range(8))) == [
+        f"2 of 9 items; 1 failure so far. Likely: {OFF_BY_ONE}",
+        "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
+
+
+def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "EVERY", -1)
+    advice = [failed(f"b.{number}", level=Level.SHOULD) for number in range(5)]
+    assert plain(held("a.1"), *advice, held("a.2")) == ["3 of 7 items", "5 of 7 items"]
+
+
+def test_a_terminal_shows_failures_and_their_cause_while_the_run_goes_on() -> None:
+    screen = io.StringIO()
+    live = Live(screen, is_coloured=False)
+    for event in events(failed(), failed("causal.flag_is_mask"), held(), code=1)[:3]:
+        live.handle(event)
+        live._drawn = 0.0
+    live.handle(ItemStarted("mine:attend", "attention.shape", "float32"))
+    assert screen.getvalue().endswith(f"\n2 failures so far\nLikely: {OFF_BY_ONE}\n")
 
 
 def test_a_short_run_is_silent_in_a_pipe_until_its_end() -> None:

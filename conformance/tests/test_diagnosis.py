@@ -13,6 +13,9 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, named
+from attnspec.diagnosis.locate import INVERTED
+from attnspec.diagnosis.overflow import RawExponentials
+from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import OF_OTHER_SIZES
@@ -24,6 +27,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Explanation, Outcome
 from attnspec.runner.texts import violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
@@ -310,3 +314,106 @@ def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: 
     problem = make_problem(Recipe.parse("B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=integers;seed=0"), DType.FLOAT32)
     assert "causal" in subject_run.subject.refuses(problem)
     assert subject_run.subject.refuses(problem.but(causal=True)) == ""
+
+
+STUDENT = """
+import numpy as np
+def attend(query, key, value, *, causal=False):
+    logits = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
+    if causal:
+        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)
+    weights = np.exp(logits)
+    weights = weights / weights.sum(axis=-1, keepdims=True)
+    return weights @ value
+"""
+
+
+def heard(tmp_path: Path, text: str, clause: str, dtype: DType = DType.FLOAT32) -> Outcome:
+    """The verdict of a clause on `attend` in a file of this text."""
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    target = f"{tmp_path}/mine.py:attend"
+    return SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None).try_clause(
+        CHECKS[clause], dtype)
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("clause", ["attention.finite", "attention.permuting_queries"])
+def test_a_softmax_without_maximum_is_told_at_every_dtype(tmp_path: Path, clause: str, dtype: DType) -> None:
+    evidence = heard(tmp_path, STUDENT, clause, dtype).evidence
+    assert evidence
+    assert [each.fault for each in evidence.like] == ["softmax_without_maximum"]
+    assert evidence.explained
+    assert evidence.explained.cause == (
+        "exp overflows: the maximum of the logits is not subtracted before it (`softmax_without_maximum`)")
+    assert evidence.explained.advice == "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))"
+
+
+def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> None:
+    text = STUDENT.replace("np.exp(logits)", "np.exp(logits - logits.max(axis=-1, keepdims=True))")
+    assert heard(tmp_path, text, "attention.finite").verdict is Verdict.HELD
+    subject = load(f"{tmp_path}/mine.py:attend")
+    for dtype in DType:
+        bar = Bar(subject, Evaluator(subject, dtype).precision, {}, Aspect.NONE)
+        assert RawExponentials.of(bar, dtype) is None
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("weights @ value", "(weights @ value)[..., ::-1]"), ("swapaxes(-1, -2) /", "swapaxes(-1, -2) * 2 /")])
+def test_an_overflow_does_not_explain_what_is_wrong_without_it(tmp_path: Path, right: str, wrong: str) -> None:
+    evidence = heard(tmp_path, STUDENT.replace(right, wrong), "scale.unit_variance").evidence
+    assert evidence
+    assert "softmax_without_maximum" not in {each.fault for each in evidence.like}
+
+
+def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: Path) -> None:
+    text = STUDENT.replace("causal=False", "mask=None").replace("if causal", "if mask is not None").replace(
+        "np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -np.inf)", "np.where(mask, -np.inf, logits)").replace(
+        "np.exp(logits)", "np.exp(logits - logits.max(axis=-1, keepdims=True))")
+    outcome = heard(tmp_path, text, "masking.definition")
+    assert outcome.evidence
+    assert outcome.evidence.explained
+    assert outcome.evidence.explained.cause == INVERTED
+    assert outcome.evidence.explained.advice.startswith(
+        "Turn it round. If your library documents that True hides a key, keep it: `attnspec init ")
+    assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
+    assert violation(outcome, says="", where="").count(INVERTED) == 1
+
+
+GROUPED = """
+import numpy as np
+def attend(query, key, value, *, mask=None):
+    H, Hkv = query.shape[1], key.shape[1]
+    key, value = (array[:, np.arange(H)[::-1] // (H // Hkv)] if Hkv < H else array for array in (key, value))
+    logits = query @ key.swapaxes(-1, -2) / query.dtype.type(np.sqrt(query.shape[-1]))
+    visible = np.ones(logits.shape, bool) if mask is None else mask
+    weights = np.where(visible, np.exp(logits - logits.max(axis=-1, keepdims=True)), 0)
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1) @ value, 7).astype(query.dtype)
+"""
+
+
+@pytest.mark.parametrize(("clause", "cause", "recommended"), [
+    ("grouped.definition", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor tile "
+                           "(head h % Hkv)", "repeat"),
+    ("grouped.order_is_repeat", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor "
+                                "tile (head h % Hkv)", "repeat"),
+    ("masking.hidden_row_is_zeros", "hidden_row is undefined: what it does is neither zeros (a row of zeros) nor "
+                                    "uniform (the mean of all values, hidden ones too) nor nan (not a number)",
+     "zeros")])
+def test_an_answer_that_is_none_of_a_convention_is_the_cause(
+    tmp_path: Path, clause: str, cause: str, recommended: str,
+) -> None:
+    evidence = heard(tmp_path, GROUPED, clause).evidence
+    assert evidence
+    assert evidence.explained == Explanation(cause, f"Make it one of these; {recommended} is recommended", "")
+    name = cause.partition(" ")[0]
+    declared = heard(tmp_path, f'{GROUPED}attend.conventions = {{"{name}": "undefined"}}\n', clause).evidence
+    assert declared
+    assert declared.explained is None
+
+
+def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) -> None:
+    outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
+    assert outcome.verdict is Verdict.NO_CLAIM
+    assert outcome.reason.startswith(
+        "no case says anything, since grouped_heads is undefined: no order is declared, and none of the known ones")

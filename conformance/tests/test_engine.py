@@ -218,7 +218,7 @@ def test_a_claimed_profile_without_its_keyword_violates_must_clauses_only(folder
 def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
     outcome = judged(folder, "no_bias")
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "no case lay in the domain of the bound (15 tried)")
+        Verdict.NO_CLAIM, "no case says anything, since there is no bias (15 tried)")
 
 
 # --- again

@@ -219,14 +219,14 @@ def test_a_callable_that_dies_takes_nothing_along() -> None:
 def test_what_a_framework_flushes_at_larger_sizes_is_declared(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "plainly.py").write_text(
-        "import numpy as np\n"
+        "import torch\n"
         "def attend(query, key, value):\n"
-        "    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])\n"
-        "    weights = np.exp(logits - logits.max(-1, keepdims=True))\n"
-        "    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)\n", encoding="utf-8")
+        "    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5\n"
+        "    return torch.softmax(logits, -1) @ value\n", encoding="utf-8")
     monkeypatch.setattr("attnspec.scaffold.manifest.flushed_by",
-                        lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
+                        lambda _, dtype: "a product" if dtype == "float32" else "")
     monkeypatch.syspath_prepend(tmp_path)
     target = "plainly:attend"
     trier = Trier(tmp_path)

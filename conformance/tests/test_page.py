@@ -369,11 +369,12 @@ def test_different_laws_are_flagged_loudly() -> None:
 
 def test_a_declared_convention_that_the_probe_contradicts_stands_out() -> None:
     record = run(outcome("lib/attend", "core.a"))
-    probed = {"hidden_row": "nan", "grouped_heads": "tile"}
+    probed = {"hidden_row": "nan", "grouped_heads": "tile", "mask_with_causal": "undefined"}
     told = card("lib/attend", conventions={"hidden_row": "zeros"}, probed=probed)
     conventions = words(section(render([replace(record, subjects=(told,))]), "conventions"))
     assert "zeros✗ probed: nan" in conventions
     assert "not declared→ probed: tile" in conventions
+    assert "not declared→ probed: none of the known answers" in conventions
 
 
 def test_parameters_that_are_left_alone_stand_beside_the_limits() -> None:

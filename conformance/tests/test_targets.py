@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from attnspec.cli import main
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Kind
-from attnspec.subjects.outline import file_of_module, no_such_function, public_functions
+from attnspec.subjects.outline import class_for_function, file_of_module, no_such_function, public_functions
 from attnspec.subjects.registry import load
 
 MINE = '''
@@ -218,3 +219,23 @@ def test_a_name_that_no_import_could_find_is_told_before_one(
 def test_a_file_whose_names_come_about_unseen_is_left_to_the_import(more: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"def attend(q, k, v): ...\n{more}\n", encoding="utf-8")
     assert no_such_function(f"{tmp_path}/mine.py:atend") is None
+
+
+def test_a_class_is_told_before_its_file_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "net.py").write_text("raise OSError('it was imported')\nclass Layer:\n    pass\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for target in ("net.py:Layer", "net:Layer"):
+        assert main(["check", target]) == 2
+        assert capsys.readouterr() == ("", f"attnspec: net.py:2: '{target}' is a class. Name a function, or a "
+                                           "module-level instance that can be called: attend = Layer(...); or let an "
+                                           "adapter be written: attnspec init net:Layer\n")
+
+
+@pytest.mark.parametrize("text", [
+    "class Layer: ...\nLayer = Layer()\n", "@made\nclass Layer: ...\n", "def Layer(query, key, value): ...\n",
+    "from elsewhere import Layer\n", "if True:\n    class Layer: ...\n", "class Layer(\n"])
+def test_what_may_be_no_class_once_it_is_imported_is_left_to_the_import(text: str, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
+    assert class_for_function(f"{tmp_path}/net.py:Layer") is None

@@ -54,6 +54,14 @@ def standing(digest: Digest) -> str:
     return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({counted(digest.counts[subject])})"
 
 
+def so_far(digest: Digest) -> str:
+    """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
+    if not digest.failures:
+        return ""
+    found = likely(digest.failures)
+    return f"{plural(len(digest.failures), 'failure')} so far{f'. Likely: {found.cause}' if found else ''}"
+
+
 def remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
     found = likely(digest.failures)
@@ -81,8 +89,9 @@ def _code(digest: Digest) -> int:
 
 def _verdict(digest: Digest) -> str:
     if digest.footer is None or digest.footer.interrupted:
-        found = plural(len(digest.failures), "violation") if digest.failures else "no violation"
-        return f"Interrupted with {found} so far: what is missing was not run."
+        found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
+        why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures])
+        return f"Interrupted with {found} so far: what is missing was not run.{f' {why}.' if why else ''}"
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest)}" if is_blamed else f"Not as listed: {gone(digest)}."
@@ -103,8 +112,13 @@ def _blame(digest: Digest) -> str:
     if against := digest.contradictions:
         whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
         parts.append(f"{_against(digest)} ({whom})")
-    why = likely_words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
+    why = _likely(digest, guilty)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
+
+
+def _likely(digest: Digest, guilty: Sequence[str]) -> str:
+    """The likely cause where one subject fails, else the commonest two; empty where none is known."""
+    return likely_words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
 
 
 def _causes(digest: Digest, guilty: Sequence[str]) -> str:
@@ -157,7 +171,7 @@ def _nothing(digest: Digest) -> str:
 
 
 SHOWN = 3      # failures told in full
-LINES = 40     # of the summary as a reader sees them; with what comes before it, a run stays below 45
+LINES = 38     # of the summary as a reader sees them; with what comes before it, a run stays below 45
 WIDTH = 80     # characters a line where nobody knows how wide the reader's are
 CHANGES = 12   # lines of what is new, mended or changed against a baseline
 LISTED = 20    # answers against a manifest, and probes that were lost, that are listed

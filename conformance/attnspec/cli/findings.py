@@ -12,12 +12,13 @@ import click
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
-from attnspec.core.nouns import Level
+from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.report.findings import Explained, explanations
-from attnspec.runner.texts import violation
+from attnspec.runner.texts import RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
+_UNCOUNTED = "not counted; "
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     """In full: in red what gates, in yellow with its level what does not."""
     first, clause = finding.shown, digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
-    text = violation(first, says=clause.says, where=clause.where, also=also)
+    is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
+    text = violation(first, says=clause.says, where=clause.where, also=also, happened=RECOMMENDED if is_advice else "")
     head, _, rest = text.partition("\n")
     level = "" if first.level is Level.MUST else f" [{first.level.value}]"
     yield ""
@@ -101,8 +103,8 @@ def recommendations(digest: Digest) -> Iterator[str]:
     if names:
         levels = dict.fromkeys(outcome.level.value for outcome in names.values())
         what = f"{plural(len(names), 'recommendation')} ({', '.join(levels)})"
-        listed = few([_name(digest, outcome) for outcome in names.values()], _ROOM)
-        yield f"{what} {'is' if len(names) == 1 else 'are'} not followed: {listed} (-v shows them)"
+        listed = few([_name(digest, outcome) for outcome in names.values()], _ROOM - len(_UNCOUNTED))
+        yield f"{what} {'is' if len(names) == 1 else 'are'} not followed: {listed} ({_UNCOUNTED}-v shows them)"
 
 
 def _name(digest: Digest, outcome: Outcome) -> str:

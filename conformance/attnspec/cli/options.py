@@ -20,7 +20,7 @@ from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.host.lifts import LIFTS
 from attnspec.subjects.installed import look_in
-from attnspec.subjects.outline import no_such_function, no_such_subject
+from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject
 from attnspec.subjects.registry import registered
 
 Given: TypeAlias = Any  # an option's value, converted by its type
@@ -144,12 +144,12 @@ OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged a
 
 
 def known_targets(plan: Plan) -> None:
-    """Raise TargetError for what names no subject, and for a registered one whose framework is not installed."""
+    """Raise TargetError for what names no subject, or a class, and for a registered one whose framework is not here."""
     _known_own([target for target in plan.targets if target.startswith(OWN)])
     _known_files(plan.targets)
     for target in plan.targets:
-        if ":" in target.strip(":") and (unknown := no_such_function(target)):
-            raise unknown
+        if ":" in target.strip(":") and (wrong := no_such_function(target) or class_for_function(target)):
+            raise wrong
     ids = [target for target in plan.targets if ":" not in target.strip(":") and not target.startswith(OWN)]
     known = registered(plan.implementations) if ids else {}
     for target in ids:

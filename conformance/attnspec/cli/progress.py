@@ -10,6 +10,7 @@ from typing import TextIO
 
 import click
 
+from attnspec.cli.conclusion import so_far
 from attnspec.cli.digest import Digest
 from attnspec.cli.wording import counted, opening
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
@@ -29,14 +30,15 @@ def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Han
 
 
 class Plain:
-    """A line when a run starts, then one a subject that is done; where there is but one, one a third of a long run.
+    """A line when a run starts, then one a subject that is done; where there is but one, one a third of a long run, and
+    one as soon as a long run has a failure, with its likely cause.
 
-    What fails is told once, when the run is over.
+    The failures themselves are told once, when the run is over.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream, self._digest = stream, Digest()
-        self._told, self._third = time.monotonic(), 0
+        self._told, self._third, self._has_failed = time.monotonic(), 0, False
 
     def start(self) -> None:
         """Nothing to open."""
@@ -57,27 +59,38 @@ class Plain:
 
     def _finished(self, subject: str) -> None:
         if len(self._digest.subjects) == 1:
-            self._tell_third()
+            self._tell_of_one()
         elif self._digest.done(subject) == self._digest.planned(subject):
             done = sum(self._digest.done(each) == self._digest.planned(each) for each in self._digest.subjects)
             click.echo(f"{subject}: done, {done} of {len(self._digest.subjects)} subjects", file=self._stream)
 
-    def _tell_third(self) -> None:
+    def _tell_of_one(self) -> None:
         done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
-        planned, now = self._digest.planned(subject), time.monotonic()
+        planned = self._digest.planned(subject)
         third = 3 * done // max(planned, done)
-        if self._third < third < 3 and now - self._told > EVERY:
-            click.echo(f"{done} of {planned} items", file=self._stream)
-            self._told = now
+        if done < planned and time.monotonic() - self._told > EVERY:
+            self._tell(f"{done} of {planned} items", is_third=third > self._third)
         self._third = third
+
+    def _tell(self, progress: str, *, is_third: bool) -> None:
+        """The likely cause once, with the first failure that is known: a screen has few lines."""
+        standing = so_far(self._digest)
+        is_first = bool(standing) and not self._has_failed
+        if is_first or is_third:
+            told = [progress, standing if is_first else standing.partition(".")[0]]
+            click.echo("; ".join(filter(None, told)), file=self._stream)
+            self._told, self._has_failed = time.monotonic(), bool(standing)
 
 
 class Live:
-    """The first line of Plain, and under it a block that is rewritten: a bar a subject, and what is on trial."""
+    """The first line of Plain, and under it a block that is rewritten: a bar a subject, what is on trial, and of one
+    subject how many failures there are so far and what they likely come from.
+    """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool = True) -> None:
         self._stream, self._is_coloured, self._digest = stream, is_coloured, Digest()
         self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
+        self._standing = 0, ""
         self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
 
     def start(self) -> None:
@@ -119,7 +132,16 @@ class Live:
         lines = [self._bar(name) for name in begun[:SHOWN]]
         if len(begun) > SHOWN:
             lines.append(f"… and {len(begun) - SHOWN} more subjects")
-        return [*lines, self._status()]
+        return [*lines, self._status(), *self._so_far()]
+
+    def _so_far(self) -> list[str]:
+        """In red; worked out anew only where there are more failures."""
+        if len(self._digest.subjects) != 1:
+            return []
+        number = len(self._digest.failures)
+        if number != self._standing[0]:
+            self._standing = number, so_far(self._digest)
+        return [click.style(line, fg="red") for line in self._standing[1].split(". ")] if number else []
 
     def _bar(self, subject: str) -> str:
         done, planned = self._digest.done(subject), self._digest.planned(subject)

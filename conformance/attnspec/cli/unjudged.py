@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
 from attnspec.cli.wording import few, plural
@@ -36,8 +37,28 @@ def not_run(digest: Digest) -> Iterator[str]:
 
 
 def in_full(digest: Digest) -> Iterator[str]:
-    """Everything that was not decided, by reason."""
-    return _listed([outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED], len(digest.outcomes))
+    """Everything that was not decided, by reason: of one subject which clauses, of several whom."""
+    undecided = [outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED]
+    if len(digest.subjects) > 1:
+        return _listed(undecided, len(undecided))
+    of_it = [replace(outcome, reason=_of_it(outcome)) for outcome in undecided]
+    return _listed(of_it, len(of_it), _which)
+
+
+def _of_it(outcome: Outcome) -> str:
+    """The reason without the subject's name, where it begins with it."""
+    bare = outcome.reason.removeprefix(f"{outcome.subject} ")
+    return outcome.reason if bare == outcome.reason else f"it {bare}"
+
+
+def _which(outcomes: Sequence[Outcome]) -> str:
+    """The clauses; what was not run is mostly everything, so of that the subject."""
+    is_lost = outcomes[0].verdict is Verdict.NOT_RUN
+    return _whom(outcomes) if is_lost else ", ".join(dict.fromkeys(each.clause for each in outcomes))
+
+
+def _whom(outcomes: Sequence[Outcome]) -> str:
+    return few(list(dict.fromkeys(each.subject for each in outcomes)), _ROOM)
 
 
 def lacks(outcomes: Sequence[Outcome]) -> str:
@@ -56,11 +77,9 @@ _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
 def _phrases(outcome: Outcome) -> list[str]:
     """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
-    reason = outcome.reason.partition("; here ")[0].partition(": ")[0]
+    reason = _of_it(outcome).partition("; here ")[0].partition(": ")[0]
     if reason.startswith(_REFUSES):  # in the words of its exceptions, as the verdict's line says what it refuses
         return [_REFUSES]
-    if reason.startswith(f"{outcome.subject} "):
-        reason = f"it {reason.removeprefix(f'{outcome.subject} ')}"
     if not reason.startswith(_TAKES_NO):
         return [reason or "no reason was given"]
     keywords = [f"{_TAKES}{keyword}" for keyword in reason.removeprefix(_TAKES).split(" and ")]
@@ -83,15 +102,16 @@ def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outco
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 
 
-def _listed(outcomes: Sequence[Outcome], at_most: int) -> Iterator[str]:
+def _listed(outcomes: Sequence[Outcome], at_most: int,
+            named: Callable[[Sequence[Outcome]], str] = _whom) -> Iterator[str]:
     found = Counter((each.verdict, each.reason) for each in outcomes)
     order = list(Verdict)
     ranked = sorted(found, key=lambda key: (-order.index(key[0]), -found[key], key[1]))
     if ranked:
         yield "Not judged:"
     for verdict, reason in ranked[:at_most]:
-        whom = dict.fromkeys(each.subject for each in outcomes if (each.verdict, each.reason) == (verdict, reason))
+        alike = [each for each in outcomes if (each.verdict, each.reason) == (verdict, reason)]
         why = f"{verdict_words(verdict)}: {reason or 'no reason was given'}"
-        yield f"  {found[verdict, reason]:>4} {why} ({few(list(whom), _ROOM)})"
+        yield f"  {found[verdict, reason]:>4} {why} ({named(alike)})"
     if len(ranked) > at_most:
         yield f"       and {plural(len(ranked) - at_most, 'further reason')}, in the record"

@@ -30,6 +30,12 @@ def unfound(name: str, subject: str) -> str:
             f"(or {others}), and it is judged by that")
 
 
+def unlike_any(name: str) -> str:
+    """What `undefined` means where a probe found it: `what it does is neither zeros (a row of zeros) nor nan (…)`."""
+    answers = [f"{answer} ({meaning})" for answer, meaning in CONVENTIONS[name].answers.items() if answer != UNDEFINED]
+    return f"{name} is undefined: what it does is neither {' nor '.join(answers)}"
+
+
 CONVENTIONS: Mapping[str, Convention] = {
     convention.name: convention
     for convention in (

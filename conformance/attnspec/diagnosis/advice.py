@@ -1,14 +1,22 @@
-"""What a finding says first where the likeliest reason is how the function is declared: tensors, a flag's default."""
+"""What a finding says first where the likeliest reason has a known way out: a declaration, an adapter, a line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
+from attnspec.diagnosis.diagnose import Diagnosis
+from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
+from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
-from attnspec.record.outcome import Explanation, Likeness
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Explanation
 from attnspec.subjects.signature import default_of
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.target import importable
+from attnspec.trials.trial import Trial
 
 
 def missing_lift(subject: Subject) -> Explanation | None:
@@ -28,13 +36,43 @@ def frameworks_of(subject: Subject) -> frozenset[str]:
     return frozenset({subject.declaration.lift, *used} - {""})
 
 
-ALWAYS = "causal_always"
+ALWAYS, THE_OTHER_WAY = "causal_always", "mask_inverted"
 
 
-def causal_by_default(subject: Subject, like: Sequence[Likeness]) -> Explanation | None:
-    """Of a subject that is most like one that is always causal: the default, where that is what makes it so."""
-    if not like or like[0].fault != ALWAYS or not subject.described or \
-            default_of(subject.described, "causal") is not True:
+def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis) -> Explanation | None:
+    """What to do about the diagnosis of a case, for the mistakes that students and users of libraries make most."""
+    subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
+    if likeliest == ALWAYS:
+        return _causal_by_default(subject)
+    if likeliest == WITHOUT_MAXIMUM:
+        return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
+                           "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
+    if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
+        return _mask_inverted(subject)
+    is_of_the_case = diagnosis.located.startswith((NOTHING, SPOILT))
+    return of_no_answer(subject, mattering(recipe), trial.evaluator.conventions) if is_of_the_case else None
+
+
+def of_no_answer(subject: Subject, names: Sequence[str], found: Mapping[str, str]) -> Explanation | None:
+    """What to do about a convention of these, of which the probes found no known answer and none is declared."""
+    name = next((name for name in names if found.get(name) == UNDEFINED
+                 and name not in subject.declaration.conventions), "")
+    if not name:
+        return None
+    return Explanation(unlike_any(name), f"Make it one of these; {CONVENTIONS[name].recommended} is recommended", "")
+
+
+def _mask_inverted(subject: Subject) -> Explanation | None:
+    """Of a function of one's own: to turn it round, or to have an adapter do so."""
+    if ":" not in subject.id:
+        return None
+    return Explanation(INVERTED, "Turn it round. If your library documents that True hides a key, keep it: "
+                                 f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
+
+
+def _causal_by_default(subject: Subject) -> Explanation | None:
+    """Of a subject that is always causal: the default, where that is what makes it so."""
+    if not subject.described or default_of(subject.described, "causal") is not True:
         return None
     name = subject.id.rpartition(":")[2]
     wrapper = "wrapped" if name == "attend" else "attend"

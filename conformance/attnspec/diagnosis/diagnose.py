@@ -10,6 +10,7 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
 from attnspec.diagnosis.inputs import DiagnosticInputs, diagnostic_inputs
 from attnspec.diagnosis.locate import locate
+from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
 from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
@@ -81,11 +82,12 @@ class Examiner:
     again: Callable[[], Subject] | None = None
     _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
     _known: dict[str, Likeness] = field(default_factory=dict)
+    _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL) -> Diagnosis:
         """The faults that explain why a case fails; where none does, what read-outs say."""
         case = self._case(trial, failing)
-        like = self._named_before(case) or self._named_now(case, among)
+        like = self._named_before(case) or self._overflown(case, among) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
         problems = [step.problem for step in case.log]
         if like or case.bar.aspect is Aspect.DTYPE:  # read-outs are of numbers, and cannot show a dtype
@@ -95,6 +97,17 @@ class Examiner:
     def _named_before(self, case: FailingCase) -> tuple[Likeness, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
         return tuple(each for name, each in self._known.items() if case.fails and case.explains(CATALOGUE[name]))
+
+    def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
+        """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
+        dtype, fault = case.trial.evaluator.dtype, CATALOGUE[WITHOUT_MAXIMUM]
+        if not case.fails or fault not in among:
+            return ()
+        if dtype not in self._raw:
+            self._raw[dtype] = RawExponentials.of(case.bar, dtype)
+        raw = self._raw[dtype]
+        calls = raw.wrong_calls(case.log) if raw else 0
+        return (Tried(fault, calls, calls).likeness,) if calls else ()
 
     def _named_now(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""

@@ -198,13 +198,19 @@ def _flipped(subject: Subject) -> tuple[str, ...]:
 
 def _is_common(recipe: Recipe, bar: Bar) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
+    sizes = recipe.sizes
+    takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
+    return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
+        bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name] for name in mattering(recipe))
+
+
+def mattering(recipe: Recipe) -> tuple[str, ...]:
+    """The conventions on which the answer to a problem hangs, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
     matters = {"causal_alignment": bool(PLACED.keys() & features) and sizes.T != sizes.S,
                "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
                "grouped_heads": sizes.Hkv < sizes.H}
-    takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
-    return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
-        bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name] for name in matters if matters[name])
+    return tuple(name for name, does in matters.items() if does)
 
 
 def _problem(call: DiagnosticCall, dtype: DType, subject: Subject, *, is_layer: bool) -> AnyProblem:

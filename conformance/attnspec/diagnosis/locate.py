@@ -35,6 +35,9 @@ NOTHING = ("no read-out shows it: on small square problems mask, logits, scale, 
            "read right, so it takes something of this case")
 
 INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
+SPOILT = "the answer is "
+"""How it begins where keywords of the case are told without which it is answered rightly."""
+
 UNTAKEN = "the read-outs could not be taken, since the function raises {}"
 PARTLY_TAKEN = "no read-out that could be taken shows it; in others the function raises {}"
 
@@ -126,7 +129,7 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
         needed = [name for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
         if needed:
-            yield f"the answer is {what} here, and right once {' or '.join(needed)} is left out"
+            yield f"{SPOILT}{what} here, and right once {' or '.join(needed)} is left out"
 
 
 def _repeated(reader: Reader) -> Iterator[str]:

@@ -213,12 +213,13 @@ class Bar:
         if isinstance(problem, LayerProblem) and problem.params["w_query"].shape[1] % problem.heads:
             return Ruler(problem.dtype, (), self.aspect, "")  # heads that do not divide the width: nothing is defined
         classes = self.precision, fault_precision(problem.dtype)
-        own = self._expected(problem, classes[0])
-        other = own if classes[1] == classes[0] else self._expected(problem, classes[1])
+        own = self.expected(problem, classes[0])
+        other = own if classes[1] == classes[0] else self.expected(problem, classes[1])
         name = self.subject.declaration.returned(problem.dtype).value
         return Ruler(problem.dtype, tuple(self._gauges(problem, own, other)), self.aspect, name)
 
-    def _expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
+    def expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
+        """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
         parts = frozenset({"output", "weights"} if problem.return_weights else {"output"})
         if isinstance(problem, LayerProblem):
             return expect_layer(problem, precision, conventions=self.conventions, parts=parts)
@@ -247,7 +248,7 @@ class Bar:
         if not hiding.keys() & problem.keywords:
             return []
         opened = problem.but(**hiding)
-        return [self._expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
+        return [self.expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
     @property
     def _zeros_are_due(self) -> bool:

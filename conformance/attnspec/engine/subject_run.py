@@ -11,7 +11,7 @@ from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.advice import causal_by_default, missing_lift
+from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.known_failures import listed
@@ -228,7 +228,10 @@ class SubjectRun:
         if not trial.shrinks or not evidence.recipe:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        if trial.is_glance or (evidence.measured and evidence.measured.relation == CONVENTION):
+        if evidence.measured and evidence.measured.relation == CONVENTION:
+            asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
+            return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
+        if trial.is_glance:
             return evidence
         try:
             recipe = Recipe.parse(evidence.recipe)
@@ -240,7 +243,7 @@ class SubjectRun:
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
-                       explained=causal_by_default(self.subject, diagnosis.like))
+                       explained=way_out(trial, recipe, diagnosis))
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:
@@ -271,4 +274,6 @@ def _case(trial: Trial, recipe: Recipe) -> str:
 
 def _why_no_claim(tally: Tally) -> str:
     outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
+    if len(tally.silent) == 1 and not tally.outside:
+        return f"no case says anything, since {next(iter(tally.silent))} ({tally.no_claims} tried)"
     return f"no case lay in the domain of the bound ({tally.no_claims} tried){outside}"

@@ -90,8 +90,6 @@ def _from_file(path: Path) -> Any:
     if not path.is_file():
         raise NotLoaded("no_file", file=str(path))
     name = FROM_FILE + path.stem
-    if name in sys.modules and getattr(sys.modules[name], "__file__", "") == str(path):
-        return sys.modules[name]
     specification = importlib.util.spec_from_file_location(name, str(path))
     if specification is None or specification.loader is None:
         raise NotLoaded("no_python", file=str(path))

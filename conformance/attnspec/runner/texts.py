@@ -24,12 +24,16 @@ HAPPENED: Mapping[Verdict, str] = {
 }
 
 
-def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = ()) -> str:
+RECOMMENDED = "is a recommendation that is not followed"
+"""What happened where a clause that does not gate is violated."""
+
+
+def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
     """A failure as the command line and pytest print it: why, the claim, the case, what was seen, how to see it again.
 
-    also: the other dtypes at which it fails.
+    also: the other dtypes at which it fails.  happened: in the place of what the verdict says.
     """
-    head = f"{outcome.clause} ({where}) {HAPPENED[outcome.verdict]}"
+    head = f"{outcome.clause} ({where}) {happened or HAPPENED[outcome.verdict]}"
     others = f" (also {', '.join(dtype.value for dtype in also)})" if also else ""
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
@@ -48,8 +52,8 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
     if evidence is None:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
-            ("like", _likeness(evidence.like)), ("where", evidence.located),
-            ("trace", _shortened(_without_carets(evidence.traceback), 5, 4)),
+            ("like", _likeness(evidence.like)), ("where", "" if evidence.explained else evidence.located),
+            ("trace", _shortened(_without_carets(evidence.traceback), 4, 3)),
             ("printed", _shortened(evidence.stderr, 2, 2))]
 
 

@@ -182,8 +182,8 @@ def answer_of(ended: Ended, call: Call, after: Mapping[int, Array], now: Callabl
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, portable(ended.said), is_kept,
-                  gradients)
+    said = portable(ended.said) if ended.said else ""
+    return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, said, is_kept, gradients)
 
 
 def _raised(ended: Ended) -> SubjectRaised:

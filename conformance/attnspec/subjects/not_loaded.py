@@ -10,7 +10,7 @@ from attnspec.core.errors import Place, TargetError, hint, near_misses
 from attnspec.core.paths import portable
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.described import Described
-from attnspec.subjects.outline import near_file
+from attnspec.subjects.outline import near_file, no_function
 
 
 def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
@@ -52,8 +52,6 @@ def _near(told: Mapping[str, Any]) -> str:
 def not_callable(function: Described, target: str, importable: str) -> TargetError:
     """For a class, or what cannot be called at all. importable: the class as `attnspec init` is told it."""
     if function.is_class:
-        return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
-                           f"attend = {function.qualname.rpartition('.')[2]}(...); or let an adapter be written: "
-                           f"attnspec init {importable}", where=function.where)
+        return no_function(target, function.qualname.rpartition(".")[2], importable, function.where)
     return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
                        "attend(query, key, value, *, ...).")

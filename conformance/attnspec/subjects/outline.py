@@ -10,6 +10,7 @@ from pathlib import Path
 
 from attnspec.core.errors import Place, TargetError, hint, near_misses
 from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.signature import SOMEWHERE
 
 SHOWN = 8
 """So many functions of a file are named in a message."""
@@ -37,11 +38,56 @@ def no_such_function(target: str) -> TargetError | None:
     written, _, name = target.rpartition(":")
     if written.endswith(":"):
         return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
-    file = Path(written) if written.endswith(".py") else file_of_module(written)
+    file = _file_of(written)
     if file is None or not file.is_file() or name.partition(".")[0] in (bound := _bound(file)) or not bound:
         return None
     return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
                        where=Place(shown(file)))
+
+
+def class_for_function(target: str) -> TargetError | None:
+    """For `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
+    written, _, name = target.rpartition(":")
+    file = _file_of(written)
+    try:
+        tree = ast.parse(file.read_bytes()) if file else ast.Module([], [])
+    except (OSError, SyntaxError, ValueError):  # the import says it better
+        return None
+    binding = [node for node in ast.walk(tree) if name in _binds(node)]
+    match binding:
+        case [ast.ClassDef(decorator_list=[])] if file and binding[0] in tree.body:
+            where = Place(shown(file), binding[0].lineno)
+            return no_function(target, name, by_name(file, name) if written.endswith(".py") else target, where)
+    return None
+
+
+def no_function(target: str, name: str, importable: str, where: Place | None) -> TargetError:
+    """For a target that is the class of this name; importable: the class as `attnspec init` asks for it."""
+    return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
+                       f"attend = {name}(...); or let an adapter be written: attnspec init {importable}", where=where)
+
+
+def by_name(file: Path, name: str) -> str:
+    """`folder.module:name` for a name of a file, as one imports it from the working directory; else a stand-in."""
+    parts = Path(shown(file)).with_suffix("").parts
+    return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else SOMEWHERE
+
+
+def _file_of(written: str) -> Path | None:
+    """The file that the part of a target before the colon means."""
+    return Path(written) if written.endswith(".py") else file_of_module(written)
+
+
+def _binds(node: ast.AST) -> set[str]:
+    """The names that a node binds, in whatever scope."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) \
+                | ast.ClassDef(name=name):
+            return {name}
+        case ast.alias(name=name, asname=other):
+            return {other or name.partition(".")[0]}
+        case _:
+            return set()
 
 
 def _bound(file: Path) -> set[str]:

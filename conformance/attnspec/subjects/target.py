@@ -26,7 +26,7 @@ from attnspec.subjects.described import Described, described_of, read_descriptio
 from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable, not_loaded
-from attnspec.subjects.outline import no_such_subject
+from attnspec.subjects.outline import by_name, no_such_subject
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 from attnspec.subjects.subject import Subject
 
@@ -79,8 +79,7 @@ class Source:
             return SOMEWHERE
         if not self.file:
             return f"{self.module}:{self.name}"
-        path = Path(shown_path(self.file)).with_suffix("")
-        return f"{'.'.join(path.parts)}:{self.name}" if all(map(str.isidentifier, path.parts)) else SOMEWHERE
+        return by_name(Path(self.file), self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,11 +200,14 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without."""
+    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
+    reasons of those without.
+    """
 
     tried: int = 0
     cases: int = 0
     no_claims: int = 0
+    silent: dict[str, int] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
     worst: Measured | None = None
     last: Recipe | None = None

@@ -207,8 +207,9 @@ class Trial:
         try:
             recipe = self._lawful(recipe)
             found = list(self._measure(self.scene(recipe)))
-        except NoClaim:
+        except NoClaim as silent:
             tally.no_claims += 1
+            tally.silent[str(silent)] = tally.silent.get(str(silent), 0) + 1
             return None
         except OutsideLimits as outside:
             tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1

@@ -16,6 +16,7 @@ from attnspec.cli.group import attnspec
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
+from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import is_own, own_ids, own_subject
 from attnspec.numerics.expectation import EVERYTHING, expect, expect_layer
@@ -87,7 +88,7 @@ def items(targets: Sequence[str], effort: str) -> Iterator[tuple[str, str, str]]
 
 @cache
 def _subject(name: str) -> Subject:
-    return own_subject(name) if is_own(name) else load(name)
+    return own_subject(name) if is_own(name) else load(name, Surroundings())
 
 
 @cache

@@ -122,7 +122,7 @@ def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "t
     H, Hkv = problem.sizes.H, problem.sizes.Hkv
     answer = posed.conventions.get("grouped_heads", "") if order == "declared" else order
     if answer not in {"repeat", "tile"}:
-        raise NoClaim("the order of grouped heads is undefined")
+        raise NoClaim("grouped_heads is undefined: no order is declared, and none of the known ones was found")
     heads = np.arange(H) // (H // Hkv) if answer == "repeat" else np.arange(H) % Hkv
     return posed.but(key=taken(problem.key, heads, 1), value=taken(problem.value, heads, 1))
 
