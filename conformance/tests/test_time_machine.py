@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,12 +81,32 @@ def test_tox_pins_the_releases_of_the_table_and_judges_its_subjects() -> None:
         assert (judged[1] is not None) == (pair.dtype == "float16")
 
 
-def _tox_section() -> str:
+def _tox() -> configparser.RawConfigParser:
     parser = configparser.RawConfigParser()
     parser.read(CHECKOUT / "tox.ini", encoding="utf-8")
+    return parser
+
+
+def _tox_section() -> str:
+    parser = _tox()
     name = next(name for name in parser.sections() if name.startswith("testenv:tm-{"))
     assert set(re.findall(r"[a-z]+-\d+", name)) == {pair.id for pair in PAIRS}
     return "\n".join(parser[name].values())
+
+
+@pytest.mark.parametrize("kind", ["tm", "audit"])
+def test_tox_judges_libraries_from_outside_their_environments(kind: str) -> None:
+    parser = _tox()
+    section = parser[next(name for name in parser.sections() if name.startswith(f"testenv:{kind}-{{"))]
+    groups = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    installed = "\n".join([section["deps"], section["commands_pre"], *groups["audit"]])
+    assert section["package"] == "skip"
+    assert "extras" not in section
+    assert not re.search(r"attnspec|hypothesis|pytest", installed)
+    commands = parser["time-machine" if kind == "tm" else "audit"]
+    judging = [command for name, command in commands.items() if name.startswith(("judge", "command"))]
+    assert judging
+    assert all(re.match(r"- \{\[judge\]attnspec\} (check|audit) --python \{env_python\} ", each) for each in judging)
 
 
 def test_a_record_that_is_missing_says_how_to_make_it(tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def portable_argument(typed: str) -> str:
     return f"{option}{is_given}{value}"
 
 
+def typed_here(path: str) -> str:
+    """A path as it can be typed in the working directory: from there if it lies below, else as it is."""
+    below = Path(path).is_absolute() and Path(path).is_relative_to(Path.cwd())
+    return Path(path).relative_to(Path.cwd()).as_posix() if below else path
+
+
 @cache
 def _installed() -> tuple[str, ...]:
     """The folders of packages, of Python's library and of attnspec, inner ones first."""

@@ -142,7 +142,7 @@ def unpacked(value: Any, arrays: Sequence[Entries]) -> Any:
         if "$float" in value:
             return float(value["$float"])
         return {name: unpacked(inner, arrays) for name, inner in value.items()}
-    return value
+    return tuple(value) if isinstance(value, list) else value  # what a caller in Python gives; and it has a hash
 
 
 def _versions(header: Mapping[str, Any]) -> Dict[str, str]:
