@@ -19,6 +19,14 @@ def folder(name: str) -> Path:
     return shipped if shipped.is_dir() else _PACKAGE.parents[1] / name
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have (too long, a null in it) is that of none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def portable(text: str) -> str:
     """The text with paths shown from the folder that they are installed in, from attnspec's or the working directory.
 

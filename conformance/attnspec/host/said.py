@@ -57,7 +57,8 @@ def _streams(said: Said) -> Iterator[None]:
     if not _files:
         _files.append(tempfile.TemporaryFile())  # noqa: SIM115  (as long as the process lives)
     file = _files[0].fileno()
-    stream = open(file, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (see finally)
+    stream = open(file, "w", encoding="utf-8", errors="backslashreplace", closefd=False,  # noqa: SIM115  (see finally)
+                  buffering=1)  # last words are found where a process dies
     try:
         with contextlib.redirect_stderr(stream), _descriptor(file):
             yield
