@@ -128,7 +128,7 @@ def test_a_record_of_a_release_that_was_not_there_is_refused(tmp_path: Path) -> 
     path = tmp_path / "tm-onnx-7118-buggy.jsonl"
     path.write_bytes(gzip.decompress(record).replace(b'"version": "1.18.0"', b'"version": ""'))
     (tmp_path / "tm-onnx-7118-buggy.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(RecordError, match=r"^tm-onnx-7118-buggy\.jsonl\.gz is of onnx without a version, not 1\.18\.0\.$"):
+    with pytest.raises(RecordError, match=r"is of onnx without a version, not 1\.18\.0\.$"):
         machine.read_release(PAIRS[0], "buggy", tmp_path)
 
 
