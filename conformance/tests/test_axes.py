@@ -10,7 +10,7 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
-from attnspec.runner.child import smoke_apart
+from attnspec.runner.smoking import smoked
 
 HEAD = """
 import numpy as np
@@ -103,9 +103,9 @@ def test_a_flag_that_every_call_gives_needs_no_default(tmp_path: Path) -> None:
 
 def test_smoke_says_it_once(tmp_path: Path) -> None:
     target = written(tmp_path, COURSE)
-    smoked = smoke_apart(target, Plan((target,)))
-    assert "takes arrays with the axes (T, D)" in smoked.death
-    assert smoked.lines == ()
+    found = smoked(target, Plan((target,)))
+    assert "takes arrays with the axes (T, D)" in found.death
+    assert found.lines == ()
 
 
 def test_an_engine_tries_to_load_a_target_once(tmp_path: Path) -> None:

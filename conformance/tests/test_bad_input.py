@@ -6,13 +6,15 @@ A message that ends in … is the beginning of the real one (what follows is a l
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attnspec import gate
 from attnspec.cli import main
-from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, hint
+from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, UsageError, hint
 from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
 from attnspec.subjects.findings import read_findings
@@ -399,8 +401,20 @@ COMMANDS = [
     ("check mine:attend --spec nowhere", "attnspec: nowhere: there is no such folder; a spec is a folder of YAML files."),
     ("check numpy/msa --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
     ("check mine:attend --seed x", "Error: Invalid value for '--seed': 'x' is not a valid integer."),
-    ("check mine:attend -n 0", "Error: Invalid value for '-n' / '--workers': 0 is not in the range x>=1."),
-    ("check mine:attend --deadline -3", "Error: Invalid value for '--deadline': -3.0 is not in the range x>0."),
+    ("check mine:attend -n 0", "Error: Invalid value for '-n' / '--workers': 0 is not in the range 1<=x<=1024."),
+    ("check mine:attend --deadline -3", "Error: Invalid value for '--deadline': -3.0 is not in the range 0<x<=1000000.0."),
+    ("check mine:attend --deadline nan", "Error: Invalid value for '--deadline': nan is no number of seconds."),
+    ("check mine:attend --deadline inf",
+     "Error: Invalid value for '--deadline': inf is not in the range 0<x<=1000000.0."),
+    ("probe mine:attend --deadline 0", "Error: Invalid value for '--deadline': 0.0 is not in the range 0<x<=1000000.0."),
+    ("init mine:attend --deadline nan", "Error: Invalid value for '--deadline': nan is no number of seconds."),
+    ("campaign --deadline nan", "Error: Invalid value for '--deadline': nan is no number of seconds."),
+    ("check mine:attend --deadline soon",
+     "Error: Invalid value for '--deadline': 'soon' is not a valid number of seconds."),
+    ("check mine:attend --seed 1000000000000000000", "Error: Invalid value for '--seed': 1000000000000000000 is not in …"),
+    ("power --seeds nan", "Error: Invalid value for '--seeds': 'nan' is not a valid integer."),
+    ("campaign --cases 0", "Error: Invalid value for '--cases': 0 is not in the range 1<=x<=1000000000."),
+    ("check mine:attend -n 2000", "Error: Invalid value for '-n' / '--workers': 2000 is not in the range 1<=x<=1024."),
     ("audit --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
     ("explain", "Error: Missing argument 'CLAUSE'."),
     ("explain causal.no_lookahed",
@@ -483,6 +497,12 @@ def test_a_mistyped_command_cannot_run_and_says_why(
     shown = capsys.readouterr()
     assert_says((shown.out + shown.err).replace("\n1 to mend.", "").strip().splitlines()[-1], answer)
     assert "Traceback" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize("deadline", [math.nan, math.inf, 0.0, -1.0])
+def test_a_gate_refuses_a_deadline_that_is_none(deadline: float) -> None:
+    with pytest.raises(UsageError, match=f"a deadline of {deadline} s never passes, or has passed. Give seconds above"):
+        gate("mine:attend", deadline=deadline)
 
 
 @pytest.mark.parametrize(("name", "meant"), [

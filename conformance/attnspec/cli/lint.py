@@ -13,6 +13,7 @@ import click
 
 from attnspec.cli.lint_libraries import of_libraries, tried
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
+from attnspec.core.characters import visible
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import (
     CANNOT_RUN,
@@ -24,6 +25,7 @@ from attnspec.core.errors import (
     UsageError,
     quoted,
 )
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder
 from attnspec.record import schema as record
@@ -53,7 +55,7 @@ def lint(
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
         problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
     for problem in problems:
-        click.echo(str(problem))
+        click.echo(visible(str(problem)))
     click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
     return CANNOT_RUN if problems else CONFORMS
 
@@ -165,7 +167,7 @@ def schema(task: str | None) -> None:
     """Print the JSON Schema of the spec; or write or check the generated schemas (spec and record)."""
     if task == "write":
         for path, text in _generated():
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text, "schema")
             click.echo(f"wrote {path}")
     elif task == "check":
         check_schemas()

@@ -34,7 +34,7 @@ def portable(text: str) -> str:
     """
     if "/" not in text:
         return text
-    for known in (*_installed(), f"{Path.cwd()}/"):
+    for known in (*_installed(), *(f"{here}/" for here in _here())):
         text = text.replace(known, "")
     text = _ELSEWHERE.sub("", text)
     return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
@@ -45,14 +45,24 @@ def portable_argument(typed: str) -> str:
     option, is_given, value = typed.rpartition("=") if typed.startswith("--") else ("", "", typed)
     path = Path(value)
     if path.is_absolute():
-        value = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+        value = next((path.relative_to(here).as_posix() for here in _here() if path.is_relative_to(here)), path.name)
     return f"{option}{is_given}{value}"
 
 
 def typed_here(path: str) -> str:
     """A path as it can be typed in the working directory: from there if it lies below, else as it is."""
-    below = Path(path).is_absolute() and Path(path).is_relative_to(Path.cwd())
-    return Path(path).relative_to(Path.cwd()).as_posix() if below else path
+    for here in _here():
+        if Path(path).is_absolute() and Path(path).is_relative_to(here):
+            return Path(path).relative_to(here).as_posix()
+    return path
+
+
+def _here() -> tuple[Path, ...]:
+    """The working directory; nothing where it was deleted meanwhile."""
+    try:
+        return (Path.cwd(),)
+    except OSError:
+        return ()
 
 
 @cache

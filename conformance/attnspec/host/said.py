@@ -43,29 +43,38 @@ def _told(warning: Any) -> str:
         return ""
 
 
-_files: List[Any] = []
+_files: List[int] = []
+_texts: List[Any] = []
 
 
 def keep_in(path: str) -> None:
     """Keep what is said in this file, so that the last words of a process that dies are found there."""
-    _files[:] = [open(path, "w+b")]  # noqa: SIM115  (as long as the process lives)
+    _files[:] = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600)]
 
 
 @contextlib.contextmanager
 def _streams(said: Said) -> Iterator[None]:
     """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""
     if not _files:
-        _files.append(tempfile.TemporaryFile())  # noqa: SIM115  (as long as the process lives)
-    file = _files[0].fileno()
-    stream = open(file, "w", encoding="utf-8", errors="backslashreplace", closefd=False,  # noqa: SIM115  (see finally)
-                  buffering=1)  # last words are found where a process dies
+        file, name = tempfile.mkstemp()
+        os.unlink(name)
+        _files.append(file)
+    file, stream = _files[0], _text()
     try:
         with contextlib.redirect_stderr(stream), _descriptor(file):
             yield
     finally:
         with contextlib.suppress(ValueError):  # the subject has closed it
-            stream.close()
+            stream.flush()
         said.parts.append(_drained(file))
+
+
+def _text() -> Any:
+    """The file as a stream of text, line by line, so that last words are found where a process dies."""
+    if not _texts or _texts[0].closed:
+        _texts[:] = [open(_files[0], "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
+                          errors="backslashreplace", closefd=False)]
+    return _texts[0]
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from attnspec.core.docstrings import docstring
 from attnspec.core.errors import LONGEST_SHOWN, Place, SpecError, near_misses
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
@@ -116,7 +117,7 @@ def json_schema_of(function: Function) -> dict[str, object]:
     parameters = parameters_of(function)
     required = [name for name, parameter in parameters.items() if parameter.required]
     schema: dict[str, object] = {
-        "description": inspect.getdoc(function) or "",
+        "description": docstring(function),
         "type": "object" if required else ["object", "null"],
         "additionalProperties": False,
         "properties": {name: _schema_of(p.hint) | _default(p) for name, p in parameters.items()}}
