@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.handed_over import adapter_folders, handed_over
+from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable, not_loaded
 from attnspec.subjects.signature import SOMEWHERE, signature_of
@@ -270,5 +270,4 @@ def _distribution(source: Source) -> str:
     """The distribution that installed the module, if one did."""
     if source.file:
         return ""
-    top = source.module.partition(".")[0]
-    return next(iter(importlib.metadata.packages_distributions().get(top, ())), "")
+    return distribution_of(source.module.partition(".")[0])
