@@ -95,6 +95,9 @@ class Client:
             if "of" in header:
                 header = {**header, "of": self._handle(header["of"])}
             return self._exchange(header, arrays, most=most)
+        except NotLoadedThere as cause:
+            again = f"the process had ended, and the function could not be loaded again ({cause})"
+            raise HostDied(Death(Verdict.CRASHED, again)) from None
         except HostDied as died:
             self._deaths[kind] += 1
             self._last[kind] = died.death

@@ -104,20 +104,14 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     try:
         where = source.header if client.surroundings.is_here else source.header_elsewhere
         loaded = client.load({"from": where, "name": source.name, "versions": list(versions)})
+        described = read_description(loaded.described)
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    described = _description(loaded.described, source.name)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as wrong:  # whoever is there can write one
+        raise TargetError(f"what came back when {source.module!r} was imported is no answer: {wrong!r}.") from None
     return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
-
-
-def _description(told: Mapping[str, Any], name: str) -> Described:
-    """What a host tells of a function, if it is in order. Raises TargetError."""
-    try:
-        return read_description(told)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
 
 
 def _hosted(client: Client, number: int, lift: str) -> Hosted:
