@@ -212,7 +212,7 @@ def test_what_a_host_says_was_raised_is_told(tmp_path: Path) -> None:
 
 def test_an_answer_of_another_shape_than_is_due_is_no_answer(tmp_path: Path) -> None:
     subject = summoned(library(tmp_path, flaw="lambda output: output[0]"))
-    with pytest.raises(SubjectDied, match="what came back is no answer: it has arrays of the shapes"):
+    with pytest.raises(SubjectDied, match="what came back is no answer: the arrays are not those that are due"):
         subject.answer(small())
 
 
