@@ -182,10 +182,3 @@ def test_the_schema_of_a_word_holds_its_docstring_types_and_defaults() -> None:
         "anyOf": [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "null"}]}
     assert properties["runs"]["minItems"] == properties["runs"]["maxItems"] == 2
     assert json_schema_of(needs_two)["required"] == ["array"]
-
-
-def test_a_function_that_is_always_causal_has_to_take_the_flag() -> None:
-    def attend(query: object, key: object, value: object) -> None: ...
-
-    with pytest.raises(TargetError, match="is declared causal_only and takes no 'causal'"):
-        signature_of(attend, "attend", is_always_causal=True)
