@@ -50,7 +50,7 @@ def test_an_honest_answer_is_one() -> None:
 
 
 @pytest.mark.parametrize("forged", [
-    {}, {"ended": "held"}, {"ended": ["answered"]}, {"results": None}, {"results": 4}, {"results": -1}, {"results": 0},
+    {}, {"ended": "held"}, {"ended": ["answered"]}, {"results": None}, {"results": -1}, {"results": 0},
     {"call": {}}, {"call": None}, {"aliases": 3}, {"aliases": [7]}, {"aliases": [None]}, {"changed": [7]},
     {"changed": "all"}, {"told": None}, {"told": 7, "ended": "raised", "results": 0}, {"has_gradients": True},
     *({"ended": "raised", "results": 0, "told": {**RAISED, name: odd}} for name in RAISED for odd in (None, 7)),
