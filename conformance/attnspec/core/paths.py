@@ -50,6 +50,14 @@ def portable_argument(typed: str) -> str:
     return f"{option}{is_given}{value}"
 
 
+def typed_here(path: str) -> str:
+    """A path as it can be typed in the working directory: from there if it lies below, else as it is."""
+    for here in _here():
+        if Path(path).is_absolute() and Path(path).is_relative_to(here):
+            return Path(path).relative_to(here).as_posix()
+    return path
+
+
 def _here() -> tuple[Path, ...]:
     """The working directory; nothing where it was deleted meanwhile."""
     try:

@@ -24,9 +24,8 @@ class Answered:
     death: str = ""
 
 
-def apart(argument: str, *, deadline: float,
-          process: Mapping[str, str] = MappingProxyType({})) -> Answered:
-    """Find out how it is called in a child process where the user stands, for so many seconds; `process`: its own variables."""
+def apart(argument: str, *, deadline: float, process: Mapping[str, str] = MappingProxyType({})) -> Answered:
+    """Find out in a child process, where the user stands, for so many seconds; `process`: its own variables."""
     command = [sys.executable, "-m", __spec__.name, argument]
     try:
         with prepared(process):
