@@ -40,6 +40,9 @@ class Forger:
     def recall(self, *_: object) -> list[Entries]:
         return []
 
+    def give_up(self, *_: object) -> None:
+        self.life = 0
+
 
 def asked(told: Mapping[str, Any], found: Sequence[Entries]) -> object:
     return Hosted(cast("Client", Forger(told, found)), 0).perform(CALL)
@@ -62,6 +65,13 @@ def test_words_that_tell_no_end_are_a_crash(forged: Mapping[str, Any]) -> None:
     with pytest.raises(SubjectDied, match="what came back is no answer") as died:
         asked(told, [] if told.get("results") == 0 else [RESULT])
     assert died.value.verdict is Verdict.CRASHED
+
+
+def test_a_host_whose_answer_is_none_is_given_up() -> None:
+    forger = Forger({}, [RESULT])
+    with pytest.raises(SubjectDied):
+        Hosted(cast("Client", forger), 0).perform(CALL)
+    assert forger.life == 0
 
 
 @pytest.mark.parametrize("found", [
