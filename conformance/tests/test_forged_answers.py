@@ -40,6 +40,9 @@ class Forger:
     def recall(self, *_: object) -> list[Entries]:
         return []
 
+    def give_up(self, *_: object) -> None:
+        self.life = 0
+
 
 def asked(told: Mapping[str, Any], found: Sequence[Entries]) -> object:
     return Hosted(cast("Client", Forger(told, found)), 0).perform(CALL)
@@ -50,7 +53,7 @@ def test_an_honest_answer_is_one() -> None:
 
 
 @pytest.mark.parametrize("forged", [
-    {}, {"ended": "held"}, {"ended": ["answered"]}, {"results": None}, {"results": 4}, {"results": -1}, {"results": 0},
+    {}, {"ended": "held"}, {"ended": ["answered"]}, {"results": None}, {"results": -1}, {"results": 0},
     {"call": {}}, {"call": None}, {"aliases": 3}, {"aliases": [7]}, {"aliases": [None]}, {"changed": [7]},
     {"changed": "all"}, {"told": None}, {"told": 7, "ended": "raised", "results": 0}, {"has_gradients": True},
     *({"ended": "raised", "results": 0, "told": {**RAISED, name: odd}} for name in RAISED for odd in (None, 7)),
@@ -62,6 +65,13 @@ def test_words_that_tell_no_end_are_a_crash(forged: Mapping[str, Any]) -> None:
     with pytest.raises(SubjectDied, match="what came back is no answer") as died:
         asked(told, [] if told.get("results") == 0 else [RESULT])
     assert died.value.verdict is Verdict.CRASHED
+
+
+def test_a_host_whose_answer_is_none_is_given_up() -> None:
+    forger = Forger({}, [RESULT])
+    with pytest.raises(SubjectDied):
+        Hosted(cast("Client", forger), 0).perform(CALL)
+    assert forger.life == 0
 
 
 @pytest.mark.parametrize("found", [

@@ -103,6 +103,12 @@ class Client:
             self._last[kind] = died.death
             raise
 
+    def give_up(self, kind: str, death: Death) -> None:
+        """End a host whose answer to this kind of call is none: what it writes from now on cannot be told apart."""
+        self._deaths[kind] += 1
+        self._last[kind] = death
+        self.close()
+
     def recall(self, call: int, life: int, most: int) -> list[Entries]:
         """What the memory of an earlier result holds now, any shape; nothing where the host has died meanwhile."""
         if self._process is None or life != self._life:

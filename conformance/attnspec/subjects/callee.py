@@ -135,7 +135,12 @@ class Hosted:
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
-        ended, changed = _ended(told, found, call, arrays)
+        try:
+            ended, changed = _ended(told, found, call, arrays)
+        except _NoAnswer as broken:
+            death = Death(Verdict.CRASHED, f"what came back is no answer: {broken}")
+            self.client.give_up(self._kind(call), death)
+            raise SubjectDied(death) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
 
@@ -163,6 +168,10 @@ class Hosted:
         self.client.close()
 
 
+class _NoAnswer(Exception):  # noqa: N818  (it becomes a death)
+    """What came back is none, and why."""
+
+
 def check_lift(name: str) -> None:
     """Raise UsageError, with the nearest name, for a lift that there is not."""
     if name and name not in LIFTS:
@@ -182,8 +191,8 @@ def _told(value: object) -> object:
 
 def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
            arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
-    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises SubjectDied for an
-    answer that is none: whatever is in that process can write one.
+    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
+    none: whatever is in that process can write it.
     """
     try:
         results = found[: int(told["results"])]
@@ -196,7 +205,7 @@ def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
                       str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-        raise SubjectDied(Death(Verdict.CRASHED, f"what came back is no answer: {wrong}")) from None
+        raise _NoAnswer(str(wrong)) from None
 
 
 def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:

@@ -1,7 +1,7 @@
-"""Computes once an object, by `id`, which the next object may have, too.
+"""Computes once an object, by its `id`, which the next object has when this one is gone.
 
 Source: https://github.com/gpu-mode/reference-kernels/pull/102
-Convicted by: attention.definition, violated, at effort quick.
+Convicted by: attention.permuting_queries or another, violated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KEPT: dict[object, Array] = {}
 
 def attend(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False,
            scale: float | None = None) -> Array:
-    known = (id(query) % 4096, query.shape, key.shape, value.shape)
+    known = id(query)
     if known not in KEPT:
         KEPT[known] = attention(query, key, value, mask, causal, scale)
     return KEPT[known].copy()

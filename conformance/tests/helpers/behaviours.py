@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from textwrap import indent
+from typing import Any
 
 from attnspec.core.nouns import Verdict
 
@@ -48,24 +49,24 @@ class Behaviour:
         return {HELD: 0, NOT_RUN: 2}.get(self.verdict, 1)
 
 
-def called(name: str, lines: str, verdict: Verdict, reason: str = "", **more: float) -> Behaviour:
+def called(name: str, lines: str, verdict: Verdict, reason: str = "", **more: Any) -> Behaviour:  # noqa: ANN401  (fields of Behaviour)
     """Does so in every call, and then computes attention."""
     return Behaviour(name, f"{SOUND}\n{CALL}{indent(lines, '    ')}\n    return sound(query, key, value)\n", verdict, reason,
                      **more)
 
 
-def imported(name: str, lines: str, verdict: Verdict, reason: str = "", **more: float) -> Behaviour:
+def imported(name: str, lines: str, verdict: Verdict, reason: str = "", **more: Any) -> Behaviour:  # noqa: ANN401  (fields of Behaviour)
     """Does so when it is imported, and computes attention in calls."""
     return Behaviour(name, f"{SOUND}\n{lines}\n{CALL}    return sound(query, key, value)\n", verdict, reason, **more)
 
 
-def returns(name: str, members: str, verdict: Verdict, reason: str = "", **more: float) -> Behaviour:
+def returns(name: str, members: str, verdict: Verdict, reason: str = "", **more: Any) -> Behaviour:  # noqa: ANN401  (fields of Behaviour)
     """Returns an object with these members."""
     body = indent(members, "    ")
     return Behaviour(name, f"{SOUND}\nclass Odd:\n{body}\n{CALL}    return Odd()\n", verdict, reason, **more)
 
 
-def defined(name: str, source: str, verdict: Verdict, reason: str = "", **more: float) -> Behaviour:
+def defined(name: str, source: str, verdict: Verdict, reason: str = "", **more: Any) -> Behaviour:  # noqa: ANN401  (fields of Behaviour)
     """This is its source, after the sound function."""
     return Behaviour(name, f"{SOUND}\n{source}\n", verdict, reason, **more)
 
