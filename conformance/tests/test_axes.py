@@ -101,6 +101,14 @@ def test_a_flag_that_every_call_gives_needs_no_default(tmp_path: Path) -> None:
     assert "causal" in summon(target, Plan((target,))).declaration.keywords
 
 
+def test_who_is_always_causal_has_to_take_the_flag(tmp_path: Path) -> None:
+    target = written(tmp_path, ANY, "")
+    with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
+        file.write("attend.causal_only = True\n")
+    with pytest.raises(TargetError, match="is declared causal_only and takes no 'causal'"):
+        summon(target, Plan((target,)))
+
+
 def test_smoke_says_it_once(tmp_path: Path) -> None:
     target = written(tmp_path, COURSE)
     found = smoked(target, Plan((target,)))

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
-_ELSEWHERE = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")  # of another interpreter
+# of another interpreter; from the beginning of a word only, else a long word costs the square of its length
+_ELSEWHERE = re.compile(r"(?<![^\s\"'])[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
 def folder(name: str) -> Path:

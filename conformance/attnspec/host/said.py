@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 import warnings
@@ -43,6 +44,9 @@ def _told(warning: Any) -> str:
         return ""
 
 
+_OUT_OF_REACH = 10
+"""From this number on descriptors are no standard streams, which a subject may close at any time, again and again."""
+
 _files: List[int] = []
 _texts: List[Any] = []
 
@@ -80,14 +84,14 @@ def _text() -> Any:
 @contextlib.contextmanager
 def _descriptor(file: int) -> Iterator[None]:
     try:
-        before = os.dup(2)
+        before = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_REACH)
     except OSError:  # the process has no stderr at all
         before = -1
     os.dup2(file, 2)
     try:
         yield
     finally:
-        if before >= 0:
+        with contextlib.suppress(OSError):  # the subject has closed it
             os.dup2(before, 2)
             os.close(before)
 

@@ -165,7 +165,7 @@ def _distribution(package: str) -> str:
     """What installed the package; "" where nothing did, and under Python 3.9 and older, which cannot tell."""
     from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
 
-    told: Any = getattr(metadata, "packages_distributions", dict)()
+    told: Mapping[str, List[str]] = getattr(metadata, "packages_distributions", dict)()
     return next(iter(told.get(package, ())), "")
 
 

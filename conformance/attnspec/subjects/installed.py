@@ -30,6 +30,11 @@ def audited_command() -> tuple[str, ...]:
     return _audited[0].command if _audited else ()
 
 
+def audited() -> str:
+    """The same in words; empty for this environment."""
+    return " ".join(audited_command())
+
+
 @functools.cache
 def installed_version(distribution: str) -> str:
     """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""

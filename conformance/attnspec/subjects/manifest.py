@@ -27,10 +27,11 @@ from attnspec.subjects.declared import (
     read_precision,
 )
 from attnspec.subjects.installed import installed_version, is_installed
+from attnspec.subjects.program import Program, read_program
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "subjects")
+            "faster_with", "host", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "weights", "compiles", "note")
@@ -44,6 +45,7 @@ class Library:
     """A library: its name, the folder of its adapters, and where it comes from.
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
+    program: the host of a library that is no Python.  told: the version that the process of its subjects tells.
     """
 
     name: str
@@ -55,18 +57,29 @@ class Library:
     issues: str = ""
     install: str = ""
     requires: str = ""
+    program: Program | None = None
+    told: str = ""
 
     @property
     def version(self) -> str:
-        """The installed version of the distribution; empty if there is none."""
+        """The installed version of the distribution; empty if there is none. A program tells it once it runs."""
+        if self.program:
+            return self.told
         names = filter(None, (self.distribution, *self.also_distributed_as))
         return next(filter(None, map(installed_version, names)), "")
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
+        if self.program:
+            return self.program.missing
         if absent := absent_module(self.requires):
             return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
+        return self.unfit
+
+    @property
+    def unfit(self) -> str:
+        """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
         if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
             return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
         return ""
@@ -115,22 +128,24 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is no identifier, so its adapters cannot be imported. "
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
-    library = _library(fields, folder.name)
+    library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
         yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields))
 
 
-def _library(fields: Fields, folder: str) -> Library:
+def _library(fields: Fields, folder: Path) -> Library:
+    program = read_program(fields, folder)
     return Library(
         name=fields.text("library"),
-        folder=folder,
+        folder=folder.name,
         distribution=fields.text("distribution", ""),
         also_distributed_as=fields.texts("also_distributed_as", ()),
         versions=read_versions(fields),
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
-        requires=_modules(fields),
+        requires="" if program else _modules(fields),
+        program=program,
     )
 
 
@@ -146,8 +161,9 @@ def _modules(fields: Fields) -> str:
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     fields.only(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
-    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
-    declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
+    adapters = None if library.program else folder
+    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
+    declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
                           deviations=tuple(_deviation(inner, folder) for inner in
                                            fields.each("deviations", "a deviation", optional=True)))
     return Registered(
@@ -206,9 +222,11 @@ def read_versions(fields: Fields) -> str:
     return versions
 
 
-def _function(fields: Fields, folder: Path) -> str:
-    """`adapter:name`, of a file that is there."""
+def _function(fields: Fields, folder: Path | None) -> str:
+    """`adapter:name`, of a file that is there; in a program (no folder of adapters) the name, which it knows."""
     function = fields.text("function")
+    if folder is None:
+        return function
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
         raise fields.complain("function", "should be `adapter:name`, as in 'attention:attend', not "
@@ -219,12 +237,12 @@ def _function(fields: Fields, folder: Path) -> str:
     return function
 
 
-def _variants(fields: Fields, folder: Path) -> Mapping[str, Variant]:
+def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
     return {name: _variant(name, inner, folder) for name, inner in variants.named("the variant")}
 
 
-def _variant(name: str, fields: Fields, folder: Path) -> Variant:
+def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.only(VARIANT_KEYS)
     if not NAME.fullmatch(name):
         raise fields.error(f"{quoted(name)} is no name of a variant: {NAME_SAYS}.", where=fields.place())

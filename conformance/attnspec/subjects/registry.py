@@ -59,7 +59,7 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
     if surroundings is None:
         _refuse_other_process(known[target])
     subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
-    library = known[target].library
+    library = subject.library
     return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version))
 
 

@@ -18,7 +18,7 @@ from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
-from attnspec.spec.yaml_lines import Located, shown
+from attnspec.spec.yaml_lines import Located
 from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
@@ -26,8 +26,8 @@ from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable, not_loaded
-from attnspec.subjects.outline import by_name, no_such_subject
 from attnspec.subjects.signature import SOMEWHERE, signature_of
+from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
 
 
@@ -52,46 +52,6 @@ def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
         except ManifestError:
             return words.place_of(word)
     return words.place
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a function comes from: a module of that name, or the one in a file; and its name there."""
-
-    module: str
-    name: str
-    file: str = ""
-
-    @classmethod
-    def of(cls, target: str) -> Source:
-        """`package.module:function` or `path/to/file.py:function`. Raises TargetError."""
-        module, _, name = target.rpartition(":")
-        if not module or not name:
-            raise no_such_subject(target, ())
-        if module.endswith(".py") or "/" in module or "\\" in module:
-            return cls(module, name, str(Path(module).absolute()))
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise TargetError(f"{module!r} is no name of a module. Write package.module:function.")
-        return cls(module, name)
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """What a host is told."""
-        return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
-
-    @property
-    def header_elsewhere(self) -> Mapping[str, Any]:
-        """What a host is told that does not see this machine's files."""
-        return {"file": Path(self.file).name} if self.file else {"module": self.module, "first": []}
-
-    @property
-    def importable(self) -> str:
-        """As `attnspec init` wants it; what stands for it where no import finds it."""
-        if self.module == HANDED:
-            return SOMEWHERE
-        if not self.file:
-            return f"{self.module}:{self.name}"
-        return by_name(Path(self.file), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +108,16 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(read_description(loaded.described), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+    described = _description(loaded.described, source.name)
+    return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+
+
+def _description(told: Mapping[str, Any], name: str) -> Described:
+    """What a host tells of a function, if it is in order. Raises TargetError."""
+    try:
+        return read_description(told)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
 
 
 def _hosted(client: Client, number: int, lift: str) -> Hosted:
@@ -162,6 +131,8 @@ def _hosted(client: Client, number: int, lift: str) -> Hosted:
                           f"Install it: pip install {lift}")
     if "no_device" in told:
         raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
+    if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
+        raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
     return Hosted(client, number, lift, told)
 
 
@@ -218,6 +189,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
+    if program := registered.library.program:
+        surroundings = program.surroundings(surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
@@ -232,23 +205,31 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
 
 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
-    adapter, _, name = function_name.partition(":")
-    source = Source(f"{loading.PACKAGE}.{registered.library.folder}.{adapter}", name)
-    found = _there(source, function_name, client) if client else _here(source, function_name)
+    library = registered.library
+    source = Source.registered(library, function_name)
+    found = _there(source, function_name, client, (library.distribution,)) if client else _here(source, function_name)
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
-    signature = signature_of(described, name, is_always_causal=registered.declaration.limits.causal_only)
+    signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
-        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {name} is of kind "
-                          f"{signature.kind.value!r} by its parameters.", where=registered.where)
+        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
+                          f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration)), callee)
-    return Subject(registered.id, registered.title, callee, declaration, described.place, registered.library,
+    return Subject(registered.id, registered.title, callee, declaration, described.place, _with_version(library, found),
                    document=registered.document, note=registered.note, entry=registered.where, described=described)
+
+
+def _with_version(library: Library, found: Found) -> Library:
+    """The library as its program tells; a Python's distributions are looked up, see `installed`. Raises TargetError."""
+    told = replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
+    if told.unfit:
+        raise TargetError(f"{library.folder} cannot be judged here: {told.unfit}")
+    return told
 
 
 def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
@@ -278,11 +259,6 @@ def offered(declaration: Declaration) -> frozenset[str]:
 def importable(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
     return Source.of(target).importable
-
-
-def shown_path(file: str) -> str:
-    """The path of a file as messages have it; empty for none."""
-    return shown(Path(file)) if file else ""
 
 
 def _title(function: Described, name: str) -> str:
