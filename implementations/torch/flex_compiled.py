@@ -16,7 +16,7 @@ def compiled(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False)
     shape = (None, None, query.shape[2], key.shape[2])
     with torch.no_grad():
         return _compiled()(query, key, value,
-                           block_mask=create_block_mask(_causal, *shape, device="cpu") if causal else None)
+                           block_mask=create_block_mask(_causal, *shape, device=query.device) if causal else None)
 
 
 def _causal(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -6,6 +6,14 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+DEVICES = ("cpu", "cuda", "mps", "xpu", "tpu", "npu", "hpu")
+"""The kinds of devices that a manifest may name. PyTorch calls AMD's GPUs cuda too; one more is a word here."""
+
+
+def kind_of(device: str) -> str:
+    """The kind of a device, without its number: `cuda` of `cuda:1`, `cpu` where none is named."""
+    return device.partition(":")[0] or "cpu"
+
 
 class Speaks(enum.Enum):
     """What a command starts."""

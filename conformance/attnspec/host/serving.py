@@ -100,6 +100,8 @@ class Servant:
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
         ended = calling.perform(self._functions[header["of"]], lift, given)
+        if ended.ended != "answered" and lift.is_lost():
+            _give_up(lift.device, ended)
         self._keep(ended)
         found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
         shared = {id(calling.arrays_of(given)[at]) for at in ended.aliases}
@@ -124,6 +126,13 @@ class Servant:
         for lift in self._lifts.values():
             lift.forget()
         return {}, ()
+
+
+def _give_up(device: str, ended: Ended) -> None:
+    """End this process, with the words of the call that lost the device: no call after it could be answered."""
+    why = ended.told.get("traceback") or ended.told.get("reading") or ""
+    os.write(2, "{}\nNothing can be computed on {} any more.\n".format(why, device).encode(errors="replace"))
+    os.abort()
 
 
 def _bytes(results: Sequence[Entries]) -> int:

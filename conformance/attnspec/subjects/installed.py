@@ -1,4 +1,4 @@
-"""What is installed where subjects live: in this environment, or in the one that a run audits."""
+"""What there is where subjects live, in this environment or in the one that a run audits: modules, and the device."""
 
 from __future__ import annotations
 
@@ -10,25 +10,30 @@ from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Surroundings, kind_of
 
 if TYPE_CHECKING:
     from attnspec.hosting.client import Client
 
-_audited: list[Surroundings] = []
+_audited = [Surroundings()]
 
 
 def look_in(surroundings: Surroundings) -> None:
-    """From now on tell what is installed there. Its host is started when it is first asked."""
+    """From now on tell what is there. A host is started only if another interpreter is asked what it has."""
     installed_version.cache_clear()
     is_installed.cache_clear()
-    _audited[:] = [surroundings] if surroundings.command else []
+    _audited[:] = [surroundings]
+
+
+def kind_of_device() -> str:
+    """What sort of device the run places arrays on: `cuda` of `cuda:1`; a CPU where none is named."""
+    return kind_of(_audited[0].device)
 
 
 @functools.cache
 def installed_version(distribution: str) -> str:
     """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
-    if _audited:
+    if _audited[0].command:
         return str(_found_there(distributions=[distribution])["versions"].get(distribution, ""))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
@@ -38,7 +43,7 @@ def installed_version(distribution: str) -> str:
 @functools.cache
 def is_installed(module: str) -> bool:
     """Whether it can be imported there. Nothing is imported here to find out."""
-    if _audited:
+    if _audited[0].command:
         return bool(_found_there(modules=[module])["modules"][module])
     top, *inner = module.split(".")
     specification = importlib.util.find_spec(top)

@@ -16,6 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.errors import ManifestError, Place
 from attnspec.core.nouns import FAILURES, DType
+from attnspec.core.surroundings import DEVICES
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.declared import (
@@ -24,15 +25,16 @@ from attnspec.subjects.declared import (
     read_conventions,
     read_declaration,
     read_precision,
+    read_precision_on,
 )
-from attnspec.subjects.installed import installed_version, is_installed
+from attnspec.subjects.installed import installed_version, is_installed, kind_of_device
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "subjects")
+            "faster_with", "device", "subjects")
 _SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", *DECLARED)
-_VARIANT = ("function", "conventions", "precision", "weights", "compiles", "note")
+            "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
+_VARIANT = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 _DEVIATION = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d*)?")
 
@@ -82,6 +84,7 @@ class Registered:
     process: environment variables that must stand in the process before its library is imported.  faster_with: such as
     make it faster and change nothing else, set where the process is ours.
     requires: modules it needs beside its library.  cannot_run: why it can be judged on no machine like this one.
+    device: the kind of device that it needs, such as `cuda`; empty if it runs on any.
     """
 
     id: str
@@ -96,13 +99,22 @@ class Registered:
     faster_with: Mapping[str, str] = field(default_factory=dict)
     requires: str = ""
     cannot_run: str = ""
+    device: str = ""
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
         absent = absent_module(self.requires)
         return self.cannot_run or self.library.missing or (
-            f"{absent} is not installed. Install it: pip install {absent}" if absent else "")
+            f"{absent} is not installed. Install it: pip install {absent}" if absent else "") or self._elsewhere
+
+    @property
+    def _elsewhere(self) -> str:
+        """Why it cannot be judged on the device of this run; empty if it can. NumPy's arrays are on the CPU."""
+        needed = self.device or ("" if self.declaration.lift else "cpu")
+        if needed in ("", kind_of_device()):
+            return ""
+        return f"it runs on {needed} alone; name a device: attnspec check --device {needed} {self.id}"
 
 
 def read_manifest(folder: Path) -> Iterator[Registered]:
@@ -115,7 +127,8 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder.name)
     for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields))
+        yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields),
+                      device=_device(subject) or _device(fields))
 
 
 def _library(fields: Fields, folder: str) -> Library:
@@ -137,6 +150,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     cannot_run = fields.text("cannot_run", "")
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
     declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
+                          precision_on=read_precision_on(fields),
                           deviations=tuple(map(_deviation, fields.each("deviations", "a deviation", optional=True))))
     return Registered(
         id=f"{library.folder}/{fields.text('id')}",
@@ -151,6 +165,10 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         requires=fields.text("requires", ""),
         cannot_run=cannot_run,
     )
+
+
+def _device(fields: Fields) -> str:
+    return fields.one_of("device", DEVICES, "", kind="kind of device")
 
 
 def _process(fields: Fields) -> Mapping[str, str]:
@@ -216,6 +234,7 @@ def _variant(name: str, fields: Fields, folder: Path) -> Variant:
         precision=read_precision(fields),
         weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
         compiles=fields.flag("compiles", default=False),
+        precision_on=read_precision_on(fields),
     )
 
 

@@ -14,7 +14,7 @@ from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
@@ -33,8 +33,8 @@ from attnspec.subjects.subject import Subject
 
 def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
-    classes = [declaration.precision, *(variant.precision for variant in declaration.variants.values())]
-    for precision in classes:
+    declared = (declaration, *declaration.variants.values())
+    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
         for dtype, words in precision.items():
             try:
                 precision_of(words, dtype)
@@ -234,7 +234,8 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
                           f"{signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
-    declaration = _takeable(replace(declaration, keywords=offered(declaration)), callee)
+    declaration = _takeable(replace(declaration, keywords=offered(declaration),
+                                    precision=declaration.precision_there(_device_of(callee))), callee)
     return Subject(registered.id, registered.title, callee, declaration, described.place, registered.library,
                    document=registered.document, note=registered.note, entry=registered.where, described=described)
 
@@ -253,8 +254,14 @@ def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     taken = subject.declaration
     declaration = replace(declared, keywords=taken.keywords, defaults=taken.defaults, limits=limits,
                           conventions={**declared.conventions, **variant.conventions},
-                          precision={**declared.precision, **variant.precision})
+                          precision={**declared.precision, **variant.precision,
+                                     **variant.precision_on.get(_device_of(subject.callee), {})})
     return replace(subject, id=f"{base.id}[{variant.name}]", declaration=declaration)
+
+
+def _device_of(callee: Callee) -> str:
+    """The kind of device on which its arrays are placed."""
+    return kind_of(callee.place.get("device", ""))
 
 
 def offered(declaration: Declaration) -> frozenset[str]:
