@@ -68,7 +68,9 @@ def sdpa_compiled(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = N
 
 def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
             scale: float | None) -> Tensor:
-    """There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added.
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), by the kernel that is allowed.
+
+    There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added.
 
     What PyTorch 2.0 did not know yet (`scale` came with 2.1, `enable_gqa` with 2.5) is handed over where it is in use.
     """

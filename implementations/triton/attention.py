@@ -50,9 +50,9 @@ def _block(width: int) -> int:
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton is not seen by mypy
-def forward(query, key, value, output, q_b, q_h, q_t, q_d, k_b, k_h, k_s, k_d, v_b, v_h, v_s, v_d, o_b, o_h, o_t, o_d,  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0913, PLR0915  (the compiler reads it, not Python)
-            scale, H, group, T, S, D, Dv, CAUSAL: tl.constexpr, INPUT_PRECISION: tl.constexpr, BLOCK_T: tl.constexpr,  # noqa: ANN001, N803
-            BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr):  # noqa: N803
+def forward(query, key, value, output, q_b, q_h, q_t, q_d, k_b, k_h, k_s, k_d, v_b, v_h, v_s, v_d, o_b, o_h, o_t, o_d,  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917  (Triton reads it, not Python)
+            scale, H, group, T, S, D, Dv, CAUSAL: tl.constexpr, INPUT_PRECISION: tl.constexpr, BLOCK_T: tl.constexpr,  # noqa: ANN001
+            BLOCK_S: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_DV: tl.constexpr):
     """One block of queries of one head. Strides: of each tensor, in entries, named by tensor and axis."""
     first, batch, head = tl.program_id(0) * BLOCK_T, tl.program_id(1) // H, tl.program_id(1) % H
     queries, features, columns = first + tl.arange(0, BLOCK_T), tl.arange(0, BLOCK_D), tl.arange(0, BLOCK_DV)
