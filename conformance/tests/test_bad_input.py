@@ -6,15 +6,18 @@ A message that ends in … is the beginning of the real one (what follows is a l
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attnspec import gate
 from attnspec.cli import main
-from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, hint
+from attnspec.core.errors import LISTINGS, AttnspecError, ManifestError, UsageError, hint
 from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
+from attnspec.subjects.findings import read_findings
 from attnspec.subjects.manifest import read_manifest
 from attnspec.trials.compile import compile_spec
 from helpers.places import TESTS
@@ -44,6 +47,12 @@ SPEC = [
      "spec/scale.yaml:2: a second document begins here; a file holds one."),
     ("a number as a key", "causal.yaml", "      original: []", "      1: []",
      "spec/causal.yaml:14: '1' cannot be a key: keys are text. Quote it if text is meant."),
+    ("an escape that does not show", "scale.yaml", "says: Widening", 'says: "\\x1b[2J" # Widening',
+     "spec/scale.yaml:6: holds the character U+001B, which does not show. Leave it out."),
+    ("a key of 200 letters", "scale.yaml", "    level:", f"    {'k' * 200}:",
+     f"spec/scale.yaml:4: '{'k' * 99}… (202 characters) cannot be a key: at most 100 characters are."),
+    ("a value of 5000 letters", "scale.yaml", "level: should", f"level: {'s' * 5000}",
+     f"spec/scale.yaml:4: '{'s' * 99}… (5002 characters) is not a known level. Known: may, must, should."),
     ("a comma in a flow text", "causal.yaml", "note: masked self-attention in the decoder", "note: masked, in the decoder",
      "spec/causal.yaml:10: 'in the decoder' is no key of a citation: within {…} a text that holds a comma needs quotes."),
     # --- the shape of a file
@@ -72,6 +81,8 @@ SPEC = [
      "spec/causal.yaml:5: 'casual' is not a known profile. Did you mean 'causal'? `attnspec list profiles` names them all."),
     ("an id without a dot", "causal.yaml", "id: causal.no_lookahead", "id: NoLookahead",
      "spec/causal.yaml:3: 'id' of a clause should look like causal.no_lookahead (lower case, a dot), not 'NoLookahead'."),
+    ("a long id", "scale.yaml", "id: scale.inverse_root_width", f"id: scale.{'a' * 100}",
+     "spec/scale.yaml:3: 'id' of a clause has 106 characters; 80 are the most."),
     ("an id twice", "scale.yaml", "id: scale.inverse_root_width", "id: causal.no_lookahead",
      "spec/scale.yaml:3: there are two clauses 'causal.no_lookahead'; the first is at spec/causal.yaml:3. Rename this one."),
     ("no full stop", "scale.yaml", "halves each logit.", "halves each logit",
@@ -119,6 +130,15 @@ SPEC = [
     ("an address without a scheme", "bibliography.yaml", "url: https://", "url: ",
      "spec/bibliography.yaml:6: 'url' of the source 'vaswani2017' should be an address that begins with https:// or http://, "
      "not 'arxiv.org/abs/1706.03762'."),
+    ("an address with a space", "bibliography.yaml", "https://arxiv.org/abs", "https://arxiv.org/the abs",
+     "spec/bibliography.yaml:6: 'url' of the source 'vaswani2017' should be an address without ' ' in it, "
+     "not 'https://arxiv.org/the abs/1706.03762'."),
+    ("an address without a host", "bibliography.yaml", "https://arxiv.org/abs", "'https://[::1' #",
+     "spec/bibliography.yaml:6: 'url' of the source 'vaswani2017' should be an address whose host can be read, "
+     "not 'https://[::1'."),
+    ("an address that is code", "bibliography.yaml", "https://arxiv.org/abs", "javascript:alert(1)//",
+     "spec/bibliography.yaml:6: 'url' of the source 'vaswani2017' should be an address that begins with https:// or "
+     "http://, not 'javascript:alert(1)///1706.03762'."),
     ("a year of two digits", "bibliography.yaml", "year: 2017", "year: 17",
      "spec/bibliography.yaml:5: 'year' of the source 'vaswani2017' should have four digits, not 17."),
     ("a source without a title", "bibliography.yaml", "    title: Attention Is All You Need\n", "",
@@ -146,6 +166,11 @@ SPEC = [
     ("a kind that is none", "problems.yaml", "{kind: attention, lengths", "{kind: atention, lengths",
      "spec/problems.yaml:3: 'atention' is not a known choice for 'kind' of the problem 'self_attention'. "
      "Did you mean 'attention'?"),
+    ("no family to choose from", "scale.yaml", "{problem: any_attention}", "{problem: any_attention, families: []}",
+     "spec/scale.yaml:9: 'families' of the problem 'any_attention' is empty, so there is nothing to choose from. Leave it "
+     "out, or give at least one of integers, …"),
+    ("no mask to choose from", "scale.yaml", "{problem: any_attention}", "{problem: any_attention, masks: []}",
+     "spec/scale.yaml:9: 'masks' of the problem 'any_attention' is empty, so there is nothing to choose from. …"),
     ("a problem overridden wrongly", "scale.yaml", "{problem: any_attention}", "{problem: any_attention, groped: no}",
      "spec/scale.yaml:9: 'groped' is not a known argument of the problem 'any_attention'. Did you mean 'grouped'?"),
     # --- words
@@ -210,7 +235,7 @@ FILES = [
     ("no bibliography", lambda spec: (spec / "bibliography.yaml").unlink(), "spec/bibliography.yaml: there is no such file."),
     ("no version", lambda spec: (spec / "spec.yaml").unlink(), "spec/spec.yaml: there is no such file."),
     ("an empty file", lambda spec: (spec / "heads.yaml").write_text("# nothing\n"),
-     "spec/heads.yaml: is empty; a mapping is expected."),
+     "spec/heads.yaml:1: is empty; a mapping is expected."),
     ("a list for a file", lambda spec: (spec / "heads.yaml").write_text("- 1\n"),
      "spec/heads.yaml:1: holds a list; a mapping is expected."),
     ("a folder for a file", lambda spec: (spec / "heads.yaml").mkdir(),
@@ -218,7 +243,7 @@ FILES = [
     ("bytes that are no text", lambda spec: (spec / "heads.yaml").write_bytes(b"theme: heads\nclauses: \xff\n"),
      "spec/heads.yaml:2: is not UTF-8 text: byte 0xff cannot be read."),
     ("a control character", lambda spec: (spec / "heads.yaml").write_bytes(b"theme: heads\nclauses: \x07\n"),
-     "spec/heads.yaml:2: is no YAML: a control character is not allowed."),
+     "spec/heads.yaml:2: holds the character U+0007, which does not show. Leave it out."),
     ("another ending", lambda spec: (spec / "heads.yml").write_text("theme: heads\n"),
      "spec/heads.yml: the files of a spec end in .yaml; rename this one."),
     ("endless nesting", lambda spec: (spec / "heads.yaml").write_text("theme: " + "[" * 5000),
@@ -250,6 +275,20 @@ MANIFEST = [
      "manifest.yaml:7: 'function' of a subject should be `adapter:name`, as in 'attention:attend', not 'attend'."),
     ("an adapter that is not there", "function: adapter:attend\n    dtypes", "function: adaptor:attend\n    dtypes",
      "manifest.yaml:7: 'adaptor' is not a known adapter in implementations/mine. Did you mean 'adapter'?"),
+    ("an id that is a command", "id: attention", "id: attention; true",
+     "manifest.yaml:5: 'id' of a subject should be a name of letters, digits, _, . and -, at most 80, "
+     "not 'attention; true'."),
+    ("an id of a variant", "eval: {", "e val: {",
+     "manifest.yaml:15: 'e val' is no name of a variant: letters, digits, _, . and -, at most 80."),
+    ("no module", "install:", "requires: numpy ..x\ninstall:",
+     "manifest.yaml:3: 'requires' of a manifest should name modules, as in 'onnxruntime mlx.core', not '..x'."),
+    ("a variable that is none", "    dtypes:", "    process: {A=B: '1'}\n    dtypes:",
+     "manifest.yaml:8: 'A=B' is no name of an environment variable: letters, digits and _ only."),
+    ("a number of thousands of digits", "install:", f"versions: '>={'9' * 5000}'\ninstall:",
+     f"manifest.yaml:3: 'versions' of a manifest should be a version specifier, as in '>=0.10,<0.14', not "
+     f"'>={'9' * 97}… (5004 characters)."),
+    ("a name that no file can have", "function: adapter:attend\n    dtypes", f"function: {'a' * 300}:attend\n    dtypes",
+     f"manifest.yaml:7: '{'a' * 99}… (302 characters) is not a known adapter in implementations/mine. Known: adapter."),
     ("no requirement", "    dtypes:", "    faster_with: {where: numpy>>2, variables: {FAST: '1'}}\n    dtypes:",
      "manifest.yaml:8: 'where' of what it is faster with should be a requirement, as in 'jaxlib>=0.6', not 'numpy>>2'."),
     ("a dtype", "dtypes: [float32, float64]", "dtypes: [float32, flot64]",
@@ -264,6 +303,10 @@ MANIFEST = [
      "manifest.yaml:10: 'ties_value_width' of 'limits' should be true or false, not text ('yes')."),
     ("a limit that is a word", "min_head_width: 2", "min_head_width: two",
      "manifest.yaml:10: 'min_head_width' of 'limits' should be a whole number, not text ('two')."),
+    ("a limit that no memory holds", "min_head_width: 2", "min_head_width: 1000000",
+     "manifest.yaml:10: 'min_head_width' of 'limits' should be a whole number from 1 to 512, not 1000000."),
+    ("a limit below the least", "min_head_width: 2", "min_head_width: 0",
+     "manifest.yaml:10: 'min_head_width' of 'limits' should be a whole number from 1 to 512, not 0."),
     ("a convention", "hidden_row: zeros", "hiden_row: zeros",
      "manifest.yaml:11: 'hiden_row' is not a known key of the conventions. Did you mean 'hidden_row'?"),
     ("an answer to a convention", "hidden_row: zeros", "hidden_row: zero",
@@ -280,8 +323,53 @@ MANIFEST = [
      "manifest.yaml:17: a deviation needs 'issue'. It has: clause, verdict, reason, until."),
     ("an end that is no version", 'until: "2.0"', "until: someday",
      "manifest.yaml:21: 'until' of a deviation should be a version, as in '2.14', not 'someday'."),
+    ("an end of thousands of digits", 'until: "2.0"', f"until: '{'9' * 50}'",
+     f"manifest.yaml:21: 'until' of a deviation should be a version, as in '2.14', not '{'9' * 50}'."),
+    ("a script that is not there", "issue: https://example.org/1", "script: gone.py",
+     "manifest.yaml:20: 'script' of a deviation names no file: there is no implementations/mine/gone.py."),
     ("an end that is a number", 'until: "2.0"', "until: 2.0",
      "manifest.yaml:21: 'until' of a deviation should be text, not a number (2.0). Quote it if text is meant."),
+]
+
+SOUND_FINDINGS = """\
+findings:
+  - id: ignored
+    says: The flag is ignored.
+    subjects: [attention]
+    clauses: [causal.*]
+    dtypes: [float32]
+    versions: "<2"
+    script: adapter.py
+    documented: "no"
+    issue: https://example.org/1
+    cases: {keywords: [causal], largest_scale: 0}
+"""
+
+# (what the author did, what stood in findings.yaml, what stands there now, the answer after "implementations/mine/")
+FINDINGS = [
+    ("no subject", "[attention]", "[]",
+     "findings.yaml:4: 'subjects' of a finding is empty, so the finding explains nothing. Name at least one; * stands for "
+     "any text."),
+    ("no clause", "[causal.*]", "[]",
+     "findings.yaml:5: 'clauses' of a finding is empty, so the finding explains nothing. Name at least one; * stands for "
+     "any text."),
+    ("a dtype", "[float32]", "[flot32]", "findings.yaml:6: 'flot32' is not a known dtype. Did you mean 'float32'?"),
+    ("a version", '"<2"', '"<two"',
+     "findings.yaml:7: 'versions' of a finding should be a version specifier, as in '>=0.10,<0.14', not '<two'."),
+    ("a script that is elsewhere", "adapter.py", "../../secret.py",
+     "findings.yaml:8: 'script' of a finding should lie in the library's folder, implementations/mine."),
+    ("a script that is no text", "adapter.py", "noise.py",
+     "findings.yaml:8: 'script' of a finding cannot be read: it is no UTF-8 text."),
+    ("an address", "https://example.org/1", "example.org/1",
+     "findings.yaml:10: 'issue' of a finding should be an address that begins with https:// or http://, not "
+     "'example.org/1'."),
+    ("a scale that is no number", "largest_scale: 0", "largest_scale: .nan",
+     "findings.yaml:11: 'largest_scale' of `cases` should be a finite number, not nan."),
+    ("an id", "id: ignored", "id: ig/nored",
+     "findings.yaml:2: 'id' of a finding should be a name of letters, digits, _, . and -, at most 80, not 'ig/nored'."),
+    ("two of one id", "findings:\n", SOUND_FINDINGS,
+     "findings.yaml:12: there are two findings 'mine/ignored'; the first is at implementations/mine/findings.yaml:2. "
+     "Rename this one."),
 ]
 
 # (what is typed after `attnspec`, the answer's last line)
@@ -313,8 +401,20 @@ COMMANDS = [
     ("check mine:attend --spec nowhere", "attnspec: nowhere: there is no such folder; a spec is a folder of YAML files."),
     ("check numpy/msa --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
     ("check mine:attend --seed x", "Error: Invalid value for '--seed': 'x' is not a valid integer."),
-    ("check mine:attend -n 0", "Error: Invalid value for '-n' / '--workers': 0 is not in the range x>=1."),
-    ("check mine:attend --deadline -3", "Error: Invalid value for '--deadline': -3.0 is not in the range x>0."),
+    ("check mine:attend -n 0", "Error: Invalid value for '-n' / '--workers': 0 is not in the range 1<=x<=1024."),
+    ("check mine:attend --deadline -3", "Error: Invalid value for '--deadline': -3.0 is not in the range 0<x<=1000000.0."),
+    ("check mine:attend --deadline nan", "Error: Invalid value for '--deadline': nan is no number of seconds."),
+    ("check mine:attend --deadline inf",
+     "Error: Invalid value for '--deadline': inf is not in the range 0<x<=1000000.0."),
+    ("probe mine:attend --deadline 0", "Error: Invalid value for '--deadline': 0.0 is not in the range 0<x<=1000000.0."),
+    ("init mine:attend --deadline nan", "Error: Invalid value for '--deadline': nan is no number of seconds."),
+    ("campaign --deadline nan", "Error: Invalid value for '--deadline': nan is no number of seconds."),
+    ("check mine:attend --deadline soon",
+     "Error: Invalid value for '--deadline': 'soon' is not a valid number of seconds."),
+    ("check mine:attend --seed 1000000000000000000", "Error: Invalid value for '--seed': 1000000000000000000 is not in …"),
+    ("power --seeds nan", "Error: Invalid value for '--seeds': 'nan' is not a valid integer."),
+    ("campaign --cases 0", "Error: Invalid value for '--cases': 0 is not in the range 1<=x<=1000000000."),
+    ("check mine:attend -n 2000", "Error: Invalid value for '-n' / '--workers': 2000 is not in the range 1<=x<=1024."),
     ("audit --implementations nowhere", "attnspec: nowhere: there is no such folder of implementations."),
     ("explain", "Error: Missing argument 'CLAUSE'."),
     ("explain causal.no_lookahed",
@@ -375,6 +475,19 @@ def test_a_mistake_in_a_manifest_is_named(library: Path, was: str, now: str, mes
     assert_says(str(caught.value), f"implementations/mine/{message}")
 
 
+@pytest.mark.parametrize(("was", "now", "message"), [row[1:] for row in FINDINGS], ids=[row[0] for row in FINDINGS])
+def test_a_mistake_in_findings_is_named(here: Path, library: Path, was: str, now: str, message: str) -> None:
+    (here / "secret.py").write_text("print(1)", encoding="utf-8")
+    (library.parent / "noise.py").write_bytes(b"\xff")
+    findings = library.parent / "findings.yaml"
+    findings.write_text(SOUND_FINDINGS, encoding="utf-8")
+    assert [finding.id for finding in read_findings(library.parent)] == ["mine/ignored"]
+    findings.write_text(SOUND_FINDINGS.replace(was, now, 1), encoding="utf-8")
+    with pytest.raises(ManifestError) as caught:
+        tuple(read_findings(library.parent))
+    assert_says(str(caught.value), f"implementations/mine/{message}")
+
+
 @pytest.mark.parametrize(("typed", "answer"), COMMANDS, ids=[row[0] for row in COMMANDS])
 def test_a_mistyped_command_cannot_run_and_says_why(
     typed: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -384,6 +497,12 @@ def test_a_mistyped_command_cannot_run_and_says_why(
     shown = capsys.readouterr()
     assert_says((shown.out + shown.err).replace("\n1 to mend.", "").strip().splitlines()[-1], answer)
     assert "Traceback" not in shown.out + shown.err
+
+
+@pytest.mark.parametrize("deadline", [math.nan, math.inf, 0.0, -1.0])
+def test_a_gate_refuses_a_deadline_that_is_none(deadline: float) -> None:
+    with pytest.raises(UsageError, match=f"a deadline of {deadline} s never passes, or has passed. Give seconds above"):
+        gate("mine:attend", deadline=deadline)
 
 
 @pytest.mark.parametrize(("name", "meant"), [

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 from attnspec.cli import check as check_command
-from attnspec.cli import lint, options, outputs, progress
+from attnspec.cli import lint, options, progress
 from attnspec.cli.options import available_cpus, judgeable
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.errors import TargetError
@@ -174,14 +174,6 @@ def test_two_runs_in_one_second_keep_two_records(check: Cli) -> None:
     assert len(list(Path("reports/run").glob("*.jsonl"))) == 2
 
 
-def test_two_processes_that_begin_in_one_second_keep_two_records(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli("--version")
-    for process in (7, 8):
-        monkeypatch.setattr("os.getpid", lambda process=process: process)
-        kept = outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).record
-        assert str(kept).endswith(f"-{process}.jsonl")
-
-
 def test_record_and_page_go_where_they_are_told_to(check: Cli) -> None:
     _, out, _ = check("violated", "--record", "deep/run.jsonl", "--html", "deep/page.html")
     assert "record: deep/run.jsonl\npage: deep/page.html" in out
@@ -226,9 +218,9 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check", "--effort", "quik", "a:b"], "'quik' is not a known effort. Did you mean 'quick'?"),
     (["check", "--dtype", "float23", "a:b"], "'float23' is not a known dtype. Did you mean 'float32'?"),
     (["check", "--lift", "jay", "a:b"], "'jay' is not a known lift. Did you mean 'jax'?"),
-    (["check", "-n", "0", "a:b"], "0 is not in the range x>=1"),
+    (["check", "-n", "0", "a:b"], "0 is not in the range 1<=x<=1024"),
     (["check", "-n", "many", "a:b"], "'many' is not a valid integer"),
-    (["check", "--deadline", "0", "a:b"], "0.0 is not in the range x>0"),
+    (["check", "--deadline", "0", "a:b"], "0.0 is not in the range 0<x<=1000000.0"),
     (["check", "--seed", "x", "a:b"], "'x' is not a valid integer"),
     (["check", "numpy/mas"], "'numpy/mas' is not a known subject. Did you mean 'numpy/msa'?"),
     (["check", "--clause", "causal.no_lookahed", "a:b"], "not a known clause. Did you mean 'causal.no_lookahead'?"),
@@ -330,8 +322,8 @@ def test_smoke_tells_a_working_adapter(cli: Cli) -> None:
 
 SMOKED = {
     "wrong": ("return query * float('nan')", "FAIL  .*the output holds NaN or infinities"),
-    "dies": ("import os; os.abort()", r"FAIL  .*the process died \(SIGABRT\)"),
-    "exits": ("import os; os._exit(3)", r"FAIL  .*the process died \(exit code 3\)"),
+    "dies": ("import os; os.abort()", r"FAIL  .*the process died while the implementation ran \(SIGABRT\)"),
+    "exits": ("import os; os._exit(3)", r"FAIL  .*the process died while the implementation ran \(exit code 3\)"),
     "hangs": ("import time; time.sleep(60)", "FAIL  .*it had not returned after 3 s"),
     "missing": ("pass\nraise ImportError('not here')", "FAIL  .*not here"),
 }

@@ -92,9 +92,9 @@ def test_a_folder_of_implementations_that_cannot_be_read_says_why(tmp_path: Path
      "attention.py: there is no 'atend' in it (target 'attention:atend'). Did you mean 'attend'?"),
     (MANIFEST, "1/0", "attention.py:1: importing "),
     (MANIFEST + "    precision: {float32: {grade: G7, reason: none}}\n", ADAPTER,
-     "manifest.yaml:3: 'G7' is not a known grade."),
+     "manifest.yaml:6: 'G7' is not a known grade."),
     (MANIFEST + "    precision: {float32: {exp_ulp: 20, reason: none}}\n", ADAPTER,
-     "manifest.yaml:3: 'exp_ulp' is not a known word of a precision class. Did you mean 'exp_ulps'?"),
+     "manifest.yaml:6: 'exp_ulp' is not a known word of a precision class. Did you mean 'exp_ulps'?"),
 ], ids=["not installed", "kind", "no such function", "raises", "grade", "word"])
 def test_a_subject_that_cannot_be_loaded_says_why(tmp_path: Path, manifest: str, adapter: str, message: str,
                                                   request: pytest.FixtureRequest) -> None:

@@ -144,7 +144,7 @@ MISTAKES = [
     ("sources alone", MINE[: MINE.index("sources:")], "",
      "mine.yaml:1: an added file needs 'clauses'. It has: sources, problems."),
     ("no clause", MINE, "clauses: []\n", "mine.yaml:1: 'clauses' of an added file is empty; write at least one clause."),
-    ("nothing", MINE, "# to be written\n", "mine.yaml: is empty; a mapping with the key `clauses` is expected."),
+    ("nothing", MINE, "# to be written\n", "mine.yaml:1: is empty; a mapping with the key `clauses` is expected."),
     ("a list", MINE, "- id: mine.doubled\n", "mine.yaml:1: holds a list; a mapping with the key `clauses` is expected."),
     ("Python", MINE, SUBJECT, "mine.yaml:4: is no YAML: mapping values are not allowed in this context."),
 ]

@@ -177,7 +177,7 @@ def test_the_schema_of_a_word_holds_its_docstring_types_and_defaults() -> None:
     assert properties["within"] == {"enum": ["exact", "rounding"], "default": "exact"}
     assert properties["rate"] == {
         "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}], "default": 0.5}
-    assert properties["arrays"] == {"type": "array", "items": {"enum": ["query", "key", "value"]}}
+    assert properties["arrays"] == {"type": "array", "items": {"enum": ["query", "key", "value"]}, "minItems": 1}
     assert properties["sizes"] == {
         "anyOf": [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "null"}]}
     assert properties["runs"]["minItems"] == properties["runs"]["maxItems"] == 2

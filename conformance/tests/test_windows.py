@@ -112,7 +112,7 @@ def test_a_broken_window_or_softcap_is_told(part: str, by: str, complaint: str) 
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [
-    ({"windows": [(-1, 2)]}, "a window reaches -1 keys to a side; 0 is the least, null is no bound."),
+    ({"windows": [(-1, 2)]}, "a window reaches -1 keys to a side; 0 is the least, 999999 the most, null is no bound."),
     ({"softcaps": [0.0]}, "a softcap is above 0, not 0."),
     ({"kind": "score", "always": ["softcap"]}, "problems of kind 'score' have logits as they are, of every key: no "
      "keyword 'softcap'."),

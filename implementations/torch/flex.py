@@ -56,8 +56,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask_mod: Mod | None, sco
 
 
 def hiding(mask: Tensor, window: Window | None, *, causal: bool) -> Mod | None:
-    """What hides keys, as a function of the indices, from a mask (B,H,T,S) or one of axes of length one; None: nothing.
-    """
+    """What hides keys, as a function of the indices; a mask is (B,H,T,S), or has axes of length one."""
     mods = [_looked_up(mask)] if mask is not None else []
     mods += [_causal] if causal else []
     mods += [_within(*window)] if window else []
@@ -83,7 +82,7 @@ def _within(left: int | None, right: int | None) -> Mod:
 
 
 def scoring(bias: Tensor, softcap: float | None) -> Mod | None:
-    """What changes logits: a cap first, then the bias (B,H,T,S) or one of axes of length one; None: nothing."""
+    """What changes logits: a cap first, then the bias, which is (B,H,T,S), or has axes of length one."""
     if bias is None and softcap is None:
         return None
     added = _looked_up(bias) if bias is not None else None

@@ -10,30 +10,69 @@ from collections.abc import Sequence
 import click
 
 from attnspec.cli.group import DEFECT, attnspec
-from attnspec.core.errors import CANNOT_RUN, AttnspecError
+from attnspec.cli.streams import lost, patient
+from attnspec.core.characters import visible
+from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError
 
+NAME = "attnspec"
+SYSTEM = os.name
 COMPLETING = "_ATTNSPEC_COMPLETE"
 """The variable by which a shell asks what can follow."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code: 0 conforms, 1 violated, 2 cannot run."""
+    """Run a command; the exit code: 0 conforms, 1 violated, 2 cannot run or could not be told."""
     if COMPLETING in os.environ:
         from attnspec.cli.completion import offer  # noqa: PLC0415  (weight: only a shell asks for it)
 
         offer()
+        attnspec.main(arguments, prog_name=NAME)  # answers the shell and exits
+    with patient():
+        code = _told(sys.argv[1:] if arguments is None else arguments)
+        return CANNOT_RUN if _is_lost() else code
+
+
+def _told(arguments: Sequence[str]) -> int:
+    """The exit code of a command, with whatever stops it told on standard error."""
     try:
-        code = attnspec.main(arguments, prog_name="attnspec", standalone_mode=False)
-        return int(code or 0)
+        _possible()
+        return _run(arguments)
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
-        click.echo(f"attnspec: {problem}", err=True)
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("attnspec: interrupted", err=True)
-    except BrokenPipeError:  # `attnspec list | head`: nobody listens any more
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"attnspec: {visible(str(problem))}", err=True)
+    except (KeyboardInterrupt, EOFError, click.Abort):
+        click.echo("\nattnspec: interrupted", err=True)
     except Exception:  # ours, whatever it is: told loudly, and never as exit code 1, which means violated
-        traceback.print_exc()
+        click.echo(visible(traceback.format_exc()), err=True)
         click.echo(DEFECT, err=True)
     return CANNOT_RUN
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """As click's `main` does, which makes exit code 1 of a pipe that breaks."""
+    try:
+        with attnspec.make_context(NAME, [*arguments]) as context:
+            return int(attnspec.invoke(context) or 0)
+    except click.exceptions.Exit as end:  # --help and --version
+        return end.exit_code
+
+
+def _possible() -> None:
+    """Raise UsageError where no command can work."""
+    if SYSTEM != "posix":
+        raise UsageError("this system is not supported. Use Linux or macOS; on Windows, WSL.")
+    try:
+        os.getcwd()
+    except OSError as problem:
+        raise UsageError(f"the working directory cannot be used: {problem.strerror}. "
+                         "Go to a folder that exists.") from None
+
+
+def _is_lost() -> bool:
+    """Whether something could not be told on standard output. That a pipe was closed, whoever did so knows."""
+    sys.stdout.flush()
+    problem = lost()
+    if problem is not None and not isinstance(problem, BrokenPipeError):
+        click.echo(f"attnspec: standard output cannot be written: {problem.strerror}. (exit code 2)", err=True)
+    return problem is not None

@@ -12,9 +12,11 @@ from typing import TextIO
 
 import click
 
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import own_up
+from attnspec.cli.numbers import MANY, SEED, WORKERS, Seconds
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, Given, OneOf, available_cpus, known_targets, plan_from, typed
-from attnspec.cli.outputs import RunningLine
+from attnspec.cli.outputs import RunningLine, Visibly
 from attnspec.cli.wording import plural
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
@@ -24,7 +26,8 @@ from attnspec.evaluation.false_alarms.rows import CHOSEN, RECIPES, in_order, nee
 from attnspec.record.events import Event
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter, reopen
+from attnspec.record.visible import visible
+from attnspec.record.write import Mode, RecordWriter, reopen
 from attnspec.report.false_alarms import Margins, margins
 from attnspec.runner.environment import environment
 from attnspec.runner.session import Result, Session
@@ -140,16 +143,16 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
 @click.option("--target", "targets", multiple=True, metavar="PATTERN",
               help="A sound implementation, or a pattern like 'sound/*'. [default: those of the campaign]")
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype.")
-@click.option("--cases", default=1_000_000, show_default=True, type=click.IntRange(1), help="How many in all.")
-@click.option("--seed", default=0, show_default=True, help="Another seed draws other cases.")
+@click.option("--cases", default=1_000_000, show_default=True, type=MANY, help="How many in all.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Another seed draws other cases.")
 @click.option("--record", default=RECORD, show_default=True, metavar="PATH",
               type=click.Path(dir_okay=False, path_type=Path),
               help="Where blocks of cases are kept; a campaign that is there goes on.")
-@click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+@click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
               help="Processes that judge. [default: one a CPU]")
-@click.option("--recipes", default=RECIPES, show_default=True, type=click.IntRange(1), metavar="N",
+@click.option("--recipes", default=RECIPES, show_default=True, type=MANY, metavar="N",
               help="Problems of each kind in a block: fewer make shorter blocks.")
-@click.option("--deadline", default=900.0, show_default=True, type=click.FloatRange(0, min_open=True),
+@click.option("--deadline", default=900.0, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long one block may take.")
 @click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path), help="Write a page, too.")
 @IMPLEMENTATIONS
@@ -160,8 +163,9 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, **select
     Interrupted, or asked for more cases, it goes on in the same record. Exit codes: 0 no violation, 1 one that is no
     known finding, 2 not all cases were judged.
     """
+    keep_apart({"--record": record, "--html": html})
     judged = _Campaign(_plan(**selected), cases, record, workers).run()
-    for line in table(judged.blocks):
+    for line in table(visible(judged.blocks)):
         click.echo(line)
     click.echo(f"record: {record}")
     if html:
@@ -210,7 +214,7 @@ class _Campaign:
         if goes_on:
             reopen(self.path)
         session = Session(plan, workers=self.workers, command=typed(), source=CAMPAIGN)
-        return session.run([counting, RecordWriter(self.path, goes_on=goes_on)])
+        return session.run([Visibly(counting), RecordWriter(self.path, Mode.GO_ON if goes_on else Mode.REPLACE)])
 
 
 def _judged(record: RunRecord | None) -> Sequence[BlockJudged]:

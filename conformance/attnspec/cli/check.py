@@ -9,6 +9,7 @@ from types import MappingProxyType
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
@@ -32,7 +33,7 @@ from attnspec.cli.options import (
     surroundings,
     typed,
 )
-from attnspec.cli.outputs import Outputs
+from attnspec.cli.outputs import Outputs, Together
 from attnspec.core.nouns import DType
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
@@ -97,13 +98,15 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
+    keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
     known_targets(plan)
-    handlers = [*outputs.handlers(), *baseline.handlers(strict=plan.strict, folders=plan.implementations), *junit]
+    known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
+    handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *junit])]
     return _run(Session(plan, workers=workers, command=typed(), source=source), handlers)
 
 

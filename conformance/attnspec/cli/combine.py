@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from attnspec.cli.apart import keep_apart
 from attnspec.core import paths
 from attnspec.record.events import Event, SubjectKnown
 from attnspec.record.read import RunRecord, read_records
@@ -23,6 +24,7 @@ from attnspec.subjects.findings import known_findings
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="Write a page, too.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
     """Join records of different environments, made by the same law, into one."""
+    keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
     if is_retold:
         combine(records, out, retold=with_findings)

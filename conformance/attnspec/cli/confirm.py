@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import IMPLEMENTATIONS
+from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.runner.confirming import Confirmation, Shown, confirmations
 from attnspec.subjects.baseline import read_baseline
@@ -21,7 +23,7 @@ _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "ye
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[LIBRARY]...", shell_complete=completion.libraries)
-@click.option("-n", "workers", default=1, type=click.IntRange(1), metavar="WORKERS", help="Scripts at a time.")
+@click.option("-n", "workers", default=1, type=WORKERS, metavar="WORKERS", help="Scripts at a time.")
 @click.option("--quiet", "-q", "is_brief", is_flag=True, help="Without what the scripts print.")
 @click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
               help="Only the findings by which this baseline explains what it lists.")
@@ -67,7 +69,7 @@ def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequ
 def _tell(each: Confirmation, *, is_brief: bool) -> None:
     click.echo(f"{click.style(each.shown.value, fg=_COLOURS[each.shown])}  {each.finding.id}")
     if each.said and (not is_brief or each.shown is not Shown.CONFIRMED):
-        click.echo("\n".join(f"    {line}" for line in each.said.splitlines()))
+        click.echo("\n".join(f"    {line}" for line in visible(each.said).splitlines()))
 
 
 def _exit_code(seen: Counter[Shown]) -> int:

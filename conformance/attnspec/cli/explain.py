@@ -14,6 +14,7 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.cli.wording import plural
+from attnspec.core.characters import visible
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
 from attnspec.record.codec import encode
@@ -60,7 +61,7 @@ def _is_pattern(name: str) -> bool:
 def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
-        click.echo("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines]))
+        click.echo(visible("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
 
 
 def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:

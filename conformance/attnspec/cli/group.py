@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 import attnspec as package
+from attnspec.cli.streams import lost
 from attnspec.cli.wording import plural
+from attnspec.core.characters import visible
+from attnspec.core.docstrings import docstring
 from attnspec.core.errors import CANNOT_RUN, hint
 
 if TYPE_CHECKING:
@@ -18,12 +22,17 @@ if TYPE_CHECKING:
 
 DEFECT = """
 The lines above are a defect of attnspec itself, not of what it judges. Please report them, with the command."""
+UNHEARD = "attnspec: standard output was closed before the verdict was told. The record has it. (exit code 2)"
 
 
 def exit_code_of(result: Result) -> int:
-    """The run's exit code; failures of our own are told, and then nobody can say."""
+    """The run's exit code; failures of our own are told, and then nobody can say. So it is where nobody listened."""
     if result.defects:
         own_up(result.defects)
+    sys.stdout.flush()
+    if isinstance(lost(), BrokenPipeError):
+        click.echo(UNHEARD, err=True)
+        return CANNOT_RUN
     return CANNOT_RUN if result.defects else result.exit_code
 
 
@@ -34,7 +43,7 @@ def own_up(defects: Sequence[str]) -> None:
         kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
     for alike in kinds.values():
         more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
-        click.echo(f"\n{alike[0]}{more}", err=True)
+        click.echo(f"\n{visible(alike[0])}{more}", err=True)
     click.echo(DEFECT, err=True)
 
 
@@ -71,6 +80,8 @@ class Lazy(click.Group):
             return None
         module, _, attribute = COMMANDS[name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        if command.help is None and command.callback is not None:  # under `python -OO`
+            command.help = docstring(command.callback)
         return command
 
     def resolve_command(
@@ -93,3 +104,7 @@ def attnspec() -> None:
 
     Completion, as in ~/.bashrc: eval "$(_ATTNSPEC_COMPLETE=bash_source attnspec)"; also zsh_source, fish_source.
     """
+
+
+if attnspec.help is None and attnspec.callback is not None:  # as above
+    attnspec.help = docstring(attnspec.callback)

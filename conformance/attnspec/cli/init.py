@@ -7,8 +7,11 @@ from pathlib import Path
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.numbers import Seconds
 from attnspec.core import paths
+from attnspec.core.characters import visible
 from attnspec.core.errors import CONFORMS, TargetError, UsageError
+from attnspec.core.files import write_whole
 from attnspec.runner.child import Written, acquaint
 from attnspec.subjects.manifest import FILE
 
@@ -19,7 +22,7 @@ DEADLINE = 300.0
 @click.argument("target", metavar="TARGET", shell_complete=completion.targets)
 @click.option("--into", default=Path("implementations"), show_default=True, metavar="DIR",
               type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
-@click.option("--deadline", default=DEADLINE, show_default=True, type=click.FloatRange(0, min_open=True),
+@click.option("--deadline", default=DEADLINE, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long the search may take.")
 def init(target: str, into: Path, deadline: float) -> int:
     """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
@@ -34,7 +37,7 @@ def init(target: str, into: Path, deadline: float) -> int:
     folder = into / _free_name(written.library, into)
     write(folder, written)
     for sentence in written.found:
-        click.echo(f"{'note' if sentence in written.remarks else 'found'}: {sentence}")
+        click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
     subject = f"{folder.name}/{written.name}"
     click.echo(f"Next: attnspec check {subject} --implementations {into}")
@@ -54,7 +57,6 @@ def write(folder: Path, written: Written) -> None:
     adapter, manifest = folder / f"{written.name}.py", folder / FILE
     if adapter.exists():
         raise UsageError(f"{adapter} is there already. Move it away, or name another folder: --into DIR.")
-    folder.mkdir(parents=True, exist_ok=True)
-    adapter.write_text(written.adapter, encoding="utf-8")
+    write_whole(adapter, written.adapter, "adapter")
     head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.head
-    manifest.write_text(head + written.subject, encoding="utf-8")
+    write_whole(manifest, head + written.subject, "manifest")

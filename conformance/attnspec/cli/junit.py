@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from attnspec.cli.options import Given
-from attnspec.core.errors import Place, UsageError
+from attnspec.core.errors import Place
+from attnspec.core.files import ensure_writable
 from attnspec.record.events import Event
 from attnspec.record.read import assemble
 
@@ -31,11 +32,7 @@ class JUnit:
 
     def start(self) -> None:
         """Find out now, not after the run, whether the file can be written."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
-        except OSError as problem:
-            raise UsageError(f"the JUnit file {self._path} cannot be written: {problem.strerror}.") from None
+        ensure_writable(self._path, "JUnit file")
 
     def handle(self, event: Event) -> None:
         """Keep it."""

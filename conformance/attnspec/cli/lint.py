@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from attnspec.cli.lint_libraries import of_libraries, tried
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.core.conventions import PROFILES
+from attnspec.core.characters import visible
+from attnspec.core.declaration import Limits
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
     AttnspecError,
-    ManifestError,
     Place,
     RecordError,
     SpecError,
     UsageError,
-    hint,
+    quoted,
 )
-from attnspec.core.nouns import DType
+from attnspec.core.files import write_whole
+from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder
 from attnspec.record import schema as record
 from attnspec.spec.clause import Spec
@@ -34,7 +37,8 @@ from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, r
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from attnspec.trials.compile import Check
 
 
 @click.command()
@@ -49,33 +53,35 @@ def lint(
     """Check the spec, every word in it, the manifests, the generated files, and baselines."""
     problems = list(_problems(implementations, spec, spec_add))
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
-        problems = list(_of_baselines(baselines, load_spec(spec, spec_add), implementations))
+        problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
     for problem in problems:
-        click.echo(str(problem))
+        click.echo(visible(str(problem)))
     click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
     return CANNOT_RUN if problems else CONFORMS
 
 
 def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
-    wrong: list[AttnspecError] = []
-    law, found = _tried(lambda: load_spec(spec, spec_add, tell=wrong.append))
-    yield from (*found, *wrong)
-    if law:
-        yield from _badly_put(law)
-        yield from _tried(lambda: _check_matrix(law))[1]
-    subjects, found = _tried(lambda: tuple(registered(implementations).values()))
+    law, found = read_law(spec, spec_add)
     yield from found
-    if law and subjects and not wrong:  # a clause that cannot be read is not there for manifests to name
-        yield from (problem for subject in subjects for problem in _strangers(subject, law))
+    if law:
+        yield from of_law(law)
+    # manifests speak of the shipped law, and a clause that cannot be read is not there for them to name
+    yield from of_libraries(implementations, None if spec or found else law)
     if not spec:
-        yield from _tried(check_schemas)[1]
+        yield from tried(check_schemas)[1]
 
 
-def _tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
-    try:
-        return look(), []
-    except AttnspecError as problem:
-        return None, [problem]
+def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[AttnspecError]]:
+    """The law without the clauses that cannot be read, if the rest can, and all that is wrong."""
+    wrong: list[AttnspecError] = []
+    law, found = tried(lambda: load_spec(spec, spec_add, tell=wrong.append))
+    return law, [*found, *wrong]
+
+
+def of_law(law: Spec) -> Iterator[AttnspecError]:
+    """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
+    yield from _badly_put(law)
+    yield from tried(lambda: _check_matrix(law))[1]
 
 
 def _badly_put(law: Spec) -> Iterator[AttnspecError]:
@@ -85,40 +91,48 @@ def _badly_put(law: Spec) -> Iterator[AttnspecError]:
     from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
     for clause in law.clauses:
-        _, found = _tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
-        yield from found or empty_claims(clause)
+        checks, found = tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
+        yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
+        yield from () if found else empty_claims(clause)
+
+
+def _unposable(check: Check) -> Iterator[SpecError]:
+    """That no problem is such as the clause asks for, so that it never says anything of anybody."""
+    from attnspec.problems.shapes import shapes_for  # noqa: PLC0415  (weight: NumPy)
+
+    if not any(shapes_for(check.domain, Limits(grouped=each), Effort.THOROUGH) for each in (True, False)):
+        yield SpecError(f"no problem is put under {check.clause.id!r}: no size of the pool has what `given` asks for "
+                        "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 
 
 def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
 
-    found, where = read_refutations(law), Place(shown(law.folder / FILE))
+    found, where = read_refutations(law), Place(shown(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
-    for noun, named, known in (("clause", found.convictions, clauses), ("fault", found.faults, list(CATALOGUE))):
+    faults = found.faults  # gathered anew whenever it is asked for
+    for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
-            raise SpecError(f"there is no {noun} {gone[0]!r}. Make the file anew: {COMMAND}.", where=where)
-    if found.convictions and (missing := [name for name in CATALOGUE if name not in found.faults]):
+            raise SpecError(f"there is no {noun} {quoted(gone[0])}. Make the file anew: {COMMAND}.",
+                            where=_named_at(law.folder / FILE, gone[0]))
+    if found.convictions and (missing := [name for name in CATALOGUE if name not in faults]):
         raise SpecError(f"no clause convicts the fault {missing[0]!r}. Put it to the clauses: attnspec refutations "
                         f"--fault {missing[0]} --write.", where=where)
 
 
-def _strangers(subject: Registered, law: Spec) -> Iterator[ManifestError]:
-    """Profiles that are claimed and clauses that are deviated from, but do not exist."""
-    clauses = [clause.id for clause in law.clauses]
-    named = [("profile", name, list(PROFILES)) for name in subject.declaration.claims]
-    named += [("clause", deviation.clause, clauses) for deviation in subject.declaration.deviations]
-    for noun, name, known in named:
-        if name not in known:
-            yield ManifestError(f"{name!r} is not a known {noun}.{hint(name, known, noun)}", where=subject.where)
+def _named_at(path: Path, name: str) -> Place:
+    """The line of a JSON file where a name stands first."""
+    before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
+    return Place(shown(path), before.count("\n") + 1)
 
 
-def _of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
+def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
     """Entries that no run can meet."""
     subjects, clauses = registered(implementations), [clause.id for clause in law.clauses]
     for path in paths:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
-            _, found = _tried(partial(read_baseline, file, implementations))
+            _, found = tried(partial(read_baseline, file, implementations))
             yield from found or _of_entries(read_entries(file), subjects, clauses)
 
 
@@ -127,7 +141,7 @@ def _of_entries(
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
     for entry in entries:
-        yield from _tried(partial(_check_entry, entry, subjects, clauses))[1]
+        yield from tried(partial(_check_entry, entry, subjects, clauses))[1]
         if entry.key in seen:
             yield UsageError(f"{' '.join(entry.key)} is listed twice.", where=entry.where)
         seen.add(entry.key)
@@ -153,7 +167,7 @@ def schema(task: str | None) -> None:
     """Print the JSON Schema of the spec; or write or check the generated schemas (spec and record)."""
     if task == "write":
         for path, text in _generated():
-            path.write_text(text, encoding="utf-8")
+            write_whole(path, text, "schema")
             click.echo(f"wrote {path}")
     elif task == "check":
         check_schemas()

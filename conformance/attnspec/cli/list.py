@@ -12,6 +12,7 @@ import click
 
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.cli.wording import plural
+from attnspec.core.characters import visible
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
@@ -141,7 +142,7 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     for line in table(rows):
-        click.echo(line)
+        click.echo(visible(line))
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:

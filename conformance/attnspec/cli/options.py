@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
+from attnspec.cli.numbers import SEED, WORKERS, Seconds
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
@@ -68,8 +69,8 @@ SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help
 SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.Path(),
                         help="Clauses of your own beside the others: a YAML file, or a folder of them.")
 LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)), help="Hand over tensors, not NumPy arrays.")
-DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=click.FloatRange(0, min_open=True),
-                        metavar="SECONDS", help="How long one item may take.")
+DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Seconds(), metavar="SECONDS",
+                        help="How long one item may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Tell every failure and every reason, not only what matters most.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
@@ -92,12 +93,12 @@ _SELECTION = (
                  help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
     click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
-    click.option("--seed", default=0, show_default=True, help="Another seed draws other cases."),
+    click.option("--seed", default=0, show_default=True, type=SEED, help="Another seed draws other cases."),
     LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
 _SURROUNDINGS = (PYTHON, HOST, DEVICE, MEMORY)
 _RUNNING = (
-    click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+    click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
                  help=f"Processes that judge. [default: one a CPU, at most {MOST_WORKERS}]"),
     click.option("--record", metavar="PATH", help="Where the record goes. [default: reports/run/<time>.jsonl]"),
     click.option("--no-record", is_flag=True, help="Keep no record."),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,23 +18,29 @@ import click
 
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.progress import progress
-from attnspec.core.errors import UsageError
+from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.files import ensure_writable
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import read_record
-from attnspec.record.write import RecordWriter
+from attnspec.record.visible import visible
+from attnspec.record.write import Mode, RecordWriter, StreamWriter
 
 RUNS = Path("reports") / "run"  # below the working directory
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted."""
+    """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted.
+
+    is_named_here: the user left it to us how the record is called, so that there must not be one of that name.
+    """
 
     console_stream: TextIO
     record: Path | None = None
     html: Path | None = None
     as_json: bool = False
     detail: Detail = Detail.SHORT
+    is_named_here: bool = False
 
     @classmethod
     def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
@@ -45,7 +52,8 @@ class Outputs:
             raise UsageError("a record grows line by line and is not compressed. Name it "
                              f"{record.removesuffix('.gz')}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
-        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail)
+        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail,
+                   is_named_here=not record)
 
     @classmethod
     def console(cls) -> Outputs:
@@ -56,7 +64,7 @@ class Outputs:
         """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last."""
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail)
-        return [verdicts, progress(stream), *self.kept]
+        return [Visibly(verdicts), Visibly(progress(stream))]
 
     @property
     def kept(self) -> list[Handler]:
@@ -65,9 +73,9 @@ class Outputs:
         if self.html:
             handlers.append(Page(self.html, self.record))
         if self.record:
-            handlers.append(RecordWriter(self.record))
+            handlers.append(RecordWriter(self.record, Mode.NEW if self.is_named_here else Mode.REPLACE))
         if self.as_json:
-            handlers.append(RecordWriter(stream=sys.stdout))
+            handlers.append(StreamWriter(sys.stdout))
         return handlers
 
     @property
@@ -76,6 +84,49 @@ class Outputs:
         record = [f"record: {self.record}"] if self.record else []
         page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
         return record + page
+
+
+class Together:
+    """Handlers as one, each of which is shut down whatever becomes of the others; all that went wrong is told.
+
+    A full disk costs a run its record and its page.
+    """
+
+    def __init__(self, handlers: Sequence[Handler]) -> None:
+        self._handlers = handlers
+
+    def start(self) -> None:
+        """Start them in order. The first that cannot start stops the run."""
+        for handler in self._handlers:
+            handler.start()
+
+    def handle(self, event: Event) -> None:
+        """Hand it to each."""
+        for handler in self._handlers:
+            handler.handle(event)
+
+    def shutdown(self) -> None:
+        """The last one first. Raises UsageError."""
+        wrong = []
+        for handler in reversed(self._handlers):
+            try:
+                handler.shutdown()
+            except AttnspecError as problem:
+                wrong.append(str(problem))
+        if wrong:
+            raise UsageError("\nattnspec: ".join(wrong))
+
+
+class Visibly:
+    """A handler of what people read: the other one, told of events whose hidden characters are shown."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self.start, self.shutdown = handler.start, handler.shutdown
+
+    def handle(self, event: Event) -> None:
+        """Hand it on."""
+        self._handler.handle(visible(event))
 
 
 class Page:
@@ -88,11 +139,7 @@ class Page:
 
     def start(self) -> None:
         """Find out now, not after the run, whether the page can be written."""
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
-        except OSError as problem:
-            raise UsageError(f"the page {self._path} cannot be written: {problem.strerror}.") from None
+        ensure_writable(self._path, "page")
         if self._record is None:
             self._write_own_record()
 
@@ -104,9 +151,9 @@ class Page:
         """Write the page."""
         from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
-        assert self._record is not None  # start saw to it
         with self._stack:
-            write_page([read_record(self._record)], self._path)
+            if self._record is not None:  # start saw to it
+                write_page([read_record(self._record)], self._path)
 
     def _write_own_record(self) -> None:
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="attnspec-"))
@@ -123,10 +170,10 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def _default_record() -> Path:
-    """A name that no earlier run has taken, and none that begins at the same second in another process."""
-    name = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
-    taken = len(list(RUNS.glob(f"{name}*.jsonl"))) if RUNS.is_dir() else 0
-    return RUNS / (f"{name}-{taken + 1}.jsonl" if taken else f"{name}.jsonl")
+    """A name that no other run takes, were it to begin at the same second; the number of a process tells no containers
+    apart. Whoever opens it demands that it is new.
+    """
+    return RUNS / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
 
 
 REDRAWN_EVERY = 10.0  # seconds between two lines in a pipe

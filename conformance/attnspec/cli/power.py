@@ -8,9 +8,11 @@ from pathlib import Path
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import exit_code_of
+from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, SPEC, Given, OneOf, known_targets, plan_from, running, typed
-from attnspec.cli.outputs import Outputs
+from attnspec.cli.outputs import Outputs, Together, Visibly
 from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
@@ -29,8 +31,8 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help="How hard the suite looks. The rules of today have but one.")
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help=f"Only this dtype. [default: {', '.join(dtype.value for dtype in DTYPES)}]")
-@click.option("--seed", default=0, show_default=True, help="The first seed.")
-@click.option("--seeds", default=1, show_default=True, type=click.IntRange(1), metavar="N",
+@click.option("--seed", default=0, show_default=True, type=SEED, help="The first seed.")
+@click.option("--seeds", default=1, show_default=True, type=MANY, metavar="N",
               help="How many seeds, from the first on.")
 @click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
               help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and sound ones]")
@@ -54,12 +56,14 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     The rules by which attention is judged today are put to the same faults, and all of them to sound implementations.
     Exit codes: 0 measured, 1 power is less than --against or a sound implementation is accused, 2 not all could be put.
     """
+    keep_apart({f"--{name}": options[name] for name in ("record", "html")}, [against] if against else [])
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     plan = _plan(against, options)
     known_targets(plan)
     table = Table(outputs.console_stream, plan, outputs.places)
     session = Session(plan, workers=workers, command=typed(), source=POWER)
-    return exit_code_of(session.run([table, SubjectCounter(outputs.console_stream), *outputs.kept]))
+    console = [Visibly(table), Visibly(SubjectCounter(outputs.console_stream))]
+    return exit_code_of(session.run([*console, Together(outputs.kept)]))
 
 
 def _plan(against: Path | None, options: dict[str, Given]) -> Plan:

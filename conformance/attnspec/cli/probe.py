@@ -8,7 +8,8 @@ from typing import TextIO
 
 import click
 
-from attnspec.cli.group import own_up
+from attnspec.cli.apart import keep_apart
+from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
     DEADLINE,
     IMPLEMENTATIONS,
@@ -22,9 +23,8 @@ from attnspec.cli.options import (
     surroundings,
     typed,
 )
-from attnspec.cli.outputs import Outputs, is_coloured
+from attnspec.cli.outputs import Outputs, Together, Visibly, is_coloured
 from attnspec.cli.wording import named, plural
-from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
 from attnspec.record.events import Event, RunFinished
@@ -114,11 +114,10 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
 
     Exit codes: 0 nothing contradicts the manifest, 1 an answer does, 2 not everything could be asked.
     """
+    keep_apart({f"--{name}": options[name] for name in ("record", "html")})
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = Answers(outputs.console_stream, outputs.places)
-    result = Session(plan, workers=workers, command=typed(), source=PROBES).run([answers, *outputs.kept])
-    if result.defects:
-        own_up(result.defects)
-    return CANNOT_RUN if result.defects else result.exit_code
+    session = Session(plan, workers=workers, command=typed(), source=PROBES)
+    return exit_code_of(session.run([Visibly(answers), Together(outputs.kept)]))

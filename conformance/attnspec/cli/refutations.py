@@ -12,10 +12,12 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.group import exit_code_of
+from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
-from attnspec.cli.outputs import RunningLine
+from attnspec.cli.outputs import RunningLine, Visibly
 from attnspec.cli.wording import opening, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, Place, UsageError
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import matching
@@ -24,7 +26,7 @@ from attnspec.evaluation.power.matrix import MATRIX, MatrixChange, changes, join
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter, reopen
+from attnspec.record.write import Mode, RecordWriter, reopen
 from attnspec.runner.session import Session
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -49,7 +51,7 @@ LISTED = 20  # changes that are told one by one
 @click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
               help="Only this clause; 'causal.*' is all of a theme. [default: all]")
 @click.option("--write", is_flag=True, help="Write what was found into the generated file.")
-@click.option("-n", "--workers", default=available_cpus, type=click.IntRange(1), metavar="N",
+@click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
               help="Processes that judge. [default: one a CPU]")
 @DEADLINE
 @SPEC
@@ -105,7 +107,8 @@ class _Measurement:
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed(), source=MATRIX)
-        result = session.run([_Counting(RunningLine(sys.stdout)), RecordWriter(self._path, goes_on=begun is not None)])
+        record = RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)
+        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was put to the clauses. Go on with the same command; so far: {self._path}")
             return None
@@ -163,7 +166,7 @@ def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write:
     for line in _lines(found):
         click.echo(line)
     if write:
-        path.write_text(refutations_text(now), encoding="utf-8")
+        write_whole(path, refutations_text(now), "file")
         click.echo(f"wrote {shown(path)}: {_counted(now)}")
     elif found:
         click.echo(f"{shown(path)} says otherwise. Take that in: the same command with --write.")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from attnspec.cli.apart import keep_apart
 from attnspec.cli.combine import tell_interrupted
 from attnspec.record.read import RunRecord, read_records
+from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
 
 
@@ -29,9 +31,10 @@ def report(records: tuple[Path, ...], html: Path | None, *, table: bool, **wante
     """Write one page from the records of one or several runs."""
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
+    target = html or records[0].with_name(records[0].name.removesuffix(".gz")).with_suffix(".html")
+    keep_apart({"--html": target, **{f"--{name}": also for name, also in wanted.items()}}, records)
     files = {path: read_records(path) for path in records}
     read = [run for runs in files.values() for run in runs]
-    target = html or records[0].with_name(records[0].name.removesuffix(".gz")).with_suffix(".html")
     write_page(read, target)
     for path, runs in files.items():
         tell_interrupted(path, runs)
@@ -74,4 +77,4 @@ _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
 def _print_table(record: RunRecord) -> None:
     from attnspec.report.power_view import markdown_table  # noqa: PLC0415  (weight: Jinja2)
 
-    click.echo(f"\n{markdown_table(record)}", nl=False)
+    click.echo(f"\n{markdown_table(visible(record))}", nl=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from, surroundings
+from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, CONFORMS
 from attnspec.runner.child import smoke_apart
 
@@ -27,7 +28,7 @@ def _smoked(target: str, plan: Given) -> bool:
     smoked = smoke_apart(target, plan)
     for line in smoked.lines:
         mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
-        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{line.detail}")
+        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{visible(line.detail)}")
     if smoked.death:
-        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {smoked.death}")
+        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {visible(smoked.death)}")
     return not smoked.death and all(line.passed for line in smoked.lines)

@@ -17,6 +17,9 @@ LISTINGS: Mapping[str, str] = {
 FEW = 8
 """So many names are told in full even where a command lists them."""
 
+LONGEST_SHOWN = 100
+"""So many characters of a wrong value are told; the file has the rest."""
+
 _NEARLY = 0.05  # a name this much less like the wrong one than the likest is a near miss, too
 
 
@@ -40,7 +43,7 @@ class AttnspecError(Exception):
     @classmethod
     def unknown(cls, kind: str, name: object, known: Iterable[str], *, where: Place | None = None) -> AttnspecError:
         """`name` is not one of the `known` names of this kind: say so, with what `hint` says."""
-        return cls(f"{name!r} is not a known {kind}.{hint(name, known, kind)}", where=where)
+        return cls(f"{quoted(name)} is not a known {kind}.{hint(name, known, kind)}", where=where)
 
 
 class SpecError(AttnspecError):
@@ -61,6 +64,12 @@ class RecordError(AttnspecError):
 
 class UsageError(AttnspecError):
     """An option or argument makes no sense."""
+
+
+def quoted(value: object) -> str:
+    """The value as a message shows it: what does not show is escaped, and what is long is cut short."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"
 
 
 def hint(name: object, known: Iterable[str], kind: str = "") -> str:

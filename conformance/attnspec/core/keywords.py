@@ -121,10 +121,14 @@ def _read_window(text: str) -> Window:
     return left, right
 
 
+_WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has room for
+
+
 def _taken_window(window: Window) -> Window:
     for side in window:
-        if side is not None and side < 0:
-            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, null is no bound.")
+        if side is not None and not 0 <= side <= _WIDEST:
+            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, {_WIDEST} the most, null is no "
+                            "bound.")
     left, right = window
     return left, right
 

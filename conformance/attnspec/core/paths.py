@@ -19,6 +19,14 @@ def folder(name: str) -> Path:
     return shipped if shipped.is_dir() else _PACKAGE.parents[1] / name
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name that no file can have (too long, a null in it) is that of none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def portable(text: str) -> str:
     """The text with paths shown from the folder that they are installed in, from attnspec's or the working directory.
 
@@ -26,7 +34,7 @@ def portable(text: str) -> str:
     """
     if "/" not in text:
         return text
-    for known in (*_installed(), f"{Path.cwd()}/"):
+    for known in (*_installed(), *(f"{here}/" for here in _here())):
         text = text.replace(known, "")
     text = _ELSEWHERE.sub("", text)
     return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
@@ -37,8 +45,16 @@ def portable_argument(typed: str) -> str:
     option, is_given, value = typed.rpartition("=") if typed.startswith("--") else ("", "", typed)
     path = Path(value)
     if path.is_absolute():
-        value = path.relative_to(Path.cwd()).as_posix() if path.is_relative_to(Path.cwd()) else path.name
+        value = next((path.relative_to(here).as_posix() for here in _here() if path.is_relative_to(here)), path.name)
     return f"{option}{is_given}{value}"
+
+
+def _here() -> tuple[Path, ...]:
+    """The working directory; nothing where it was deleted meanwhile."""
+    try:
+        return (Path.cwd(),)
+    except OSError:
+        return ()
 
 
 @cache

@@ -15,6 +15,9 @@ ALIGNED = 64
 """Each array begins at a multiple of so many bytes: compilers of kernels take it for granted."""
 
 LARGEST_HEADER = 2**24
+PIECE = 2**16
+JOINED = 2**18
+"""Up to so many bytes a copy costs less than another write."""
 
 
 class Entries(NamedTuple):
@@ -109,6 +112,36 @@ def _plain(shape: Sequence[int], itemsize: int) -> List[int]:
     for length in list(shape)[:0:-1]:
         strides.insert(0, strides[0] * length)
     return strides[-len(shape):] if len(shape) else []
+
+
+class Incoming:
+    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end."""
+
+    def __init__(self, fill: Callable[[memoryview], int]) -> None:
+        self._fill, self._ahead = fill, memoryview(bytearray(PIECE))
+        self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
+
+    def read(self, count: int) -> Any:
+        """So many bytes, in memory that can be written to; uint8 (count,)."""
+        memory = buffer(count)
+        view, at = memoryview(memory), 0
+        while at < count:
+            if self._from == self._to and count - at >= PIECE:
+                at += self._fill(view[at:])
+                continue
+            if self._from == self._to:
+                self._from, self._to = 0, self._fill(self._ahead)
+            part = min(count - at, self._to - self._from)
+            view[at:at + part] = self._ahead[self._from:self._from + part]
+            at, self._from = at + part, self._from + part
+        return memory
+
+
+def outgoing(parts: Sequence[Any]) -> List[Any]:
+    """The buffers of a frame, small ones as one: each write wakes whoever reads."""
+    if sum(memoryview(part).nbytes for part in parts) <= JOINED:
+        return [b"".join(parts)]
+    return [part for part in parts if memoryview(part).nbytes]
 
 
 def buffer(count: int) -> Any:

@@ -44,6 +44,7 @@ def _told(warning: Any) -> str:
 
 
 _files: List[Any] = []
+_texts: List[Any] = []
 
 
 def keep_in(path: str) -> None:
@@ -56,15 +57,22 @@ def _streams(said: Said) -> Iterator[None]:
     """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""
     if not _files:
         _files.append(tempfile.TemporaryFile())  # noqa: SIM115  (as long as the process lives)
-    file = _files[0].fileno()
-    stream = open(file, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115 (see finally)
+    file, stream = _files[0].fileno(), _text()
     try:
         with contextlib.redirect_stderr(stream), _descriptor(file):
             yield
     finally:
         with contextlib.suppress(ValueError):  # the subject has closed it
-            stream.close()
+            stream.flush()
         said.parts.append(_drained(file))
+
+
+def _text() -> Any:
+    """The file as a stream of text, line by line, so that last words are found where a process dies."""
+    if not _texts or _texts[0].closed:
+        _texts[:] = [open(_files[0].fileno(), "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
+                          errors="backslashreplace", closefd=False)]
+    return _texts[0]
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from . import calling, loading
 from .calling import Arguments, Ended
 from .describing import described
-from .frames import Entries, buffer, packed, received
+from .frames import Entries, Incoming, outgoing, packed, received
 from .lifts import LIFTS, flushing
 
 VERSION = 1
@@ -93,12 +93,13 @@ class Servant:
         return self._lifts[name, device]
 
     def _call(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
-        """One call, and the arrays that it was given as it left them."""
+        """One call, and which of the arrays that it was given it changed."""
         rows = header.get("rows")
         inputs, keywords = [arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays)
         given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
+        before = [each.array.tobytes() for each in arrays]
         ended = calling.perform(self._functions[header["of"]], lift, given)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
@@ -108,7 +109,7 @@ class Servant:
         aliases = [at for at, each in enumerate(arrays) if id(each) in shared]
         return {"ended": ended.ended, "call": self._calls, "results": len(ended.results), "told": ended.told,
                 "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.said,
-                "after": len(arrays)}, [*found, *arrays]
+                "changed": [at for at, each in enumerate(arrays) if each.array.tobytes() != before[at]]}, found
 
     def _keep(self, ended: Ended) -> None:
         self._calls += 1
@@ -170,26 +171,18 @@ def serve(requests: int, answers: int) -> None:
     """Answer what comes on one descriptor on the other, until it ends."""
     servant = Servant()
 
-    def read(count: int) -> Any:
-        return _read(requests, count)
-
-    while True:
-        header, arrays = received(read)
-        told, found = servant.answer(header, arrays)
-        for part in packed({**told, "number": header.get("number")}, found):
-            _write(answers, part)
-
-
-def _read(descriptor: int, count: int) -> Any:
-    """So many bytes; the process ends where there are no more."""
-    memory = buffer(count)
-    view, at = memoryview(memory), 0
-    while at < count:
-        got = _read_into(descriptor, view[at:])
+    def fill(view: memoryview) -> int:
+        got = _read_into(requests, view)
         if not got:
             os._exit(0)
-        at += got
-    return memory
+        return got
+
+    incoming = Incoming(fill)
+    while True:
+        header, arrays = received(incoming.read)
+        told, found = servant.answer(header, arrays)
+        for part in outgoing(packed({**told, "number": header.get("number")}, found)):
+            _write(answers, part)
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import IO, Any
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
-from attnspec.host.frames import BrokenFrame, Entries, Header, buffer, packed, received
+from attnspec.host.frames import BrokenFrame, Entries, Header, Incoming, outgoing, packed, received
 from attnspec.host.supervisor import ENDED
 from attnspec.hosting.bundle import READY, first_line, interpreter, program
 
@@ -75,6 +76,8 @@ class HostProcess:
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
+            with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
         self._pid = 0
         if surroundings.speaks is Speaks.PYTHON:
             self._hand_over(time.monotonic() + STARTING)
@@ -83,9 +86,9 @@ class HostProcess:
         text = program(self._surroundings)
         try:
             self._write([first_line(len(text))], until)
-            said = b""
+            said, byte = b"", bytearray(1)
             while not said.endswith(READY):
-                said += bytes(self._read(1, until))
+                said += byte if self._fill(memoryview(byte), until) else b""
             self._write([text], until)
         except (_Late, _Gone):
             told = self._told()
@@ -100,7 +103,7 @@ class HostProcess:
         """
         until = time.monotonic() + seconds
         try:
-            self._write(packed(header, arrays), until)
+            self._write(outgoing(packed(header, arrays)), until)
             return received(self._reader(until, most))
         except _Late:
             raise HostDied(self._died(Verdict.TIMED_OUT)) from None
@@ -110,10 +113,12 @@ class HostProcess:
             raise HostDied(self._died(Verdict.CRASHED, f"what came back is no answer: {broken}")) from None
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
+        incoming = Incoming(lambda view: self._fill(view, until))
+
         def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
             if count > most:
                 raise BrokenFrame(f"{count} bytes where {most} can be meant")
-            return self._read(count, until)
+            return incoming.read(count)
 
         return read
 
@@ -128,21 +133,19 @@ class HostProcess:
                 except OSError:
                     raise _Gone from None
 
-    def _read(self, count: int, until: float) -> Any:  # noqa: ANN401  (a buffer of bytes)
-        memory = buffer(count)
-        view, at = memoryview(memory), 0
-        while at < count:
+    def _fill(self, view: memoryview, until: float) -> int:
+        """Read as much as is there, as soon as something is."""
+        while True:
             try:
-                got = os.readv(self._answers, [view[at:]])
+                got = os.readv(self._answers, [view])
             except BlockingIOError:
                 _await(self._answers, select.POLLIN, until)
                 continue
             except OSError:
-                got = 0
+                raise _Gone from None
             if not got:
                 raise _Gone
-            at += got
-        return memory
+            return got
 
     def knows(self, pid: int) -> None:
         """Remember the process that is judged, to end it should its supervisor have been ended."""

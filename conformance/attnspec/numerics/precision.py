@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from attnspec.core.errors import ManifestError
+from attnspec.core.errors import ManifestError, quoted
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import numpy_dtype
 
@@ -126,6 +126,8 @@ _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "sc
                 "block")
 BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "tanh_by_exp", "block", "bias_in_accumulator", "flushes_subnormals")
 """Words that say nothing of where in between something is rounded."""
+_MOST = {"exp_ulps": 2**20, "tanh_ulps": 2**20, "block": 2**30}
+_MOST_ROUNDINGS = 64
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
 SYSTEMATIC = ("accumulator", "output")
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
@@ -257,7 +259,10 @@ def _value(word: str, given: object) -> object:
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
     if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
-        raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {given!r}.")
+        raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {quoted(given)}.")
+    if is_number and float(str(given)) > (most := _MOST.get(word, _MOST_ROUNDINGS)):
+        raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: a larger one would "
+                            "excuse any answer.")
     return given
 
 

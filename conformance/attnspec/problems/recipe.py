@@ -22,6 +22,9 @@ _AXES = tuple(axis.name for axis in fields(Sizes))
 FIELDS = ("mask", "families", "with", "bias", "scale", *VALUED, "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
+MOST_HEADS, MOST_ENTRIES, MOST_FEATURES = 2**14, 2**24, 2**12
+"""Head slices (B·H), entries of the largest array, and features (H·D, M): far above what is drawn, below what hangs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -95,7 +98,7 @@ class Recipe:
             {name: _drawn(name, value) for name, value in given.items()},
             _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
             _read(VALUES["scale"].read, known.get("scale", "1.0")),
-            _whole("M", known.get("M", "0")),
+            _whole("M", known.get("M", "0"), most=MOST_FEATURES),
             _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
             {name: _read(values.read, known[name]) for name, values in VALUED.items() if name in known})
 
@@ -124,6 +127,12 @@ def _sizes(text: str) -> Sizes:
     sizes = Sizes(*map(int, match.groups()))
     if sizes.H % sizes.Hkv:
         raise _broken(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
+    heads = sizes.B * sizes.H
+    entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * max(sizes.D, sizes.Dv))
+    features = sizes.H * max(sizes.D, sizes.Dv)
+    if heads > MOST_HEADS or entries > MOST_ENTRIES or features > MOST_FEATURES:
+        raise _broken(f"it has {heads} head slices (at most {MOST_HEADS}), {entries} entries (at most {MOST_ENTRIES}) "
+                      f"and {features} features (at most {MOST_FEATURES})")
     return sizes
 
 
@@ -135,9 +144,11 @@ def _names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def _whole(name: str, text: str) -> int:
+def _whole(name: str, text: str, *, most: int = 10**20) -> int:
     if not re.fullmatch(r"\d{1,20}", text, re.ASCII):
         raise _broken(f"{name} should be a whole number, not {text!r}")
+    if int(text) > most:
+        raise _broken(f"{name} can be {most} at most, not {text}")
     return int(text)
 
 

@@ -13,9 +13,10 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
+from attnspec.core.characters import HIDDEN
 from attnspec.core.errors import RecordError, hint
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
@@ -96,8 +97,21 @@ def _way(kind: Hint) -> Way:
     return _decode_plain
 
 
-def _decode_anything(_kind: Hint, data: object, _path: str) -> Json:
+DEEPEST = 20
+"""Levels of whatever a field may hold: precision words have three."""
+
+
+def _decode_anything(_kind: Hint, data: object, path: str) -> Json:
+    level, deeper = 0, [data]
+    while deeper := [part for each in deeper for part in _parts(each)]:
+        level += 1
+        if level > DEEPEST:
+            raise RecordError(f"{path} nests too deeply for a record.")
     return data
+
+
+def _parts(data: object) -> Iterable[object]:
+    return data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
 
 
 def _decode_union(kind: Hint, data: object, path: str) -> Json:
@@ -107,7 +121,7 @@ def _decode_union(kind: Hint, data: object, path: str) -> Json:
     if isinstance(data, str) and str in members:
         return data
     others = [member for member in members if member not in (type(None), str)]
-    return _decode(others[0], data, path)
+    return _decode(others[0] if others else str, data, path)
 
 
 def _decode_tuple(kind: Hint, data: object, path: str) -> tuple[Any, ...]:
@@ -132,7 +146,10 @@ def _decode_float(_kind: Hint, data: object, path: str) -> float:
     if isinstance(data, str) and data in NON_FINITE:
         return NON_FINITE[data]
     if isinstance(data, (int, float)) and not isinstance(data, bool):
-        return float(data)
+        try:
+            return float(data)
+        except OverflowError:
+            raise _misfit(path, "a number that a float can hold", data) from None
     raise _misfit(path, "a number", data)
 
 
@@ -150,7 +167,7 @@ def _decode_enum(kind: type[enum.Enum], data: object, path: str) -> enum.Enum:
         return kind(data)
     except ValueError:
         known = ", ".join(str(member.value) for member in kind)
-        raise RecordError(f"{path}: {data!r} is none of {known}.") from None
+        raise RecordError(f"{path}: {data!r:.60} is none of {known}.") from None
 
 
 def _decode_fields(kind: type, data: object, path: str) -> object:
@@ -163,7 +180,11 @@ def _decode_fields(kind: type, data: object, path: str) -> object:
     strangers = sorted(data.keys() - known.keys())
     if strangers:
         raise RecordError(f"{path} has {strangers[0]!r}, which this version of attnspec does not know.")
-    return kind(**{name: _decode(known[name], value, f"{path}.{name}") for name, value in data.items()})
+    fields = {name: _decode(known[name], value, f"{path}.{name}") for name, value in data.items()}
+    try:
+        return kind(**fields)
+    except ValueError as problem:
+        raise RecordError(f"{path}: {problem}") from None
 
 
 @functools.cache
@@ -178,9 +199,15 @@ def required(each: dataclasses.Field[Any]) -> bool:
 
 def _decode_plain(kind: type, data: object, path: str) -> Json:
     # bool is an int to Python, never to a record
-    if isinstance(data, kind) and (kind is bool or not isinstance(data, bool)):
-        return data
-    raise _misfit(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
+    if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
+        raise _misfit(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
+    if isinstance(data, int) and abs(data) >= LARGEST:
+        raise _misfit(path, "a whole number of at most 18 digits", data)
+    return data
+
+
+LARGEST = 10**18
+"""No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
 
 
 def _misfit(path: str, wanted: str, data: object) -> RecordError:
@@ -201,20 +228,33 @@ NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 
 
 def to_line(event: Event) -> str:
-    """One line, without the line feed."""
-    return json.dumps({"event": NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
+    """One line, without the line feed. Hidden characters are written as JSON escapes them."""
+    line = json.dumps({"event": NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
+    return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
 def from_line(line: str) -> Event:
     """The event of a line. Raises RecordError (without a place: the reader adds file and line)."""
-    try:
-        data = json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise RecordError(f"this line is not JSON ({problem.msg} at column {problem.colno}); "
-                          "it may have been cut off or edited.") from None
+    data = _parsed(line)
     if not isinstance(data, dict) or "event" not in data:
         raise RecordError("this line is no event: a JSON object with a member 'event' is expected.")
     name = data.pop("event")
-    if name not in EVENTS:
-        raise RecordError(f"{name!r} is not a known event.{hint(name, EVENTS)}")
+    if not isinstance(name, str) or name not in EVENTS:
+        raise RecordError(f"{name!r:.60} is not a known event.{hint(name, EVENTS)}")
     return decode(EVENTS[name], data)
+
+
+def _parsed(line: str) -> Json:
+    try:
+        return json.loads(line, parse_constant=_refuse)
+    except json.JSONDecodeError as problem:
+        raise RecordError(f"this line is not JSON ({problem.msg} at column {problem.colno}); "
+                          "it may have been cut off or edited.") from None
+    except RecursionError:
+        raise RecordError("this line nests too deeply for a record.") from None
+    except ValueError:  # Python's guard against numbers that take for ever to read
+        raise RecordError("a number of this line has too many digits.") from None
+
+
+def _refuse(name: str) -> Json:
+    raise RecordError(f"this line is not JSON: {name} is written as a string.")

@@ -163,6 +163,11 @@ class BlockJudged:
     known: Mapping[str, int] = field(default_factory=dict)
     problems: int = 0
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a histogram that no cases make."""
+        if len(self.histogram) not in (0, BINS) or any(count < 0 for count in self.histogram):
+            raise ValueError(f"a histogram has {BINS} counts of cases, none below zero.")
+
     @property
     def part(self) -> str:
         """What tells this event from the others of its subject and dtype."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +19,20 @@ _PACKED = ".gz"
 
 
 def read_text(path: Path) -> str:
-    """The text of a record. Raises RecordError."""
+    """The text of a record, without a last line that was cut off in mid-write. Raises RecordError."""
     try:
         written = path.read_bytes()
-        return (gzip.decompress(written) if path.suffix == _PACKED else written).decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as problem:  # a packed file that was cut off ends too early
-        raise RecordError(f"the record cannot be read: {problem}.", where=Place(str(path))) from None
+        whole = gzip.decompress(written) if path.suffix == _PACKED else written
+    except (OSError, EOFError, zlib.error) as problem:  # a packed file that was cut off ends too early
+        why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
+        raise RecordError(f"the record cannot be read: {why}.", where=Place(str(path))) from None
+    whole = whole[:whole.rfind(b"\n") + 1]
+    try:
+        return whole.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        line = whole.count(b"\n", 0, problem.start) + 1
+        raise BrokenLineError(f"this line is not UTF-8 text: byte 0x{whole[problem.start]:02x} cannot be read.",
+                              where=Place(str(path), line)) from None
 
 
 def packed(path: Path, text: str) -> bytes:
@@ -111,7 +120,7 @@ def read_events(path: Path) -> Iterator[Located]:
 
 def _events(text: str, file: str) -> Iterator[Located]:
     lines = text.split("\n")
-    # A last line without a line feed was cut off in mid-write: what is lost is one event, and the run was interrupted.
+    # What follows the last line feed was cut off in mid-write: one event is lost, and the run was interrupted.
     for number, line in enumerate(lines[:-1], start=1):
         where = Place(file, number)
         try:

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from attnspec.core.docstrings import docstring
 from attnspec.record.codec import EVENTS, NON_FINITE, Hint, hints, is_brief, is_union, required
 
 _NUMBER = {"anyOf": [{"type": "number"}, {"enum": sorted(NON_FINITE)}]}
@@ -51,7 +52,7 @@ def _event(name: str, kind: type, definitions: dict[str, Any]) -> dict[str, Any]
 def _fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": " ".join((kind.__doc__ or "").split()),
+        "description": " ".join(docstring(kind).split()),
         "properties": {name: _schema(hint, definitions) for name, hint in hints(kind).items()},
         # defaults are written, too, but of what comes by the thousand: whoever reads a record need not know ours
         "required": [each.name for each in dataclasses.fields(kind) if not is_brief(kind) or required(each)],

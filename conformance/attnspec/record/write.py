@@ -5,65 +5,130 @@ A campaign goes on in its own record, and records of several environments are co
 
 from __future__ import annotations
 
+import enum
+import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from attnspec.core.errors import Place, RecordError, UsageError
+from attnspec.core.files import cannot_write, write_whole
 from attnspec.record.codec import to_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, RunStarted, SubjectKnown
 from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
 
 
-class RecordWriter:
-    """A handler that writes JSON Lines to a file (folders are made), or to a stream that stays open.
+class Mode(enum.Enum):
+    """What a run does with a file of the name: replaces it, demands that there is none, or goes on in it.
 
-    goes_on: the file holds a run that this one continues (see `record/write.py`). It keeps the header it has: a record
-    has one, and one footer.
+    A run that goes on keeps the header of the one before it: a record has one, and one footer.
     """
 
-    def __init__(self, path: Path | None = None, *, stream: TextIO | None = None, goes_on: bool = False) -> None:
-        self._path = path
-        self._stream = stream
-        self._goes_on = goes_on
+    REPLACE = "replace"
+    NEW = "new"
+    GO_ON = "go on"
+
+
+_FLAGS: Mapping[Mode, int] = {Mode.REPLACE: os.O_CREAT, Mode.NEW: os.O_CREAT | os.O_EXCL, Mode.GO_ON: os.O_CREAT}
+
+
+class RecordWriter:
+    """A handler that writes JSON Lines to a file, which nobody else can write to meanwhile. Folders are made."""
+
+    def __init__(self, path: Path, mode: Mode = Mode.REPLACE) -> None:
+        self._path, self._mode = path, mode
+        self._descriptor: int | None = None
+        self._problem: OSError | None = None
+        self._lines = 0
 
     def start(self) -> None:
-        """Open the file. Raises UsageError where that is impossible."""
-        if self._path is None:
-            return
+        """Open the file. Raises UsageError where that is impossible, or another run writes to it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = self._path.open("a" if self._goes_on else "w", encoding="utf-8")
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | _FLAGS[self._mode], 0o666)
+            if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                self._take(self._descriptor)
         except OSError as problem:
-            raise UsageError(f"the record {self._path} cannot be written: {problem.strerror}.") from None
+            raise cannot_write(self._path, "record", problem) from None
+
+    def _take(self, descriptor: int) -> None:
+        """Make the file this run's; a pipe or a device is nobody's."""
+        try:
+            lock(descriptor, self._path)
+        except UsageError:
+            self.shutdown()
+            raise
+        if self._mode is not Mode.GO_ON:
+            os.ftruncate(descriptor, 0)
 
     def handle(self, event: Event) -> None:
-        """Append one line."""
-        if self._stream is not None and not (self._goes_on and isinstance(event, RunStarted)):
-            self._stream.write(to_line(event) + "\n")
-            self._stream.flush()
+        """Append one line, so that nothing that happened is lost with the process. One that fails is the last."""
+        if self._problem is None and not (self._mode is Mode.GO_ON and isinstance(event, RunStarted)):
+            self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
-        """Close the file, if it is ours."""
-        if self._path is not None and self._stream is not None:
-            self._stream.close()
+        """Close the file. Raises UsageError if not all could be written; what was, can be read."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._problem is not None:
+            raise UsageError(f"the record {self._path} ends early: {self._problem.strerror}. "
+                             f"Its {self._lines} lines can be read. (exit code 2)")
+
+    def _append(self, line: bytes) -> None:
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise ValueError("the record was not opened, or is closed already")
+        try:
+            while line:
+                line = line[os.write(descriptor, line):]
+            self._lines += 1
+        except OSError as problem:
+            self._problem = problem
+
+
+class StreamWriter:
+    """A handler that writes JSON Lines to a stream, which stays open."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def handle(self, event: Event) -> None:
+        """Write one line."""
+        self._stream.write(f"{to_line(event)}\n")
+        self._stream.flush()
+
+    def shutdown(self) -> None:
+        """Nothing to close."""
+
+
+def lock(descriptor: int, path: Path) -> None:
+    """Keep others from writing to the file, until it is closed. Raises UsageError if somebody is at it already."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"another run writes to the record {path}. Wait for its end, or name another: "
+                         "--record PATH.") from None
+    except OSError:  # a file system without locks
+        return
 
 
 def reopen(path: Path) -> RunRecord:
     """The record, rewritten so that more can be appended: the header, known subjects, blocks judged and subjects put.
 
     Left out are the footer, what was lost, and a last line that was cut off. The old file stands until the new one is
-    complete. Raises RecordError, and UsageError for a file that cannot be written.
+    complete. Raises RecordError, and UsageError for a file that cannot be written, or to which another run writes.
     """
     record = read_record(path)
-    complete = path.with_name(f"{path.name}.part")
-    try:
-        complete.write_text("".join(f"{to_line(event)}\n" for event in _kept(record)), encoding="utf-8")
-        os.replace(complete, path)
-    except OSError as problem:
-        raise UsageError(f"the record {path} cannot be written: {problem.strerror}.") from None
+    with path.open("rb") as file:
+        lock(file.fileno(), path)
+        write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept(record)), "record")
     return read_record(path)
 
 
@@ -89,13 +154,7 @@ def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event
     written. A file that is there already stays as it was until the new one is complete.
     """
     lines = [to_line(retold(event)) for event in _events(paths)]
-    complete = out.with_name(f"{out.name}.part")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        complete.write_bytes(packed(out, "".join(f"{line}\n" for line in lines)))
-        os.replace(complete, out)
-    except OSError as problem:
-        raise UsageError(f"the record {out} cannot be written: {problem.strerror}.") from None
+    write_whole(out, packed(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
 def _events(paths: Sequence[Path]) -> Iterator[Event]:

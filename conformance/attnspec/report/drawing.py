@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnspec.core.errors import UsageError
+from attnspec.core.files import write_whole
 from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
 from attnspec.report.false_alarms import campaign
 from attnspec.report.figures import counted
 from attnspec.report.page import templates
@@ -16,6 +18,7 @@ def write_picture(record: RunRecord, path: Path) -> None:
     """Draw what the record measured, power or a campaign for false alarms. Raises UsageError where it is neither."""
     if not record.puts and not record.blocks:
         raise UsageError("the record holds verdicts; pictures are drawn of power and of campaigns for false alarms.")
+    record = visible(record)
     (write_power_picture if record.puts else write_campaign_picture)(record, path)
 
 
@@ -42,5 +45,4 @@ def _subtitle(record: RunRecord, measured: Power) -> str:
 
 
 def _write(template: str, path: Path, **told: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(templates().get_template(template).render(**told), encoding="utf-8")
+    write_whole(path, templates().get_template(template).render(**told), "picture")

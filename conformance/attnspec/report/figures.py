@@ -149,6 +149,7 @@ def overall(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 _CHINESE = re.compile(r"[\u3400-\u9fff]")
+_WEB = re.compile(r"https?://[^\s/?#\\][^\s\\<>\"`]*", re.IGNORECASE)
 _THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)(?:#.*)?")
 
 
@@ -164,7 +165,7 @@ def language(text: str) -> str:
 
 def web_address(url: str) -> str:
     """The address if it leads to the web, else nothing: records are foreign input, and `javascript:` is an address."""
-    return url if url.startswith(("https://", "http://")) else ""
+    return url if _WEB.fullmatch(url) else ""
 
 
 def thread(url: str) -> str:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import Verdict, gates
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
 from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
 from attnspec.report.figures import SIGNS, counted, figure
 from attnspec.report.joined import Joined, JoinedRun, Judged, join
 
@@ -29,13 +31,12 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 def write_junit(records: Sequence[RunRecord], path: Path) -> None:
     """Write the JUnit XML of one or several runs to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(junit(records), encoding="utf-8")
+    write_whole(path, junit(records), "JUnit file")
 
 
 def junit(records: Sequence[RunRecord]) -> str:
     """The verdicts of one or several runs as one document. Ends its line."""
-    joined = join(records)
+    joined = join(visible(records))
     suites = [_suite(joined, subject) for subject in (*joined.subjects, *joined.faults)]
     suites += [_lost(run) for run in joined.runs if run.record.interrupted or not run.record.done]
     root = ElementTree.Element("testsuites", name="attnspec")

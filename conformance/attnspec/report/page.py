@@ -13,9 +13,11 @@ from latex2mathml.converter import convert
 from markupsafe import Markup
 
 from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.files import write_whole
 from attnspec.core.keywords import listed
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.clause_table import themes
@@ -156,8 +158,7 @@ AXES: Mapping[str, str] = {
 
 def write_page(records: Sequence[RunRecord], path: Path) -> None:
     """Write the page of one or several runs to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render(records), encoding="utf-8")
+    write_whole(path, render(records), "page")
 
 
 def render(records: Sequence[RunRecord]) -> str:
@@ -165,7 +166,7 @@ def render(records: Sequence[RunRecord]) -> str:
 
     It shows what the records hold: verdicts, a measurement of power, a campaign for false alarms, or several of these.
     """
-    return templates().get_template("page.html").render(_view(records))
+    return templates().get_template("page.html").render(_view(visible(records)))
 
 
 def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:

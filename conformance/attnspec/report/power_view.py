@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
+from attnspec.report import markdown
 from attnspec.report.curves import NARROW, WIDE, Chart, chart
 from attnspec.report.figures import counted, percent, web_address
 from attnspec.report.power_details import (
@@ -235,13 +236,12 @@ def _head(dtypes: Sequence[DType]) -> str:
 
 
 def _markdown_row(row: RuleRow) -> str:
-    cells = (_title(row), *map(_share, row.shares), ", ".join(map(str, row.cases)), _accused(row.accused))
-    return f"| {' | '.join(cells)} |\n"
+    cells = [_title(row), *map(_share, row.shares), ", ".join(map(str, row.cases)), _accused(row.accused)]
+    return f"{markdown.row(cells)}\n"
 
 
 def _title(row: RuleRow) -> str:
-    title = row.title.replace("|", "\\|").replace("[", "\\[")
-    return f"[{title}]({row.source})" if web_address(row.source) else f"**{title}**"
+    return markdown.link(row.title, row.source) if web_address(row.source) else f"**{markdown.plain(row.title)}**"
 
 
 def _share(share: RuleShare | None) -> str:

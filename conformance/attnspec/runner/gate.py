@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -74,6 +75,8 @@ def gate(
     if not targets:
         raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
     objects = tuple(_target(target) for target in targets if not isinstance(target, str))
+    if not 0 < deadline < math.inf:
+        raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
     named = tuple(_member(DType, "dtype", name) for name in dtypes)
     plan = Plan(
         targets=tuple(dict.fromkeys(map(_target, targets))), clauses=tuple(clauses), profiles=tuple(profiles),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import math
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from attnspec.core.errors import AttnspecError, Place, SpecError
+from attnspec.core.errors import AttnspecError, Place, SpecError, quoted
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
 
 E = TypeVar("E", bound=enum.Enum)
@@ -21,6 +23,10 @@ class _Missing(enum.Enum):
 
 
 REQUIRED = _Missing.REQUIRED
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+NAME_SAYS = "letters, digits, _, . and -, at most 80"
+_OUTSIDE_URLS = re.compile(r"[\s<>\"'`\\^{|}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +93,23 @@ class Fields:
             return default if isinstance(default, float) else 0.0
         value = self._typed(key, (int, float), "a number")
         assert isinstance(value, int | float)
+        if not math.isfinite(value):
+            raise self.complain(key, f"should be a finite number, not {value}.")
         return float(value)
 
     def url(self, key: str, default: str | _Missing = REQUIRED) -> str:
         """An http or https address."""
         address = self.text(key, default)
-        parts = urlsplit(address)
-        if address and (parts.scheme not in ("http", "https") or not parts.netloc):
-            raise self.complain(key, f"should be an address that begins with https:// or http://, not {address!r}.")
+        if address and (wrong := _unusable(address)):
+            raise self.complain(key, f"should be an address {wrong}, not {quoted(address)}.")
         return address
+
+    def name(self, key: str) -> str:
+        """What a subject or a finding is called: part of commands, of ids and of file names."""
+        name = self.text(key)
+        if not NAME.fullmatch(name):
+            raise self.complain(key, f"should be a name of {NAME_SAYS}, not {quoted(name)}.")
+        return name
 
     def one_of(self, key: str, known: Collection[str], default: str | _Missing = REQUIRED, *, kind: str = "") -> str:
         """A text from a closed list. `kind` names what it is one of, the key itself if not said."""
@@ -184,3 +198,17 @@ class Fields:
         if not isinstance(value, Located):
             raise self.error(f"{key!r} of {self.what} should be a mapping, not {describe(value)}.", where=place)
         return Fields(value, what, self.error)
+
+
+def _unusable(address: str) -> str:
+    """What an address should be that nobody can follow; empty for a good one."""
+    if not address.startswith(("https://", "http://")):
+        return "that begins with https:// or http://"
+    if found := _OUTSIDE_URLS.search(address):
+        return f"without {found[0]!r} in it"
+    try:
+        parts = urlsplit(address)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is none
+        is_whole = False
+    return "" if is_whole else "whose host can be read"

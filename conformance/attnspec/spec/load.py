@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from attnspec.core import paths
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import Place, SpecError, quoted
 from attnspec.core.nouns import Level
 from attnspec.spec.clause import Clause, Spec
 from attnspec.spec.fields import Fields
@@ -97,7 +97,7 @@ def _theme(
     fields.only({"theme", "clauses"})
     theme, expected = fields.text("theme"), file.removesuffix(".yaml")
     if theme != expected:
-        raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {theme!r}.")
+        raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {quoted(theme)}.")
     for clause in fields.each("clauses", "a clause"):
         try:
             yield _refutable(read_clause(clause, theme, context))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import PROFILES
-from attnspec.core.errors import Place, SpecError
+from attnspec.core.errors import Place, SpecError, quoted
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
 from attnspec.spec.clause import Citation, Clause, Glance, Source, Word
@@ -15,6 +15,7 @@ from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, describe
 
 MOST_FAULTS = 4  # under `refuted_by`: those that teach; spec/refutations.json names all
+LONGEST_ID = 80  # characters: it stands in tests' names, in commands and in tables
 LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
 CLAUSE_KEYS: Mapping[str, str] = {
     "id": "the stable name, `theme.words_of_it`; tests, deviations and reports refer to it",
@@ -101,7 +102,7 @@ def _refuted_by(fields: Fields) -> tuple[str, ...]:
 
 def _problem(name: str, fields: Fields) -> Word:
     if not _NAME.fullmatch(name):
-        message = f"{name!r} is no name of a problem: lower-case letters, digits and _ only."
+        message = f"{quoted(name)} is no name of a problem: lower-case letters, digits and _ only."
         raise SpecError(message, where=fields.place())
     fields.text("kind")
     return Word(name, fields.mapping, fields.place())
@@ -110,7 +111,10 @@ def _problem(name: str, fields: Fields) -> Word:
 def _id(fields: Fields) -> str:
     identity = fields.text("id")
     if not _ID.fullmatch(identity):
-        raise fields.complain("id", f"should look like causal.no_lookahead (lower case, a dot), not {identity!r}.")
+        raise fields.complain("id", "should look like causal.no_lookahead (lower case, a dot), not "
+                              f"{quoted(identity)}.")
+    if len(identity) > LONGEST_ID:
+        raise fields.complain("id", f"has {len(identity)} characters; {LONGEST_ID} are the most.")
     return identity
 
 
@@ -209,7 +213,7 @@ def _word(value: object, place: Place) -> Word:
 
 def _name(fields: Fields, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise SpecError(f"{name!r} is no name: lower-case letters, digits and _ only.", where=fields.place(name))
+        raise SpecError(f"{quoted(name)} is no name: lower-case letters, digits and _ only.", where=fields.place(name))
     return name
 
 
@@ -251,7 +255,8 @@ def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, Source]
 def _source(key: str, fields: Fields) -> Source:
     fields.only(_SOURCE_KEYS)
     if not _KEY.fullmatch(key):
-        raise SpecError(f"{key!r} is no key of a source: lower-case letters, digits and _ only.", where=fields.place())
+        raise SpecError(f"{quoted(key)} is no key of a source: lower-case letters, digits and _ only.",
+                        where=fields.place())
     return Source(
         key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),
         url=fields.url("url", ""), author=fields.text("author", ""), year=_year(fields), note=fields.text("note", ""))

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.spec.clause import Clause, Spec
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import read_bytes, shown
 
 FILE = "refutations.json"
 COMMAND = "attnspec refutations --write"
@@ -62,11 +62,12 @@ def read_refutations(law: Spec) -> Refutations:
     if not path.is_file():
         return Refutations()
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_bytes(path).decode("utf-8"))
         pairs = {clause: _by_fault(groups) for clause, groups in found["clauses"].items()}
         return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise SpecError(f"is not what the command makes. Make it anew: {COMMAND}.", where=Place(shown(path))) from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
+        where = Place(shown(path), getattr(cause, "lineno", 1))
+        raise SpecError(f"is not what the command makes. Make it anew: {COMMAND}.", where=where) from None
 
 
 def _by_fault(groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[DType, ...]]:

@@ -14,11 +14,16 @@ from typing import Any
 import yaml
 
 from attnspec.core import paths
-from attnspec.core.errors import AttnspecError, Place, SpecError
+from attnspec.core.errors import AttnspecError, Place, SpecError, quoted
 
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 24  # no file of ours nests half as deep; without a limit Python's own stack would be it
 _LONGEST = 30  # digits of a whole number: far beyond what we count, far below what Python refuses to read
+_LONGEST_KEY = 100  # characters; no name of ours is half as long
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters; tab, line feed, carriage return apart
+                     "\u2028\u2029\u202a-\u202e\u2066-\u2069"  # ends of lines that no editor counts, and of direction
+                     "\ud800-\udfff\ufeff\ufffe\uffff]")
+"""What no text of ours holds: it does not show, changes what a terminal or a page shows, or cannot be written down."""
 _WORDS: dict[str, object] = {"": None, "~": None, "null": None, "true": True, "false": False,
                              ".inf": float("inf"), "+.inf": float("inf"), "-.inf": float("-inf"), ".nan": float("nan")}
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -81,7 +86,7 @@ def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError
     except yaml.YAMLError as cause:
         raise _complaint(cause, text, file, error) from None
     if document is None:
-        raise error(f"is empty; {wanted}.", where=Place(file))
+        raise error(f"is empty; {wanted}.", where=Place(file, 1))
     if not isinstance(document, Located):
         raise error(f"holds {describe(document)}; {wanted}.", where=Place(file, 1))
     return document
@@ -105,23 +110,28 @@ def describe(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     names = {str: "text", int: "a whole number", float: "a number"}
-    return f"{names.get(type(value), type(value).__name__)} ({value!r})"
+    return f"{names.get(type(value), type(value).__name__)} ({quoted(value)})"
 
 
 def _decoded(data: bytes, file: str, error: type[AttnspecError]) -> str:
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
         where = Place(file, data.count(b"\n", 0, cause.start) + 1)
         raise error(f"is not UTF-8 text: byte 0x{data[cause.start]:02x} cannot be read.", where=where) from None
+    if found := _HIDDEN.search(text):
+        raise error(_hidden(found[0]), where=Place(file, text.count("\n", 0, found.start()) + 1))
+    return text
+
+
+def _hidden(character: str) -> str:
+    return f"holds the character U+{ord(character):04X}, which does not show. Leave it out."
 
 
 def _complaint(cause: yaml.YAMLError, text: str, file: str, error: type[AttnspecError]) -> AttnspecError:
     """The parser's complaint in our form."""
     if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
-        position = getattr(cause, "position", 0)  # a forbidden character: the reader knows its place, not its line
-        where = Place(file, text.count("\n", 0, position) + 1)
-        return error("is no YAML: a control character is not allowed.", where=where)
+        return error("is no YAML.", where=Place(file, 1))
     where = Place(file, cause.problem_mark.line + 1)
     line = "".join(text.split("\n")[where.line - 1 : where.line])
     if "\t" in line[: cause.problem_mark.column + 1]:
@@ -154,14 +164,18 @@ class _Builder:
             self._parser.dispose()
 
     def _next(self) -> yaml.Event:
-        event: yaml.Event = self._parser.get_event()
+        try:
+            event: yaml.Event = self._parser.get_event()
+        except (ValueError, OverflowError):  # PyYAML without libyaml: an escape that names no character
+            where = Place(self._file, self._parser.get_mark().line + 1)
+            raise self._error("is no YAML: an escape of this text names no character.", where=where) from None
         return event
 
     def _value(self, event: yaml.Event, *, depth: int) -> object:
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-            raise self._complain(f"{event.anchor!r} is an anchor or alias; write the value out.", event)
-        if getattr(event, "tag", None) is not None:
-            raise self._complain(f"the tag {getattr(event, 'tag', '')!r} is not allowed; write a plain value.", event)
+            raise self._complain(f"{quoted(event.anchor)} is an anchor or alias; write the value out.", event)
+        if (tag := getattr(event, "tag", None)) is not None:
+            raise self._complain(f"the tag {quoted(tag)} is not allowed; write a plain value.", event)
         if depth > _DEEPEST:
             raise self._complain(f"nests deeper than {_DEEPEST} levels.", event)
         if isinstance(event, yaml.ScalarEvent):
@@ -184,8 +198,10 @@ class _Builder:
     def _key(self, event: yaml.Event) -> str:
         key = self._value(event, depth=0) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent) else None
         if not isinstance(key, str):
-            spelled = repr(event.value) if isinstance(event, yaml.ScalarEvent) else "a list or mapping"
+            spelled = quoted(event.value) if isinstance(event, yaml.ScalarEvent) else "a list or mapping"
             raise self._complain(f"{spelled} cannot be a key: keys are text. Quote it if text is meant.", event)
+        if len(key) > _LONGEST_KEY:
+            raise self._complain(f"{quoted(key)} cannot be a key: at most {_LONGEST_KEY} characters are.", event)
         return key
 
     def _sequence(self, start: yaml.Event, depth: int) -> LocatedList:
@@ -197,6 +213,8 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> object:
         text: str = event.value
+        if found := _HIDDEN.search(text):  # an escape, as in "\x1b"
+            raise self._complain(_hidden(found[0]), event)
         if event.style:  # quoted or a block: text, whatever it looks like
             return text
         if text.lower() in _WORDS:

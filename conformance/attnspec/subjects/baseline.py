@@ -16,6 +16,7 @@ import yaml
 
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import Place, UsageError
+from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
@@ -137,9 +138,8 @@ def write_baseline(
               if (failed := _failed(outcome, is_listed=key in before, strict=strict))]
     known.sort(key=lambda entry: entry.key)
     listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump({"known": listed}, sort_keys=False, allow_unicode=True, width=110)
-    path.write_text(f"{_HEAD}{text}", encoding="utf-8")
+    write_whole(path, f"{_HEAD}{text}", "baseline")
     return tuple(known)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,8 +161,8 @@ def private_copy(array: Array) -> Array:
     return copy
 
 
-def answer_of(ended: Ended, call: Call, after: Mapping[int, Array], now: Callable[[], Array | None]) -> Answer:
-    """What a call that has ended comes to. `after`: by the id of each array given, of any shape, what is left of it.
+def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> Answer:
+    """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
     Raises SubjectRaised or UnusableAnswer.
@@ -172,7 +172,7 @@ def answer_of(ended: Ended, call: Call, after: Mapping[int, Array], now: Callabl
     if ended.ended == "unusable":
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
-    mutated = tuple(name for name, array in named.items() if not _same_bits(array, after[id(array)]))
+    mutated = tuple(name for name, array in named.items() if id(array) in changed)
     shared = {id(list(named.values())[at]) for at in ended.aliases}
     aliases = tuple(name for name, array in named.items() if id(array) in shared)
     results = [array_of(each) for each in ended.results]
@@ -202,7 +202,7 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
     return f"The subject returned {told['named']} {expected}{reading}."
 
 
-def _same_bits(first: Array, second: Array) -> bool:
+def same_bits(first: Array, second: Array) -> bool:
     """Whether no bit of two arrays of one shape, any shape, differs (NaN equals itself here, and +0 is not -0)."""
     if first.nbytes <= _AS_BYTES and first.flags.c_contiguous and second.flags.c_contiguous:
         return first.tobytes() == second.tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Verdict
@@ -24,6 +24,7 @@ from attnspec.subjects.call import (
     array_of,
     entries_of,
     private_copy,
+    same_bits,
     unique,
 )
 
@@ -73,7 +74,8 @@ class InProcess:
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         ended = calling.perform(self.function, lift_named(self.lift), call.arguments(kept, rows),
                                 caught=(Exception, SystemExit))  # an interruption is the user's
-        return answer_of(ended, call, copies, lambda: array_of(ended.own[0]) if ended.own else None)
+        changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
+        return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
@@ -130,10 +132,10 @@ class Hosted:
         shapes = [array.shape for array in call.arrays.values()]
         return f"{self.number} {call.dtype.value} {sorted(call.keywords)} {shapes}"
 
-    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, object],
+    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
-        """The answer in what came back: results, gradients, and the arrays (any shape) as they were left."""
-        ended, after = _ended(told, found, call, arrays)
+        """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
+        ended, changed = _ended(told, found, call, arrays)
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
 
@@ -142,7 +144,7 @@ class Hosted:
             kept = client.recall(number, life, most)
             return array_of(kept[0]) if kept else None
 
-        return answer_of(ended, call, after, now)
+        return answer_of(ended, call, changed, now)
 
     def flushed(self, dtype: DType) -> str:
         """As the lift said."""
@@ -178,25 +180,21 @@ def _told(value: object) -> object:
     return value
 
 
-def _ended(told: Mapping[str, object], found: Sequence[Entries], call: Call,
-           arrays: Sequence[Array]) -> tuple[Ended, Mapping[int, Array]]:
-    """How the call ended, and by the id of each array given, of any shape, what was left of it. Raises SubjectDied
-    for an answer that is none.
+def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
+           arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises SubjectDied for an
+    answer that is none.
     """
     try:
-        results, after = int(str(told["results"])), len(found) - int(str(told["after"]))
-        left = [array_of(each) for each in found[after:]]
-        shapes = [each.array.shape for each in found[:results]]
-        words = told["told"]
-        if [each.shape for each in left] != [each.shape for each in arrays] or not isinstance(words, Mapping) or \
-                (told["ended"] == "answered" and shapes != [tuple(each) for each in call.shapes]):
-            raise ValueError("the arrays are not those that are due")
-        aliases = [int(at) for at in told["aliases"]]  # type: ignore[attr-defined]  # a list, or TypeError
-        gradients = [each.array for each in found[results:after]]
-        named = list(call.named.values())
-        ended = Ended(str(told["ended"]), found[:results], (), gradients, bool(told["has_gradients"]),
-                      [at for at, array in enumerate(named) if any(array is arrays[each] for each in aliases)], words,
+        results, words = found[: int(told["results"])], told["told"]
+        shapes = [each.array.shape for each in results]
+        if told["ended"] == "answered" and shapes != [tuple(each) for each in call.shapes]:
+            raise ValueError(f"it has arrays of the shapes {shapes}")
+        shared = {id(arrays[int(at)]) for at in told["aliases"]}
+        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared]
+        gradients = [each.array for each in found[len(results):]]
+        ended = Ended(str(told["ended"]), results, (), gradients, bool(told["has_gradients"]), aliases, dict(words),
                       str(told["said"]))
+        return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError) as wrong:
         raise SubjectDied(Death(Verdict.CRASHED, f"what came back is no answer: {wrong}")) from None
-    return ended, {id(array): each for array, each in zip(arrays, left, strict=True)}

@@ -26,6 +26,7 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
+_LARGEST = {"min_head_width": 512, "min_scores": 10**6, "min_window": 10**6}
 
 
 def read_declaration(fields: Fields) -> Declaration:
@@ -62,7 +63,16 @@ def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or tex
         return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
-    return fields.integer(name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+    return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+
+
+def _size(fields: Fields, name: str) -> int:
+    """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
+    least, most = getattr(_PLAIN, name), _LARGEST[name]
+    size = fields.integer(name)
+    if not least <= size <= most:
+        raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")
+    return size
 
 
 def read_conventions(fields: Fields) -> Mapping[str, str]:
@@ -106,7 +116,7 @@ def _classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
 
 def _class(fields: Fields) -> Mapping[str, object]:
     fields.text("reason")  # a class that is claimed without a reason is a tolerance in disguise
-    return dict(fields.mapping)
+    return fields.mapping
 
 
 def _claims(fields: Fields) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ from packaging.specifiers import SpecifierSet
 
 from attnspec.core.errors import ManifestError, Place
 from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType
 from attnspec.record.outcome import KnownFinding
 from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import load_yaml, shown
-from attnspec.subjects.manifest import read_versions
+from attnspec.spec.yaml_lines import load_yaml
+from attnspec.subjects.manifest import read_script, read_versions
 
 FILE = "findings.yaml"
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases")
@@ -92,28 +93,38 @@ def read_findings(folder: Path) -> Iterator[Finding]:
     if (folder / FILE).is_file():
         fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a list of findings", ManifestError)
         fields.only(("findings",))
-        for finding in fields.each("findings", "a finding"):
-            yield _finding(finding, folder)
+        known: dict[str, Place] = {}
+        for finding in (_finding(each, folder) for each in fields.each("findings", "a finding")):
+            if finding.id in known:
+                raise ManifestError(f"there are two findings {finding.id!r}; the first is at {known[finding.id]}. "
+                                    "Rename this one.", where=finding.where)
+            known[finding.id] = finding.where
+            yield finding
 
 
 def _finding(fields: Fields, folder: Path) -> Finding:
     fields.only(_FINDING)
-    script = folder / fields.text("script")
-    if not script.is_file():
-        raise fields.complain("script", f"names no file: there is no {shown(script)}.")
     return Finding(
-        id=f"{folder.name}/{fields.text('id')}",
+        id=f"{folder.name}/{fields.name('id')}",
         says=fields.text("says"),
-        subjects=tuple(f"{folder.name}/{name}" for name in fields.texts("subjects")),
-        clauses=fields.texts("clauses"),
-        dtypes=fields.texts("dtypes", ()),
-        script=script,
+        subjects=tuple(f"{folder.name}/{name}" for name in _some(fields, "subjects")),
+        clauses=_some(fields, "clauses"),
+        dtypes=tuple(dtype.value for dtype in fields.choices("dtypes", DType, (), kind="dtype")),
+        script=read_script(fields, folder),
         documented=fields.text("documented"),
         issue=fields.url("issue", ""),
         where=fields.place("id"),
         versions=read_versions(fields),
         cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
     )
+
+
+def _some(fields: Fields, key: str) -> tuple[str, ...]:
+    texts = fields.texts(key)
+    if not texts:
+        raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; * stands for any "
+                              "text.")
+    return texts
 
 
 def _cases(fields: Fields) -> Cases:

@@ -46,7 +46,10 @@ def is_installed(module: str) -> bool:
     if _audited[0].command:
         return bool(_found_there(modules=[module])["modules"][module])
     top, *inner = module.split(".")
-    specification = importlib.util.find_spec(top)
+    try:
+        specification = importlib.util.find_spec(top) if top else None
+    except (ImportError, ValueError):  # one without a specification (__main__)
+        return False
     for depth, _ in enumerate(inner):
         if specification is None or specification.submodule_search_locations is None:
             return False

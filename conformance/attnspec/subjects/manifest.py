@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from attnspec.core.declaration import Declaration, Deviation, Variant
-from attnspec.core.errors import ManifestError, Place
+from attnspec.core.errors import ManifestError, Place, quoted
 from attnspec.core.nouns import FAILURES, DType
+from attnspec.core.paths import is_file
 from attnspec.core.surroundings import DEVICES
-from attnspec.spec.fields import Fields
+from attnspec.spec.fields import NAME, NAME_SAYS, Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.declared import (
     DECLARED,
@@ -32,11 +33,12 @@ from attnspec.subjects.installed import installed_version, is_installed, kind_of
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
             "faster_with", "device", "subjects")
-_SUBJECT = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
+SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
-_VARIANT = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
-_DEVIATION = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
-_VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d*)?")
+VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
+DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
+_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ class Registered:
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
         absent = absent_module(self.requires)
-        return self.cannot_run or self.library.missing or (
-            f"{absent} is not installed. Install it: pip install {absent}" if absent else "") or self._elsewhere
+        return self.cannot_run or self._elsewhere or self.library.missing or (
+            f"{absent} is not installed. Install it: pip install {absent}" if absent else "")
 
     @property
     def _elsewhere(self) -> str:
@@ -141,19 +143,29 @@ def _library(fields: Fields, folder: str) -> Library:
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
-        requires=fields.text("requires", ""),
+        requires=_modules(fields),
     )
 
 
+def _modules(fields: Fields) -> str:
+    """The field `requires`: names of modules, separated by spaces."""
+    names = fields.text("requires", "")
+    for name in names.split():
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise fields.complain("requires", f"should name modules, as in 'onnxruntime mlx.core', not {quoted(name)}.")
+    return names
+
+
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
-    fields.only(_SUBJECT)
+    fields.only(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
     declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
                           precision_on=read_precision_on(fields),
-                          deviations=tuple(map(_deviation, fields.each("deviations", "a deviation", optional=True))))
+                          deviations=tuple(_deviation(inner, folder) for inner in
+                                           fields.each("deviations", "a deviation", optional=True)))
     return Registered(
-        id=f"{library.folder}/{fields.text('id')}",
+        id=f"{library.folder}/{fields.name('id')}",
         title=fields.text("title"),
         function=function,
         declaration=declaration,
@@ -161,8 +173,8 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         document=fields.text("document", ""),
         note=fields.text("note", ""),
         where=fields.place("id"),
-        process=_process(fields),
-        requires=fields.text("requires", ""),
+        process=_variables(fields.inner("process", "the process", optional=True)),
+        requires=_modules(fields),
         cannot_run=cannot_run,
     )
 
@@ -171,9 +183,13 @@ def _device(fields: Fields) -> str:
     return fields.one_of("device", DEVICES, "", kind="kind of device")
 
 
-def _process(fields: Fields) -> Mapping[str, str]:
-    variables = fields.inner("process", "the process", optional=True)
-    return {name: variables.text(name) for name in variables.mapping}
+def _variables(fields: Fields) -> Mapping[str, str]:
+    """Environment variables with their values."""
+    for name in fields.mapping:
+        if not _VARIABLE.fullmatch(name):
+            raise fields.error(f"{quoted(name)} is no name of an environment variable: letters, digits and _ only.",
+                               where=fields.place(name))
+    return {name: fields.text(name) for name in fields.mapping}
 
 
 def _faster(subject: Fields, library: Fields) -> Mapping[str, str]:
@@ -181,8 +197,8 @@ def _faster(subject: Fields, library: Fields) -> Mapping[str, str]:
     fields = subject if "faster_with" in subject.mapping else library
     inner = fields.inner("faster_with", "what it is faster with", optional=True)
     inner.only(("variables", "where"))
-    variables = inner.inner("variables", "the variables", optional=True)
-    return {name: variables.text(name) for name in variables.mapping if _is_met(inner)}
+    variables = _variables(inner.inner("variables", "the variables", optional=True))
+    return variables if variables and _is_met(inner) else {}
 
 
 def _is_met(fields: Fields) -> bool:
@@ -190,20 +206,20 @@ def _is_met(fields: Fields) -> bool:
     where = fields.text("where")
     try:
         needed = Requirement(where)
-    except InvalidRequirement:
-        message = f"should be a requirement, as in 'jaxlib>=0.6', not {where!r}."
+        version = installed_version(needed.name)
+        return bool(version) and needed.specifier.contains(version, prereleases=True)
+    except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
+        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."
         raise fields.complain("where", message) from None
-    version = installed_version(needed.name)
-    return bool(version) and needed.specifier.contains(version, prereleases=True)
 
 
 def read_versions(fields: Fields) -> str:
     """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
     versions = fields.text("versions", "")
     try:
-        SpecifierSet(versions)
-    except InvalidSpecifier:
-        message = f"should be a version specifier, as in '>=0.10,<0.14', not {versions!r}."
+        SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
+    except ValueError:
+        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
         raise fields.complain("versions", message) from None
     return versions
 
@@ -213,8 +229,9 @@ def _function(fields: Fields, folder: Path) -> str:
     function = fields.text("function")
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
-        raise fields.complain("function", f"should be `adapter:name`, as in 'attention:attend', not {function!r}.")
-    if not (folder / f"{adapter}.py").is_file():
+        raise fields.complain("function", "should be `adapter:name`, as in 'attention:attend', not "
+                              f"{quoted(function)}.")
+    if not is_file(folder / f"{adapter}.py"):
         adapters = [path.stem for path in folder.glob("*.py")]
         raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))
     return function
@@ -226,7 +243,9 @@ def _variants(fields: Fields, folder: Path) -> Mapping[str, Variant]:
 
 
 def _variant(name: str, fields: Fields, folder: Path) -> Variant:
-    fields.only(_VARIANT)
+    fields.only(VARIANT_KEYS)
+    if not NAME.fullmatch(name):
+        raise fields.error(f"{quoted(name)} is no name of a variant: {NAME_SAYS}.", where=fields.place())
     return Variant(
         name=name,
         function=_function(fields, folder),
@@ -238,20 +257,35 @@ def _variant(name: str, fields: Fields, folder: Path) -> Variant:
     )
 
 
-def _deviation(fields: Fields) -> Deviation:
+def read_script(fields: Fields, folder: Path) -> Path:
+    """The field `script`: a text file in the library's folder. Raises the error of the fields."""
+    script = folder / fields.text("script")
+    if not is_file(script):
+        raise fields.complain("script", f"names no file: there is no {quoted(shown(script))[1:-1]}.")
+    if not script.resolve().is_relative_to(folder.resolve()):
+        raise fields.complain("script", f"should lie in the library's folder, {shown(folder)}.")
+    try:
+        script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        reason = getattr(cause, "strerror", "") or "it is no UTF-8 text"
+        raise fields.complain("script", f"cannot be read: {reason}.") from None
+    return script
+
+
+def _deviation(fields: Fields, folder: Path) -> Deviation:
     """All but `dtypes` must be given, a link or a script among them: without reason, proof and end it is an excuse."""
-    fields.only(_DEVIATION)
+    fields.only(DEVIATION_KEYS)
     if "script" not in fields.mapping:
         fields.absent("issue")
     until = fields.text("until")
     if not _VERSION.fullmatch(until):
-        raise fields.complain("until", f"should be a version, as in '2.14', not {until!r}.")
+        raise fields.complain("until", f"should be a version, as in '2.14', not {quoted(until)}.")
     return Deviation(
         clause=fields.text("clause"),
         verdict=fields.one_of("verdict", sorted(verdict.value for verdict in FAILURES), kind="verdict of a failure"),
         reason=fields.text("reason"),
         issue=fields.url("issue", ""),
-        script=fields.text("script", ""),
+        script=read_script(fields, folder).relative_to(folder).as_posix() if "script" in fields.mapping else "",
         until=until,
         dtypes=fields.choices("dtypes", DType, (), kind="dtype"),
         where=fields.place("clause"),

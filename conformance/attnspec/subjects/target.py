@@ -19,7 +19,7 @@ from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import Located, shown
 from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
@@ -39,7 +39,19 @@ def check_precision(declaration: Declaration, where: Place | None, error: type[A
             try:
                 precision_of(words, dtype)
             except ManifestError as cause:
-                raise error(str(cause), where=where) from None
+                raise error(str(cause), where=_place_of(words, dtype) or where) from None
+
+
+def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
+    """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
+    if not isinstance(words, Located):
+        return None
+    for word, value in words.items():
+        try:
+            precision_of({"reason": "looked at by itself", word: value}, dtype)
+        except ManifestError:
+            return words.place_of(word)
+    return words.place
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ makes it stale, a new or changed word does.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Iterable, Mapping
 
 from attnspec.core.conventions import PROFILES
+from attnspec.core.docstrings import docstring
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Level
 from attnspec.spec.clause import Glance
@@ -105,7 +105,7 @@ def _given(tables: Tables) -> Schema:
     """`given`: the named problem, any argument that differs from it, and the drawn values."""
     arguments = json_schema_of(*tables["problem"].values())["properties"]
     assert isinstance(arguments, dict)
-    draws = _choice({name: inspect.getdoc(word) or "" for name, word in tables["draw"].items()})
+    draws = _choice({name: docstring(word) for name, word in tables["draw"].items()})
     own: Schema = {
         "problem": _NAME | {"description": "a name of spec/problems.yaml"},
         "draw": _named(draws) | {"description": "a name of the clause's own for each value, and from what it is drawn"}}
@@ -122,7 +122,7 @@ def _words(table: Mapping[str, Function]) -> Schema:
     """One word with its arguments, or the bare name of a word that needs none."""
     one: Schema = {"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": False,
                    "properties": {name: json_schema_of(word) for name, word in table.items()}}
-    bare = {name: inspect.getdoc(word) or "" for name, word in table.items()
+    bare = {name: docstring(word) for name, word in table.items()
             if not any(parameter.required for parameter in parameters_of(word).values())}
     return {"anyOf": [one, _choice(bare)]} if bare else one
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from attnspec.core.errors import Place, SpecError, near_misses
+from attnspec.core.docstrings import docstring
+from attnspec.core.errors import LONGEST_SHOWN, Place, SpecError, near_misses
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
 from attnspec.vocabulary.hints import (
@@ -116,7 +117,7 @@ def json_schema_of(function: Function) -> dict[str, object]:
     parameters = parameters_of(function)
     required = [name for name, parameter in parameters.items() if parameter.required]
     schema: dict[str, object] = {
-        "description": inspect.getdoc(function) or "",
+        "description": docstring(function),
         "type": "object" if required else ["object", "null"],
         "additionalProperties": False,
         "properties": {name: _schema_of(p.hint) | _default(p) for name, p in parameters.items()}}
@@ -232,6 +233,9 @@ class _ArgumentReader:
     def _list(self, hint: Hint, value: object) -> object:
         kind = typing.get_args(hint)[0]
         entries = tuple(reader.read(kind, item) for reader, item in self._entries(hint, value))
+        if not entries and kind is not str:  # keywords are text, and using none of them means something
+            raise SpecError(f"{self.name!r} of {self.title} is empty, so there is nothing to choose from. Leave it "
+                            f"out, or give at least {expected(kind)}.", where=self.where)
         origin: object = typing.get_origin(hint)
         return frozenset(entries) if origin is frozenset else entries
 
@@ -257,6 +261,6 @@ class _ArgumentReader:
 
     def _wrong(self, hint: Hint, value: object) -> SpecError:
         is_list = form_of(hint) is TypeForm.LIST or _is_entry_of_a_list(hint, value)
-        listed = f" Write [{value}]." if is_list and isinstance(value, str) else ""
+        listed = f" Write [{value}]." if is_list and isinstance(value, str) and len(value) <= LONGEST_SHOWN else ""
         message = f"{self.name!r} of {self.title} should be {expected(hint)}, not {describe(value)}.{listed}"
         return SpecError(message, where=self.where)

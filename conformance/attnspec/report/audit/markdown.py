@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from attnspec.core.files import write_whole
 from attnspec.core.keywords import listed
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import Concern, Told
 from attnspec.report.audit.switches import SwitchDifference, Switches
@@ -16,21 +17,19 @@ from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
 from attnspec.report.audit.view import Audit, audit
 from attnspec.report.figures import figure, moment, said, thread, web_address
 from attnspec.report.joined import Joined, join
+from attnspec.report.markdown import code, fenced, link, plain, prose, row
 
-_CODE = re.compile(r"(`[^`]*`)")
-_MARKUP = re.compile(r"([\\*\[\]<|]|(?<!\w)_|_(?!\w))")
 Lines = Iterable[str]
 
 
 def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
     """Write the audit of one or several records to `path`, making its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(audit_text(records), encoding="utf-8")
+    write_whole(path, audit_text(records), "audit")
 
 
 def audit_text(records: Sequence[RunRecord]) -> str:
     """What was found, library by library, as Markdown. Ends its line."""
-    joined = join(records)
+    joined = join(visible(records))
     looked = audit(joined)
     parts = (_head(looked, joined), _table(looked), _conventions(looked), _findings(looked), _switches(looked),
              _absent(looked))
@@ -40,11 +39,11 @@ def audit_text(records: Sequence[RunRecord]) -> str:
 def _head(looked: Audit, joined: Joined) -> Lines:
     yield "# What attention layers really do: an audit"
     yield ""
-    yield f"{looked.headline}: {looked.sentence}"
+    yield f"{plain(looked.headline)}: {plain(looked.sentence)}"
     for run in joined.runs:
         header = run.record.header
-        yield (f"Spec {header.spec_version} (`{header.spec_digest[:12]}`), effort {header.effort}, seed {header.seed}, "
-               f"{moment(header.started)}.")
+        yield (f"Spec {plain(header.spec_version)} ({code(header.spec_digest[:12])}), effort {plain(header.effort)}, "
+               f"seed {header.seed}, {plain(moment(header.started))}.")
     yield ""
     yield ("This page is generated from the record of the audit, as the page that can be searched is "
            "([how to read it](reading-a-report.md#the-audit)). A finding stands once for all clauses and dtypes that "
@@ -58,7 +57,7 @@ def _table(looked: Audit) -> Lines:
     yield ("Clauses held and violated, by level; listed deviations; clauses that cannot be put to it; what was not "
            "decided. The worst margin is in units of the error that honest rounding may make.")
     for shelf in looked.shelves:
-        yield from ("", f"### {_plain(shelf.library)}", "")
+        yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
             yield from (source, "")
         yield from _rows(("implementation", "held", "must", "should", "may", "known", "inapplicable", "undecided",
@@ -68,20 +67,20 @@ def _table(looked: Audit) -> Lines:
 
 def _source(shelf: LibraryTable) -> str:
     card = shelf.card
-    links = [f"[{name}]({url})" for name, url in (("home", card.homepage), ("issues", card.issues)) if web_address(url)]
-    return ", ".join([*links, *([f"`{card.install}`"] if card.install else [])])
+    links = [link(name, url) for name, url in (("home", card.homepage), ("issues", card.issues)) if web_address(url)]
+    return ", ".join([*links, *([code(card.install)] if card.install else [])])
 
 
 def _cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
     counts = (c.held, c.must, c.should, c.may, c.known + c.odd, c.inapplicable, c.undecided)
-    grades = ", ".join(f"{dtype} {grade}" for dtype, grade in line.grades)
-    name = f"`{line.subject.card.id}` {_plain(line.subject.card.title)}"
+    grades = plain(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
+    name = f"{code(line.subject.card.id)} {plain(line.subject.card.title)}"
     return name, *map(str, counts), _call(line.worst), _call(line.closest), grades
 
 
 def _call(call: Nearness | None) -> str:
-    return f"{figure(call.margin)} ({call.dtype} `{call.clause}`)" if call else "–"
+    return f"{figure(call.margin)} ({call.dtype} {code(call.clause)})" if call else "–"
 
 
 def _conventions(looked: Audit) -> Lines:
@@ -91,10 +90,10 @@ def _conventions(looked: Audit) -> Lines:
            "manifest says otherwise.")
     yield ""
     titles = [column.title for _, column in looked.habits.columns]
-    yield from _rows(("implementation", *titles), (_convention(row, looked) for row in looked.habits.customs))
+    yield from _rows(("implementation", *titles), (_convention(each, looked) for each in looked.habits.customs))
     yield ""
-    noted = [(row.subject.card.id, _noted(row.subject.card)) for row in looked.habits.customs]
-    yield from (f"- `{name}`: {note}" for name, note in noted if note)
+    noted = [(each.subject.card.id, _noted(each.subject.card)) for each in looked.habits.customs]
+    yield from (f"- {code(name)}: {note}" for name, note in noted if note)
     yield ""
 
 
@@ -102,20 +101,20 @@ def _noted(card: SubjectCard) -> str:
     """What its manifest notes, and which parameters of its function are left alone."""
     defaults = f"Left at their defaults: {listed(card.defaults)}." if card.defaults else ""
     refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
-    return _prose(" ".join(filter(None, (card.note, refused, defaults))))
+    return prose(" ".join(filter(None, (card.note, refused, defaults))))
 
 
-def _convention(row: Conventions, looked: Audit) -> Sequence[str]:
-    cells = ["; ".join(map(_answer, row.cells[place])) for place, _ in looked.habits.columns]
-    return f"`{row.subject.card.id}`", *cells
+def _convention(each: Conventions, looked: Audit) -> Sequence[str]:
+    cells = ["; ".join(map(_answer, each.cells[place])) for place, _ in looked.habits.columns]
+    return code(each.subject.card.id), *cells
 
 
 def _answer(answer: ConventionAnswer) -> str:
-    told = _plain(said(answer.answer))
+    told = plain(said(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
-    forms = f" ({', '.join(answer.forms)})" if answer.forms else ""
-    other = "".join(f", {dtypes}: {_plain(said(word))}" for dtypes, word in answer.otherwise)
-    against = f" ✗ declared: {_plain(said(answer.claimed))}" if answer.is_contradiction else ""
+    forms = f" ({plain(', '.join(answer.forms))})" if answer.forms else ""
+    other = "".join(f", {dtypes}: {plain(said(word))}" for dtypes, word in answer.otherwise)
+    against = f" ✗ declared: {plain(said(answer.claimed))}" if answer.is_contradiction else ""
     return f"{told}{forms}{other}{against}"
 
 
@@ -125,7 +124,7 @@ def _findings(looked: Audit) -> Lines:
         found = [told for told in looked.told if folder in told.folders]
         if found:
             names = [shelf.library for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
-            yield from ("", f"### Findings in {_plain(', '.join(names))}")
+            yield from ("", f"### Findings in {plain(', '.join(names))}")
             for told in found:
                 yield from _finding(told)
     yield ""
@@ -133,19 +132,19 @@ def _findings(looked: Audit) -> Lines:
 
 def _finding(told: Told) -> Lines:
     yield ""
-    yield f"#### {'Not yet explained: ' if told.is_open else ''}{_prose(told.says)}"
+    yield f"#### {'Not yet explained: ' if told.is_open else ''}{prose(told.says)}"
     yield ""
     yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
     if told.known and told.known.script:
-        yield from ("", "```python", told.known.script.rstrip("\n"), "```")
+        yield from ("", *fenced(told.known.script, "python"))
 
 
 def _facts(told: Told) -> Iterator[tuple[str, str]]:
-    yield "Versions", ", ".join(map(_plain, told.libraries))
+    yield "Versions", ", ".join(map(plain, told.libraries))
     if told.known:
-        yield "Documented", _prose(told.documented) if told.documented else "no"
+        yield "Documented", prose(told.documented) if told.documented else "no"
         if web_address(told.known.issue):
-            yield "Thread", f"[{_plain(thread(told.known.issue))}]({told.known.issue})"
+            yield "Thread", link(thread(told.known.issue), told.known.issue)
     if told.shown is None:
         yield "Found by", "probing or reading; no clause complains of it"
     else:
@@ -154,21 +153,22 @@ def _facts(told: Told) -> Iterator[tuple[str, str]]:
 
 
 def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
-    yield "Strictest clause", f"`{shown.clause}` ({shown.level.value}) of `{shown.subject}` at {shown.dtype.value}"
+    strictest = f"{code(shown.clause)} ({shown.level.value}) of {code(shown.subject)} at {shown.dtype.value}"
+    yield "Strictest clause", strictest
     evidence = shown.evidence
     if evidence and (explained := evidence.explained):
-        yield "Cause", _plain(f"{explained.cause}. {explained.advice}".strip())
-        yield "Paste", f"`{explained.declare}`" if explained.declare else ""
-    yield "Seen", _plain((evidence.sentence if evidence else "") or shown.reason)
+        yield "Cause", plain(f"{explained.cause}. {explained.advice}".strip())
+        yield "Paste", code(explained.declare) if explained.declare else ""
+    yield "Seen", plain((evidence.sentence if evidence else "") or shown.reason)
     if evidence:
-        yield "Case", f"`{evidence.case}`" if evidence.case else ""
+        yield "Case", code(evidence.case) if evidence.case else ""
         yield "Margin", figure(evidence.measured.margin) if evidence.measured else ""
-    yield "Repeat it", f"`{shown.repeat}`" if shown.repeat else ""
+    yield "Repeat it", code(shown.repeat) if shown.repeat else ""
 
 
 def _concern(concern: Concern) -> str:
-    subjects = ", ".join(f"`{subject.card.id}`" for subject in concern.subjects)
-    clauses = ", ".join(f"`{complaint.clause.id}` {complaint.dtypes}" for complaint in concern.complaints)
+    subjects = ", ".join(code(subject.card.id) for subject in concern.subjects)
+    clauses = ", ".join(f"{code(complaint.clause.id)} {complaint.dtypes}" for complaint in concern.complaints)
     return f"{subjects} under {clauses}" if clauses else subjects
 
 
@@ -183,42 +183,30 @@ def _switches(looked: Audit) -> Lines:
             yield from _flipped(each)
     quiet = [each for each in looked.habits.switches if not each.flips]
     if quiet:
-        yield from ("", f"No difference by any switch: {', '.join(f'`{each.subject.card.id}`' for each in quiet)}.")
+        yield from ("", f"No difference by any switch: {', '.join(code(each.subject.card.id) for each in quiet)}.")
     yield ""
 
 
 def _flipped(each: Switches) -> Lines:
-    yield from ("", f"### Switches of `{each.subject.card.id}`", "")
+    yield from ("", f"### Switches of {code(each.subject.card.id)}", "")
     yield from _rows(("switch", "question", "as it is", "flipped", "at", "manifest"), map(_flip, each.flips))
     if each.quiet:
-        yield from ("", f"No difference: {', '.join(map(_plain, each.quiet))}.")
+        yield from ("", f"No difference: {', '.join(map(plain, each.quiet))}.")
 
 
 def _flip(flip: SwitchDifference) -> Sequence[str]:
     answers = said(flip.plain), said(flip.flipped)
-    return tuple(map(_plain, (said(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
+    return tuple(map(plain, (said(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
 
 
 def _absent(looked: Audit) -> Lines:
     if looked.absent:
         yield from ("## What could not run", "")
-        yield from (f"- `{each.subject}` ({', '.join(filter(None, (each.library, _plain(each.title))))}): "
-                    f"{_prose(each.reason)}" for each in looked.absent)
+        yield from (f"- {code(each.subject)} ({', '.join(filter(None, map(plain, (each.library, each.title))))}): "
+                    f"{prose(each.reason)}" for each in looked.absent)
 
 
 def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
-    yield f"| {' | '.join(heads)} |"
+    yield row([*heads])
     yield f"|{'---|' * len(heads)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
-
-
-def _plain(text: str) -> str:
-    """A text none of whose signs means anything in Markdown, on one line."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
-
-
-def _prose(text: str) -> str:
-    """A text in which only `code` means something; addresses stay as they are, which readers make links of."""
-    return "".join(part if part.startswith("`") or "://" in part else _MARKUP.sub(r"\\\1", part)
-                   for part in _CODE.split(" ".join(text.split())))
+    yield from (row([*cells]) for cells in rows)

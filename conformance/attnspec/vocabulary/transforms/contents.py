@@ -39,7 +39,11 @@ def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
 
 def fill(posed: Attention, *, array: ArrayName, number: float) -> Attention:
     """Put one number into every entry of an array."""
-    return posed.but(**{array: np.full_like(getattr(posed.one, array), number)})
+    with np.errstate(over="ignore"):
+        filled = np.full_like(getattr(posed.one, array), number)
+    if not np.isfinite(filled).all():
+        raise NoClaim(f"{number:g} is too large for the dtype")
+    return posed.but(**{array: filled})
 
 
 def keep_values(posed: Attention, *, of: Literal["even_keys", "odd_keys"]) -> Attention:

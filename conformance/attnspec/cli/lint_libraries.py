@@ -1,0 +1,73 @@
+"""What `lint` reads of libraries: manifests and findings, and whether what they name exists."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from attnspec.core.errors import AttnspecError, ManifestError, hint
+from attnspec.engine.known_failures import check_deviations
+from attnspec.spec.clause import Spec, themes_of
+from attnspec.subjects.findings import Finding, read_findings
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import library_folders, registered
+
+T = TypeVar("T")
+
+
+def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
+    """What comes of it, or else what is wrong."""
+    try:
+        return look(), []
+    except AttnspecError as problem:
+        return None, [problem]
+
+
+def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
+    """One mistake of each manifest and each findings.yaml; where these can be read, every name in them that is none.
+
+    library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another
+    than manifests speak of.
+    """
+    libraries, found = tried(lambda: tuple(library_folders(folders)))
+    yield from found
+    for folder in (each for each in libraries or () if library in ("", each.name)):
+        subjects, found = tried(partial(registered, folders, library=folder.name))
+        yield from found
+        findings, found = tried(lambda folder=folder: tuple(read_findings(folder)))  # type: ignore[misc]  # bound at once
+        yield from found
+        yield from (problem for subject in (subjects or {}).values() for problem in _of_subject(subject, law))
+        yield from (problem for each in findings or () for problem in _of_finding(each, subjects, law))
+
+
+def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
+    """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
+    from attnspec.subjects.target import check_precision  # noqa: PLC0415  (weight: NumPy)
+
+    yield from tried(partial(check_precision, subject.declaration, subject.where))[1]
+    if law:
+        clauses = [clause.id for clause in law.clauses]
+        yield from tried(partial(check_deviations, subject.id, subject.declaration, clauses))[1]
+        if subject.document and subject.document not in law.bibliography:
+            yield ManifestError.unknown("source of the bibliography", subject.document, law.bibliography,
+                                        where=subject.where)
+
+
+def _of_finding(
+    finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
+) -> Iterator[AttnspecError]:
+    """Subjects and clauses that it names or means by a pattern, where there are none such."""
+    if subjects is not None:
+        yield from _unmatched(finding, "subject", finding.subjects, subjects)
+    if law:
+        yield from _unmatched(finding, "clause", finding.clauses, [clause.id for clause in law.clauses])
+
+
+def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:
+    known = [*names, *themes_of(names)] if noun == "clause" else names
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            yield ManifestError(f"the finding {finding.id!r} speaks of {pattern!r}, which no {noun} is called."
+                                f"{hint(pattern, known, noun)}", where=finding.where)

@@ -1,0 +1,41 @@
+"""Numbers that options take: each has an end, so that no timer, seed or count overflows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import click
+
+from attnspec.record.codec import LARGEST
+
+Given: TypeAlias = Any  # what click hands over
+
+LONGEST = 1_000_000.0  # seconds: eleven days
+
+
+class Whole(click.IntRange):
+    """A whole number between two others."""
+
+    name = "integer"
+
+
+SEED = Whole(1 - LARGEST, LARGEST - 1)
+WORKERS = Whole(1, 1024)
+MANY = Whole(1, 10**9)
+
+
+class Seconds(click.FloatRange):
+    """A time that ends: above zero, and no longer than timers go."""
+
+    name = "number of seconds"
+
+    def __init__(self) -> None:
+        super().__init__(0, LONGEST, min_open=True)
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. nan is neither too small nor too large, and no number."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return seconds

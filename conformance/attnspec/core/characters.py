@@ -1,0 +1,27 @@
+r"""Characters that nobody sees, or that change what is seen around them, and how they are shown: as `\x1b`, `\u202e`.
+
+What a subject raises or prints, a manifest's title and whatever else a record holds is foreign text. Shown as it is, it
+could move the cursor of a terminal, or turn a line around so that it reads as another.
+"""
+
+from __future__ import annotations
+
+import re
+
+# What is left: line feed, tab, and a carriage return before a line feed.
+_CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
+_DIRECTION = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_UNSEEN = r"\xad\u200b-\u200d\u2028\u2029\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_HALF = r"\ud800-\udfff"  # of a pair: no encoding writes it
+
+HIDDEN = re.compile(rf"[{_CONTROL}{_DIRECTION}{_UNSEEN}{_HALF}]|\r(?!\n)")
+
+
+def visible(text: str) -> str:
+    """The text with each such character as Python writes it. Line feeds and tabs stay."""
+    return HIDDEN.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

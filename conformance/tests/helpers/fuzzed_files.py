@@ -1,0 +1,225 @@
+"""The files of the shipped spec and of the libraries, copied to be spoilt, and what a run does with them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from attnspec.cli.lint import of_baselines, of_law, read_law
+from attnspec.cli.lint_libraries import of_libraries
+from attnspec.core import paths
+from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.declaration import LIMITS
+from attnspec.core.errors import AttnspecError, TargetError
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.plan import Item, Plan
+from attnspec.numerics.precision import WORDS
+from attnspec.problems.domain import domain
+from attnspec.record.events import ItemFinished, RunFinished, SubjectKnown
+from attnspec.record.outcome import Outcome
+from attnspec.record.read import read_record
+from attnspec.report.page import render
+from attnspec.runner.environment import prepared
+from attnspec.runner.judge import ENGINE, pronounce
+from attnspec.runner.trial_jobs import TrialJobs, with_engine
+from attnspec.spec.clause import Spec
+from attnspec.spec.load import load_spec
+from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS
+from attnspec.spec.refutations import FILE as REFUTATIONS
+from attnspec.subjects import manifest, registry
+from attnspec.subjects.findings import FILE as FINDINGS
+from attnspec.subjects.registry import registered
+from attnspec.vocabulary.signature import parameters_of
+
+from helpers.fuzzing import Document, UntoldError
+from helpers.mutants import Vocabulary, vocabulary
+from helpers.records import run_started, write_record
+
+COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")
+TRIED = 2  # items of a run
+OWN = """\
+clauses:
+  - id: mine.doubled
+    level: must
+    profile: core
+    says: Doubling the values doubles the output.
+    because: [{cite: design, note: the output is linear in the values}]
+    given: {problem: small, min_batch: 2, draw: {cut: row_before_last}}
+    runs:
+      original: []
+      doubled: [{multiply: {array: value, by: 2}}, {replace_after: {arrays: [key], cut: cut}}]
+    then: [{is_multiple: {run: doubled, of: original, by: 2, observe: output, rows_through: cut}}]
+    refuted_by: [scale_none]
+    glance: every dtype
+    note: A clause of one's own.
+sources:
+  design: {title: What our kernel promises, kind: notes, url: "https://example.org", year: 2024, author: us}
+problems:
+  small: {kind: attention, families: [integers], always: [causal], lengths: self, min_keys: 2}
+"""
+BASELINE = """\
+known:
+- subject: numpy/msa
+  clause: attention.dtype
+  dtype: float32
+  verdict: violated
+  how: has_input_dtype
+  case: B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0
+  finding: numpy/msa_dtype
+- subject: numpy/msa
+  clause: masking.hidden_nan_is_irrelevant
+  dtype: float32
+  verdict: violated
+  case: B2,H2,Hkv2,T3,S3,D2,Dv2;mask=padding;families=integers;with=mask;seed=3;cut=1
+  reason: known for years
+"""
+
+
+def known(documents: Sequence[Any]) -> Vocabulary:
+    """The vocabulary of these documents, and what a mapping may hold by the key that it stands under."""
+    given = (*parameters_of(domain), "problem", "draw")
+    precision = dict.fromkeys((dtype.value for dtype in DType), WORDS)
+    return vocabulary(documents, {
+        "given": given, "problems": given, "limits": LIMITS, "conventions": tuple(CONVENTIONS), **precision,
+        "clauses": tuple(CLAUSE_KEYS), "because": tuple(CITATION_KEYS), "subjects": manifest.SUBJECT_KEYS,
+        "deviations": manifest.DEVIATION_KEYS, "variants": manifest.VARIANT_KEYS,
+        "cases": ("keywords", "largest_scale"),
+        "faster_with": ("where", "variables"), "precision": tuple(precision)})
+
+
+def documents(folder: Path) -> tuple[Document, ...]:
+    """Every document, in folders of their own within this one."""
+    return (*_of_the_spec(folder / "spec"), *_of_libraries(folder / "libraries"), _own(folder), _baseline(folder),
+            _matrix(folder))
+
+
+def _of_the_spec(folder: Path) -> Iterator[Document]:
+    """A theme is read beside the common files alone, which is quick; a common file beside all themes."""
+    shipped = sorted(paths.folder("spec").glob("*.yaml"))
+    for file in shipped:
+        beside = shipped if file.name in COMMON else [each for each in shipped if each.name in COMMON]
+        (folder / file.stem).mkdir(parents=True)
+        for each in {file, *beside}:
+            shutil.copy(each, folder / file.stem)
+        yield Document(folder / file.stem / file.name, partial(_use_spec, folder / file.stem), weight=4)
+
+
+def _of_libraries(folder: Path) -> Iterator[Document]:
+    """Each in a folder of its own under another name, since two libraries of one name hide each other's adapters."""
+    for library in sorted(path.parent for path in paths.folder("implementations").glob(f"*/{manifest.FILE}")):
+        own = folder / library.name / f"{library.name}_spoilt"
+        shutil.copytree(library, own)
+        for name in (manifest.FILE, FINDINGS):
+            if (own / name).is_file():
+                yield Document(own / name, partial(_use_library, own), weight=12 if library.name == "numpy" else 1)
+
+
+def _own(folder: Path) -> Document:
+    """Beside a spec of one theme, which is quick to read."""
+    file = folder / "own" / "mine.yaml"
+    spec = folder / "own" / "spec"
+    spec.mkdir(parents=True)
+    for name in (*COMMON, "scale.yaml"):
+        shutil.copy(paths.folder("spec") / name, spec)
+    file.write_text(OWN, encoding="utf-8")
+    return Document(file, partial(_use_spec, spec, file), weight=12)
+
+
+def _baseline(folder: Path) -> Document:
+    file = folder / "baseline" / "known.yaml"
+    file.parent.mkdir()
+    file.write_text(BASELINE, encoding="utf-8")
+    return Document(file, partial(_use_baseline, file), weight=6)
+
+
+def _matrix(folder: Path) -> Document:
+    """The generated file too: a run of faults reads it."""
+    spec = Path(shutil.copytree(paths.folder("spec"), folder / "matrix"))
+    return Document(spec / REFUTATIONS, partial(_use_matrix, spec), weight=4)
+
+
+def _use_matrix(folder: Path) -> None:
+    law, problems = read_law(str(folder), ())
+    problems += of_law(law) if law else ()
+    _run(_plan("fault/causal_ignored", spec=str(folder)), {"causal.no_lookahead"}, problems, folder / "run")
+
+
+def _use_spec(folder: Path, *added: Path) -> None:
+    """Lint, and a run in which the clauses that are not as shipped are put to a subject."""
+    spec, more = str(folder), tuple(map(str, added))
+    law, problems = read_law(spec, more)
+    problems += of_law(law) if law else ()
+    plan = _plan("numpy/msa", spec=spec, spec_add=more)
+    shipped = {clause.id: clause for clause in _shipped().clauses}
+    changed = {clause.id for clause in law.clauses if shipped.get(clause.id) != clause} if law else set()
+    _run(plan, changed, problems, folder / "run")
+
+
+@cache
+def _shipped() -> Spec:
+    return load_spec()
+
+
+def _use_library(folder: Path) -> None:
+    """Lint, and what a run asks of a library; subjects written in NumPy are judged."""
+    found = list(of_libraries((str(folder.parent),), _shipped(), library=folder.name))
+    subjects = registered([folder.parent], library=folder.name) if not found else {}
+    registry._processes.cache_clear()  # a run reads manifests once
+    for name, subject in subjects.items():
+        with prepared({**subject.faster_with, **subject.process}):
+            can_run = not subject.missing and folder.name == "numpy_spoilt"
+        if can_run:
+            clauses = {"attention.definition", *(each.clause for each in subject.declaration.deviations)}
+            _run(_plan(name, implementations=(str(folder.parent),)), clauses, found, folder.parent / "run")
+    for problem in found:
+        raise problem
+
+
+def _use_baseline(file: Path) -> None:
+    problems = list(of_baselines([file], _shipped(), ()))
+    _run(_plan("numpy/msa", baseline=str(file)), {"attention.dtype", "masking.hidden_nan_is_irrelevant"}, problems,
+         file.parent / "run")
+
+
+def _plan(target: str, **more: Any) -> Plan:  # noqa: ANN401  (fields of a plan)
+    return Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, **more)
+
+
+def _run(plan: Plan, clauses: set[str], problems: Sequence[AttnspecError], folder: Path) -> None:
+    """Some items of a run, in this process, with its record and its page. problems: what `lint` says.
+
+    Raises the first of these at the end, if there is any; UntoldError where there is none and the run does not work.
+    """
+    try:
+        outcomes = _outcomes(plan, clauses, folder)
+    except TargetError:  # what only importing an adapter shows: lint imports none
+        raise
+    except AttnspecError as failed:
+        if not problems:
+            raise UntoldError(f"the run: {failed}") from None
+        outcomes = []
+    for problem in problems:
+        raise problem
+    for outcome in outcomes:
+        if outcome.verdict in (Verdict.NOT_RUN, Verdict.ERRORED):
+            raise UntoldError(f"{outcome.clause} {outcome.verdict.value}: {outcome.reason}")
+
+
+def _outcomes(plan: Plan, clauses: set[str], folder: Path) -> list[Outcome]:
+    jobs = TrialJobs(with_engine(plan, engine=ENGINE, recipe=""))
+    items = jobs.items()
+    if items:
+        jobs.judge.fetch(items[0].target)
+    outcomes = [pronounce(jobs.judge, item, plan=plan) for item in _telling(items, clauses)]
+    card = (SubjectKnown(jobs.card(items[0].target)),) if items else ()
+    finished = RunFinished("2026-01-02T03:04:06+00:00", 1.0, {}, 0)
+    events = (jobs.header(run_started()), *card, *map(ItemFinished, outcomes), finished)
+    render([read_record(write_record(folder / "record.jsonl", *events))])
+    return outcomes
+
+
+def _telling(items: Sequence[Item], clauses: set[str]) -> list[Item]:
+    return [item for item in items if item.clause in clauses][:TRIED]

@@ -1,0 +1,74 @@
+"""`python -OO` leaves out docstrings and assertions; nothing that the command tells or decides hangs on them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from attnspec.cli.group import COMMANDS
+from attnspec.core import docstrings
+from attnspec.core.paths import folder
+from attnspec.record.events import RunStarted
+from attnspec.record.read import read_record
+
+PACKAGE = Path(docstrings.__file__).parents[1]
+EFFECTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+
+
+def command(*words: str, optimise: str = "2") -> tuple[int, str, str]:
+    """The command, and its workers, in processes that leave them out."""
+    done = subprocess.run([sys.executable, "-m", "attnspec", *words], env={**os.environ, "PYTHONOPTIMIZE": optimise},
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("words", ["--help", *(f"{name} --help" for name in ("check", "report")), "schema",
+                                   "schema --record", "list words", "explain causal.no_lookahead"])
+def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG001
+    assert command(*words.split()) == command(*words.split(), optimise="0")
+
+
+def test_the_generated_files_are_fresh(here: Path) -> None:  # noqa: ARG001
+    assert command("schema", "--check") == (0, "The schemas are those of the code.\n", "")
+
+
+@pytest.mark.parametrize(("subject", "code"), [("sound/naive", 0), ("fault/causal_ignored", 1)])
+def test_a_verdict_is_the_same(here: Path, subject: str, code: int) -> None:
+    words = ("check", subject, "--clause", "causal.*", "--dtype", "float32", "--effort", "glance", "-n", "1")
+    verdicts = []
+    for optimise in ("2", "0"):
+        assert command(*words, "--record", f"{optimise}.jsonl", "--html", "page.html", optimise=optimise)[0] == code
+        outcomes = read_record(here / f"{optimise}.jsonl").outcomes
+        verdicts.append({(each.clause, each.verdict, each.cases) for each in outcomes})
+    assert verdicts[0] == verdicts[1] != set()
+
+
+def test_a_docstring_is_read_from_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plain() -> None:
+        pass
+
+    things = (RunStarted, read_record, plain, len)
+    usual = [docstrings.docstring(thing) for thing in things]
+    monkeypatch.setattr("attnspec.core.docstrings.sys.flags", type("Flags", (), {"optimize": 2}))
+    assert [docstrings.docstring(thing) for thing in things[:3]] == usual[:3]
+    assert usual[2] == ""
+    assert docstrings.docstring(len) == ""  # there is no source to read
+
+
+def test_every_command_has_help() -> None:
+    code, out, _ = command("--help")
+    assert code == 0
+    lines = {line.split()[0]: line.split()[1:] for line in out.partition("Commands:")[2].splitlines() if line.split()}
+    assert [name for name in COMMANDS if not lines.get(name)] == []
+
+
+@pytest.mark.parametrize("root", [PACKAGE, folder("implementations")], ids=["attnspec", "implementations"])
+def test_no_assertion_does_anything(root: Path) -> None:
+    for file in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Assert):
+                assert not any(isinstance(part, EFFECTS) for part in ast.walk(node.test)), f"{file}:{node.lineno}"
