@@ -84,7 +84,10 @@ class Servant:
         except LookupError as there:
             return {"no_device": there.args[0]}, ()
         dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
-        flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
+        try:
+            flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
+        except Exception as cause:  # a driver that is too old, a device that others have filled
+            return {"unusable": calling.summary(cause)}, ()
         return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
 
     def _lifted(self, name: str, device: str) -> Any:

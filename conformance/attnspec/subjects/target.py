@@ -20,7 +20,7 @@ from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import Located, shown
-from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
+from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.handed_over import adapter_folders, handed_over
@@ -148,21 +148,7 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(read_description(loaded.described), lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
-
-
-def _hosted(client: Client, number: int, lift: str) -> Hosted:
-    device = client.surroundings.device
-    try:
-        told, _ = client.request({"do": "lift", "lift": lift, "device": device})
-    except HostDied as died:
-        raise TargetError(f"importing {lift or 'numpy'} ends the process: {died.death.reason}.") from None
-    if "no_lift" in told:
-        raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
-                          f"Install it: pip install {lift}")
-    if "no_device" in told:
-        raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
-    return Hosted(client, number, lift, told)
+    return Found(read_description(loaded.described), lambda lift: hosted(client, loaded.number, lift), loaded.versions)
 
 
 def _here(source: Source, target: str) -> Found:

@@ -25,7 +25,9 @@ def flushed_by(lift: Any, dtype: str) -> str:
     halves = entries(np.broadcast_to(np.eye(*SHAPE[1:]) / 2, SHAPE), dtype)
     with lift.around(dtype):
         for name, operation in OPERATIONS:
-            if not np.any(float64(lift.read(operation(lift.hand(smallest), lift.hand(halves))))):
+            found = operation(lift.hand(smallest), lift.hand(halves))
+            lift.wait(found)
+            if not np.any(float64(lift.read(found))):
                 return name
     return ""
 
