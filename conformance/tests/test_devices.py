@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attnspec.core.errors import ManifestError
+from attnspec.core.errors import ManifestError, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.record.outcome import Outcome
+from attnspec.runner.gate import gate
 from attnspec.runner.session import Session
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.manifest import Registered
@@ -238,6 +239,11 @@ def test_a_lost_device_ends_one_process_and_is_the_finding_of_that_call() -> Non
     evidence = found["causal.no_lookahead"].evidence
     assert evidence is not None
     assert "Nothing can be computed on near:1 any more." in evidence.stderr
+
+
+def test_a_function_object_has_no_device_and_the_gate_says_so() -> None:
+    with pytest.raises(UsageError, match=r"stays in this process, with its arrays on the CPU\. For .* give its name"):
+        gate(len, lift="torch", device="cuda")
 
 
 def test_the_record_tells_the_device_and_its_name(near: Path, cli: Cli) -> None:

@@ -46,7 +46,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, causal: bool, scale: f
 
 def _block(width: int) -> int:
     """Blocks have sides that are powers of two."""
-    return max(LEAST, triton.next_power_of_2(width))
+    length: int = max(LEAST, triton.next_power_of_2(width))
+    return length
 
 
 @triton.jit  # type: ignore[untyped-decorator]  # triton is not seen by mypy

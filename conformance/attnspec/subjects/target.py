@@ -33,7 +33,7 @@ from attnspec.subjects.subject import Subject
 
 def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
-    declared = (declaration, *declaration.variants.values())
+    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
     for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
         for dtype, words in precision.items():
             try:

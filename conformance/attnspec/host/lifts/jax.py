@@ -56,6 +56,8 @@ class Lift(plain.Lift):
 
     def is_lost(self) -> bool:
         """Tried out: every further operation raises where a kernel has corrupted a context."""
+        if self.device.startswith("cpu"):
+            return False
         try:
             jax.block_until_ready(jax.device_put(np.zeros(1, np.float32), self._place) + 1)
         except Exception:  # XLA's own, of which each version has another
