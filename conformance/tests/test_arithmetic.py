@@ -95,7 +95,8 @@ def scaled_too_far(query: Array, key: Array, value: Array, *, causal: bool = Fal
 
 
 def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
-    engine = Engine(Plan((f"{__name__}:{name}",), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK))
+    target = f"{__name__}:{name}"
+    engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK, in_process=(target,)))
     outcomes = [engine.try_item(item) for item in engine.items()]
     return [each for each in outcomes if each.verdict is Verdict.VIOLATED and each.level is Level.MUST]
 

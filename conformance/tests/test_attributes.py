@@ -26,7 +26,7 @@ FLOAT16 = 'attend.precision = {"float16": {"grade": "G4", "reason": "every step 
 
 def carrying(**attributes: Any) -> Callable[..., object]:  # noqa: ANN401  (right values and wrong ones)
     """A function of one's own that carries these attributes."""
-    def attend(query: object, key: object, value: object, *, mask: object = None) -> None: ...
+    def attend(query: object, key: object, value: object, *, mask: object = None, causal: bool = False) -> None: ...
 
     vars(attend).update(attributes)
     return attend

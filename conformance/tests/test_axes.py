@@ -10,7 +10,7 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
-from attnspec.runner.child import smoke_apart
+from attnspec.runner.smoking import smoked
 
 HEAD = """
 import numpy as np
@@ -101,11 +101,19 @@ def test_a_flag_that_every_call_gives_needs_no_default(tmp_path: Path) -> None:
     assert "causal" in summon(target, Plan((target,))).declaration.keywords
 
 
+def test_who_is_always_causal_has_to_take_the_flag(tmp_path: Path) -> None:
+    target = written(tmp_path, ANY, "")
+    with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
+        file.write("attend.causal_only = True\n")
+    with pytest.raises(TargetError, match="is declared causal_only and takes no 'causal'"):
+        summon(target, Plan((target,)))
+
+
 def test_smoke_says_it_once(tmp_path: Path) -> None:
     target = written(tmp_path, COURSE)
-    smoked = smoke_apart(target, Plan((target,)))
-    assert "takes arrays with the axes (T, D)" in smoked.death
-    assert smoked.lines == ()
+    found = smoked(target, Plan((target,)))
+    assert "takes arrays with the axes (T, D)" in found.death
+    assert found.lines == ()
 
 
 def test_an_engine_tries_to_load_a_target_once(tmp_path: Path) -> None:

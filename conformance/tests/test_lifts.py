@@ -9,6 +9,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
 from attnspec.host.frames import Entries
+from attnspec.host.lifts import plain
 from attnspec.host.lifts.flushing import flushed_by
 from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Array, numpy_dtype
@@ -95,6 +96,14 @@ def test_numpy_keeps_subnormals(dtype: DType) -> None:
 def test_jax_on_cpu_takes_subnormals_for_zero(dtype: DType) -> None:
     pytest.importorskip("jax")
     assert flushed_by(lift_named("jax"), dtype.value) == "a product"
+
+
+def test_a_framework_loses_nothing_in_an_operation_that_it_lacks() -> None:
+    class Reluctant(plain.Lift):
+        def read(self, value: object) -> Entries:
+            raise RuntimeError(f"not implemented for {type(value).__name__}")
+
+    assert flushed_by(Reluctant(), "float16") == ""
 
 
 MINE = """

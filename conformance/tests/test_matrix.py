@@ -165,7 +165,7 @@ def test_every_judging_environment_has_its_baseline() -> None:
     held = dict(re.findall(r"^(\w+): BASELINE = (\S+)$", section["set_env"], re.MULTILINE))
     assert held == {release: f"reports/baselines/{release}.yaml" for release in RELEASES}
     assert {path.stem for path in BASELINES} == set(RELEASES)
-    judging = re.findall(r"^([\w, ]+): \{\[judge\]command\}", section["commands"], re.MULTILINE)
+    judging = re.findall(r"^([\w, ]+): \{\[matrix\]command\}", section["commands"], re.MULTILINE)
     assert {name for names in judging for name in names.split(", ")} == set(RELEASES)
 
 

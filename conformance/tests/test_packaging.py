@@ -122,7 +122,7 @@ def test_an_editable_install_reads_the_folders_of_the_checkout(tmp_path: Path) -
 def test_every_library_is_judged_by_the_matrix_or_by_the_audit() -> None:
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(CHECKOUT / "tox.ini", encoding="utf-8")
-    matrix = {word.removesuffix("/*") for words in tox["judge"].values() for word in words.split() if "/*" in word}
+    matrix = {word.removesuffix("/*") for words in tox["matrix"].values() for word in words.split() if "/*" in word}
     audits = " ".join([*(value for name in tox.sections() if name.startswith(("testenv:audit", "testenv:tm"))
                          for value in tox[name].values()),
                        (CHECKOUT / "constraints-audit.txt").read_text(encoding="utf-8")])
@@ -137,9 +137,9 @@ def test_the_constraints_meet_every_requirement() -> None:
 
     pinned = {name: version for file in ("constraints-audit.txt", "constraints.txt")
               for name, version in (line.split("==") for line in _lines(CHECKOUT / file))}
-    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"].values()
-    wanted = [Requirement(line) for group in [project["dependencies"], *extras] for line in group
+    known = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = [*known["project"]["optional-dependencies"].values(), *known["dependency-groups"].values()]
+    wanted = [Requirement(line) for group in [known["project"]["dependencies"], *groups] for line in group
               if not line.startswith("attnspec[")]
     names = {name.casefold().replace("_", "-"): version for name, version in pinned.items()}
     unmet = [str(one) for one in wanted if names.get(one.name.casefold().replace("_", "-"), "0") not in one.specifier]

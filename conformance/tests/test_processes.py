@@ -8,8 +8,8 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.runner.child import smoke_apart
 from attnspec.runner.session import Session
+from attnspec.runner.smoking import smoked
 from attnspec.subjects.registry import load, process_of
 
 MANIFEST = """
@@ -52,9 +52,9 @@ def test_each_subject_is_judged_in_the_process_that_its_manifest_asks_for(choosy
 
 
 def test_smoke_runs_in_that_process_too(choosy: tuple[str, ...]) -> None:
-    smoked = smoke_apart("choosy/one", Plan((), implementations=choosy))
-    assert not smoked.death
-    assert not any("no backend" in line.detail for line in smoked.lines)
+    found = smoked("choosy/one", Plan((), implementations=choosy))
+    assert not found.death
+    assert not any("no backend" in line.detail for line in found.lines)
 
 
 def test_a_subject_of_another_process_is_refused(choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:

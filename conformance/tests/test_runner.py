@@ -192,6 +192,15 @@ def test_a_replay_line_leads_back_to_its_item() -> None:
     assert read_replay(f"{item.target} core.shape float16 B1;seed=3") == (item, "B1;seed=3")
 
 
+def test_a_replay_line_names_the_interpreter_as_it_can_be_typed_here() -> None:
+    def line(python: Path) -> str:
+        return replay_command(Item("it", "core.shape", "float16"), "B1", Plan(("it",), python=str(python)))
+
+    assert line(Path.cwd() / ".tox" / "old" / "bin" / "python") == (
+        "attnspec replay --python .tox/old/bin/python 'it core.shape float16 B1'")
+    assert line(Path("/elsewhere/python")).startswith("attnspec replay --python /elsewhere/python ")
+
+
 @pytest.mark.parametrize(("line", "text"), [
     ("a b", "a line to replay has four parts"),
     ("a b float23 c", "'float23' is not a known dtype. Did you mean 'float32'?")])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import configparser
+import gzip
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,18 +76,38 @@ def test_tox_pins_the_releases_of_the_table_and_judges_its_subjects() -> None:
             factors = rf"(\S+, )*{pair.id}(-{side})?(, \S+)*"
             pin = rf"(?m)^\s*{factors}: (python -m pip install .*)?{pair.library}=={re.escape(version)}$"
             assert re.search(pin, section), f"{pair.id}: no pin of {pair.library} {version}"
-        judged = re.search(rf"(?m)^\s*{pair.id}: \{{\[time-machine\]judge(_halves)?\}} (.+)$", section)
+        judged = re.search(rf"(?m)^\s*{pair.id}: \{{\[time-machine\]judge(_halves|_harder)?\}} (.+)$", section)
         assert judged is not None, pair.id
         assert set(judged[2].split()) == set(pair.subjects)
-        assert (judged[1] is not None) == (pair.dtype == "float16")
+        assert (judged[1] == "_halves") == (pair.dtype == "float16")
+
+
+def _tox() -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser()
+    parser.read(CHECKOUT / "tox.ini", encoding="utf-8")
+    return parser
 
 
 def _tox_section() -> str:
-    parser = configparser.RawConfigParser()
-    parser.read(CHECKOUT / "tox.ini", encoding="utf-8")
+    parser = _tox()
     name = next(name for name in parser.sections() if name.startswith("testenv:tm-{"))
     assert set(re.findall(r"[a-z]+-\d+", name)) == {pair.id for pair in PAIRS}
     return "\n".join(parser[name].values())
+
+
+@pytest.mark.parametrize("kind", ["tm", "audit"])
+def test_tox_judges_libraries_from_outside_their_environments(kind: str) -> None:
+    parser = _tox()
+    section = parser[next(name for name in parser.sections() if name.startswith(f"testenv:{kind}-{{"))]
+    groups = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    installed = "\n".join([section["deps"], section["commands_pre"], *groups["audit"]])
+    assert section["package"] == "skip"
+    assert "extras" not in section
+    assert not re.search(r"attnspec|hypothesis|pytest", installed)
+    commands = parser["time-machine" if kind == "tm" else "audit"]
+    judging = [command for name, command in commands.items() if name.startswith(("judge", "command"))]
+    assert judging
+    assert all(re.match(r"- \{\[judge\]attnspec\} (check|audit) --python \{env_python\} ", each) for each in judging)
 
 
 def test_a_record_that_is_missing_says_how_to_make_it(tmp_path: Path) -> None:
@@ -98,6 +120,15 @@ def test_a_record_of_another_release_is_refused(tmp_path: Path) -> None:
     other = (machine.RECORDS / "tm-onnx-7118-mended.jsonl.gz").read_bytes()
     (tmp_path / "tm-onnx-7118-buggy.jsonl.gz").write_bytes(other)
     with pytest.raises(RecordError, match=r"^tm-onnx-7118-buggy\.jsonl\.gz is of onnx 1\.19\.0, not 1\.18\.0\.$"):
+        machine.read_release(PAIRS[0], "buggy", tmp_path)
+
+
+def test_a_record_of_a_release_that_was_not_there_is_refused(tmp_path: Path) -> None:
+    record = (machine.RECORDS / "tm-onnx-7118-buggy.jsonl.gz").read_bytes()
+    path = tmp_path / "tm-onnx-7118-buggy.jsonl"
+    path.write_bytes(gzip.decompress(record).replace(b'"version": "1.18.0"', b'"version": ""'))
+    (tmp_path / "tm-onnx-7118-buggy.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(RecordError, match=r"is of onnx without a version, not 1\.18\.0\.$"):
         machine.read_release(PAIRS[0], "buggy", tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import VALUED, Window
 from attnspec.core.nouns import DType, Effort
+from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import visible_keys
@@ -21,6 +23,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
+from attnspec.subjects.registry import load
 from attnspec.trials.covering_cases import openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
@@ -40,6 +43,15 @@ def problem(T: int, S: int, window: Window | None, *, more: str = "", dtype: DTy
 
 
 # What is seen
+
+
+def test_a_window_is_a_tuple_in_a_process_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def attend(query, key, value, *, window=None):\n    return value * {(2, None): 3}[window]\n",
+                    encoding="utf-8")  # a list could not be looked up
+    posed = problem(1, 1, (2, None))
+    answer = load(f"{path}:attend", Surroundings()).answer(posed)
+    np.testing.assert_array_equal(answer.output, posed.value * 3)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)

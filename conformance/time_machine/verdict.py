@@ -99,8 +99,9 @@ def read_release(pair: Pair, side: str, records: Path = RECORDS) -> Release:
     record = read_record(path)
     wanted = {"buggy": pair.buggy, "mended": pair.mended}[side]
     versions = {known.card.version for known in record.subjects if known.card.id in pair.subjects}
-    if {Version(version).public for version in versions} != {wanted}:
-        raise RecordError(f"{path.name} is of {pair.library} {', '.join(sorted(versions)) or 'nothing'}, not {wanted}.")
+    if {Version(version).public for version in versions if version} != {wanted}:
+        found = ", ".join(filter(None, sorted(versions))) or "without a version"
+        raise RecordError(f"{path.name} is of {pair.library} {found}, not {wanted}.")
     return _release(pair, record, wanted)
 
 

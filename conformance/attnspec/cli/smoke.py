@@ -7,7 +7,7 @@ import click
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS, LIFT, TARGETS, Given, known_targets, plan_from, surroundings
 from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, CONFORMS
-from attnspec.runner.child import smoke_apart
+from attnspec.runner.smoking import smoked
 
 
 @click.command()
@@ -25,10 +25,10 @@ def smoke(targets: tuple[str, ...], **options: Given) -> int:
 
 
 def _smoked(target: str, plan: Given) -> bool:
-    smoked = smoke_apart(target, plan)
-    for line in smoked.lines:
+    found = smoked(target, plan)
+    for line in found.lines:
         mark = click.style("ok  ", fg="green") if line.passed else click.style("FAIL", fg="red")
         click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{visible(line.detail)}")
-    if smoked.death:
-        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {visible(smoked.death)}")
-    return not smoked.death and all(line.passed for line in smoked.lines)
+    if found.death:
+        click.echo(f"{click.style('FAIL', fg='red')}  {target}: {visible(found.death)}")
+    return not found.death and all(line.passed for line in found.lines)

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
-_ELSEWHERE = re.compile(r"[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")  # of another interpreter
+# of another interpreter; from the beginning of a word only, else a long word costs the square of its length
+_ELSEWHERE = re.compile(r"(?<![^\s\"'])[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
 
 def folder(name: str) -> Path:
@@ -47,6 +48,14 @@ def portable_argument(typed: str) -> str:
     if path.is_absolute():
         value = next((path.relative_to(here).as_posix() for here in _here() if path.is_relative_to(here)), path.name)
     return f"{option}{is_given}{value}"
+
+
+def typed_here(path: str) -> str:
+    """A path as it can be typed in the working directory: from there if it lies below, else as it is."""
+    for here in _here():
+        if Path(path).is_absolute() and Path(path).is_relative_to(here):
+            return Path(path).relative_to(here).as_posix()
+    return path
 
 
 def _here() -> tuple[Path, ...]:

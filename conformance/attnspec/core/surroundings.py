@@ -26,7 +26,8 @@ class Speaks(enum.Enum):
 class Surroundings:
     """A command and what it is told.
 
-    command: the interpreter of this process where it is empty.  speaks: what the command starts.
+    command: the interpreter of this process where it is empty.  speaks: what the command starts.  folder: where it is
+    started, if it speaks the protocol itself.
     is_here: whether it sees the files of this machine; else what it needs is handed over.
     environment: variables that stand in the process beside those it inherits.
     device: where arrays are placed, as the framework calls it.  deadline: seconds that the calls of one item may take
@@ -40,3 +41,4 @@ class Surroundings:
     device: str = ""
     deadline: float = 300.0
     memory: int = 0
+    folder: str = ""

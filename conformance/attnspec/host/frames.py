@@ -19,6 +19,9 @@ PIECE = 2**16
 JOINED = 2**18
 """Up to so many bytes a copy costs less than another write."""
 
+_KINDS = frozenset({"bool", "float64", "float32", "float16", "bfloat16"}
+                   | {sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)})
+
 
 class Entries(NamedTuple):
     """An array and the name of its dtype. A bfloat16 travels and is kept as its bits, in uint16; any shape."""
@@ -37,10 +40,9 @@ Reader = Callable[[int], Any]  # so many bytes, in a buffer that can be written 
 
 def storage(dtype: str) -> Any:
     """The NumPy dtype in which the entries of a dtype are kept. Raises BrokenFrame for a name that is none."""
-    try:
-        return np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
-    except TypeError:
-        raise BrokenFrame("there is no dtype " + repr(dtype)) from None
+    if dtype not in _KINDS:
+        raise BrokenFrame("there is no dtype " + repr(dtype)[:40])
+    return np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
 
 
 def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
@@ -91,7 +93,7 @@ def received(read: Reader) -> Tuple[Header, List[Entries]]:
         return header, _arrays(header.pop("arrays", ()), read(body_bytes) if body_bytes else b"")
     except BrokenFrame:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError) as wrong:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as wrong:
         raise BrokenFrame(repr(wrong)) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import tempfile
 import warnings
@@ -43,21 +44,26 @@ def _told(warning: Any) -> str:
         return ""
 
 
-_files: List[Any] = []
+_OUT_OF_REACH = 10
+"""From this number on descriptors are no standard streams, which a subject may close at any time, again and again."""
+
+_files: List[int] = []
 _texts: List[Any] = []
 
 
 def keep_in(path: str) -> None:
     """Keep what is said in this file, so that the last words of a process that dies are found there."""
-    _files[:] = [open(path, "w+b")]  # noqa: SIM115  (as long as the process lives)
+    _files[:] = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600)]
 
 
 @contextlib.contextmanager
 def _streams(said: Said) -> Iterator[None]:
     """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""
     if not _files:
-        _files.append(tempfile.TemporaryFile())  # noqa: SIM115  (as long as the process lives)
-    file, stream = _files[0].fileno(), _text()
+        file, name = tempfile.mkstemp()
+        os.unlink(name)
+        _files.append(file)
+    file, stream = _files[0], _text()
     try:
         with contextlib.redirect_stderr(stream), _descriptor(file):
             yield
@@ -70,7 +76,7 @@ def _streams(said: Said) -> Iterator[None]:
 def _text() -> Any:
     """The file as a stream of text, line by line, so that last words are found where a process dies."""
     if not _texts or _texts[0].closed:
-        _texts[:] = [open(_files[0].fileno(), "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
+        _texts[:] = [open(_files[0], "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
                           errors="backslashreplace", closefd=False)]
     return _texts[0]
 
@@ -78,14 +84,14 @@ def _text() -> Any:
 @contextlib.contextmanager
 def _descriptor(file: int) -> Iterator[None]:
     try:
-        before = os.dup(2)
+        before = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_REACH)
     except OSError:  # the process has no stderr at all
         before = -1
     os.dup2(file, 2)
     try:
         yield
     finally:
-        if before >= 0:
+        with contextlib.suppress(OSError):  # the subject has closed it
             os.dup2(before, 2)
             os.close(before)
 

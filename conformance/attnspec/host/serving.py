@@ -61,9 +61,12 @@ class Servant:
                 "numpy": np.__version__, "platform": platform.system()}, ()
 
     def _find(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Which modules can be imported here, and which versions of distributions are installed."""
+        """Which modules can be imported here, which versions of distributions are installed, and which distributions
+        installed packages.
+        """
         return {"modules": {name: loading.is_there(name) for name in header["modules"]},
-                "versions": _versions({"versions": header["distributions"]})}, ()
+                "versions": _versions({"versions": header["distributions"]}),
+                "packages": {name: _distribution(name) for name in header.get("packages", ())}}, ()
 
     def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """The function under a handle, and what can be known of it."""
@@ -152,7 +155,7 @@ def unpacked(value: Any, arrays: Sequence[Entries]) -> Any:
         if "$float" in value:
             return float(value["$float"])
         return {name: unpacked(inner, arrays) for name, inner in value.items()}
-    return value
+    return tuple(value) if isinstance(value, list) else value  # what a caller in Python gives; and it has a hash
 
 
 def _versions(header: Mapping[str, Any]) -> Dict[str, str]:
@@ -168,6 +171,14 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except Exception:  # whatever is wrong with what is installed
         return ""
+
+
+def _distribution(package: str) -> str:
+    """What installed the package; "" where nothing did, and under Python 3.9 and older, which cannot tell."""
+    from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
+
+    told: Mapping[str, List[str]] = getattr(metadata, "packages_distributions", dict)()
+    return next(iter(told.get(package, ())), "")
 
 
 def serve(requests: int, answers: int) -> None:

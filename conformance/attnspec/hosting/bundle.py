@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Speaks, Surroundings
 
 _FILES = Path(__file__).parents[1] / "host"
 _APART = ("main.py", "supervisor.py")
@@ -35,7 +35,7 @@ POISON = "1"
 def first_line(count: int) -> bytes:
     """What an interactive interpreter is told first: to say that it is there, and to run so many bytes, none more."""
     exact = "io.BufferedReader(io.FileIO(0,'rb',False),1)"
-    return (f"import io,os,sys;os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
+    return (f"import io,os,sys;_=os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
             "'program','exec'))\n").encode()
 
 
@@ -66,7 +66,15 @@ def _environment(surroundings: Surroundings) -> dict[str, str]:
     return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
 
 
+def environment(surroundings: Surroundings) -> dict[str, str] | None:
+    """What a program that speaks the protocol is born into. None: Python inherits all, and is told the rest."""
+    if surroundings.speaks is Speaks.PYTHON:
+        return None
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}
+    return {**inherited, **surroundings.environment}
+
+
 def interpreter(surroundings: Surroundings) -> tuple[str, ...]:
     """The command line; of an interpreter with flags that isolate it and let it take its program line by line."""
     command = surroundings.command or (sys.executable,)
-    return (*command, "-ISqi") if surroundings.speaks.value == "python" else command
+    return (*command, "-ISqi") if surroundings.speaks is Speaks.PYTHON else command

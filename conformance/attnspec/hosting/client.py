@@ -17,7 +17,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
 from attnspec.host.serving import VERSION
-from attnspec.hosting.process import Death, HostDied, HostProcess
+from attnspec.hosting.process import NO_ANSWER, Death, HostDied, HostProcess
 
 PLAIN = 2**20
 """Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
@@ -71,12 +71,15 @@ class Client:
         self._loads.append({"do": "load", **header})
         number = len(self._loads) - 1
         told = self._load(number)
-        return Loaded(number, told["described"], told.get("versions", {}))
+        return Loaded(number, told["described"], told.get("versions") or {})
 
     def _load(self, number: int) -> Header:
         told, _ = self._exchange(self._loads[number], ())
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
+        if not {"handle", "described"} <= set(told):
+            raise TargetError("the host's answer to 'load' has no 'handle' and 'described', as docs/protocol.md "
+                              "asks for.")
         self._handles[number] = told["handle"]
         return told
 
@@ -92,10 +95,19 @@ class Client:
             if "of" in header:
                 header = {**header, "of": self._handle(header["of"])}
             return self._exchange(header, arrays, most=most)
+        except NotLoadedThere as cause:
+            again = f"the process had ended, and the function could not be loaded again ({cause})"
+            raise HostDied(Death(Verdict.CRASHED, again)) from None
         except HostDied as died:
             self._deaths[kind] += 1
             self._last[kind] = died.death
             raise
+
+    def give_up(self, kind: str, death: Death) -> None:
+        """End a host whose answer to this kind of call is none: what it writes from now on cannot be told apart."""
+        self._deaths[kind] += 1
+        self._last[kind] = death
+        self.close()
 
     def recall(self, call: int, life: int, most: int) -> list[Entries]:
         """What the memory of an earlier result holds now, any shape; nothing where the host has died meanwhile."""
@@ -146,7 +158,8 @@ class Client:
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
-        self._process.knows(int(self.about.get("pid") or 0))
+        pid = self.about.get("pid")
+        self._process.knows(pid if isinstance(pid, int) else 0)
 
     def close(self) -> None:
         """End the host; it is started anew if it is asked again."""
@@ -161,7 +174,8 @@ def _no_start(death: Death, surroundings: Surroundings) -> str:
     if "No module named 'numpy'" in death.printed:
         return f"the environment of {command!r} has no NumPy, which the process needs: install it there."
     lines = death.printed.strip().splitlines()
-    return f"{command!r} starts no process that answers: {lines[-1] if lines else death.reason}"
+    told = death.reason if death.reason.startswith(NO_ANSWER) or not lines else lines[-1]
+    return f"{command!r} starts no process that answers: {told}"
 
 
 def here() -> list[str]:

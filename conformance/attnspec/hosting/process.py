@@ -21,13 +21,18 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.host.frames import BrokenFrame, Entries, Header, Incoming, outgoing, packed, received
 from attnspec.host.supervisor import ENDED
-from attnspec.hosting.bundle import READY, first_line, interpreter, program
+from attnspec.hosting.bundle import READY, environment, first_line, interpreter, program
 
 STARTING = 120.0
 """Seconds that a process may take before it says that it is there: a container may have to be fetched."""
 
 LAST_WORDS = 3.0
 """Seconds that the far end may take to tell how it ended."""
+
+NO_ANSWER = "what came back is no answer"
+
+LAST_PRINTED = 4000
+"""Bytes of what a program without a supervisor printed on stderr, told once it has died."""
 
 _PIECE = 2**20
 _OURS = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
@@ -68,7 +73,8 @@ class HostProcess:
         command = interpreter(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True)
+                                             stderr=self._stderr, start_new_session=True, env=environment(surroundings),
+                                             cwd=surroundings.folder or None)
         except OSError as cause:
             raise TargetError(f"the command {' '.join(command[:4])!r} cannot be started: {cause.strerror}.") from None
         assert self._process.stdin is not None  # both are pipes
@@ -110,7 +116,7 @@ class HostProcess:
         except _Gone:
             raise HostDied(self._died(Verdict.CRASHED)) from None
         except BrokenFrame as broken:
-            raise HostDied(self._died(Verdict.CRASHED, f"what came back is no answer: {broken}")) from None
+            raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {broken}")) from None
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
         incoming = Incoming(lambda view: self._fill(view, until))
@@ -166,6 +172,8 @@ class HostProcess:
             words = json.loads(lines[-1].removeprefix(ENDED))
             if isinstance(words, dict):
                 return words
+        if self._surroundings.speaks is Speaks.PROTOCOL:  # nobody stands beside it: it was our own child
+            return {"status": self._process.returncode, "printed": self._told(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)

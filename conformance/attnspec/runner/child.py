@@ -1,23 +1,19 @@
-"""What is asked of a subject in a child process, which may crash or hang alone: smoke, and how it is called."""
+"""How a foreign callable is called is found out in a child process, which may crash or hang alone."""
 
 from __future__ import annotations
 
-import enum
 import json
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from attnspec.core.errors import AttnspecError
-from attnspec.core.plan import Plan
 from attnspec.host.lifts import LIFTS
 from attnspec.record.codec import decode, encode
 from attnspec.runner.environment import prepared
-from attnspec.runner.jobs import plan_text
-from attnspec.subjects.registry import process_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +24,9 @@ class Answered:
     death: str = ""
 
 
-class Task(enum.Enum):
-    """What a child is for."""
-
-    SMOKE = "smoke"
-    SCAFFOLD = "scaffold"
-
-
-def apart(task: Task, argument: str, *, deadline: float,
-          process: Mapping[str, str] = MappingProxyType({})) -> Answered:
-    """Do the task in a child process where the user stands, for so many seconds; `process`: its own variables."""
-    command = [sys.executable, "-m", __spec__.name, task.value, argument]
+def apart(argument: str, *, deadline: float, process: Mapping[str, str] = MappingProxyType({})) -> Answered:
+    """Find out in a child process, where the user stands, for so many seconds; `process`: its own variables."""
+    command = [sys.executable, "-m", __spec__.name, argument]
     try:
         with prepared(process):
             child = subprocess.run(command, capture_output=True, text=True, timeout=deadline, check=False)
@@ -53,41 +41,6 @@ def apart(task: Task, argument: str, *, deadline: float,
 
 def _cause(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-@dataclass(frozen=True, slots=True)
-class SmokedInput:
-    """One input: what should happen, whether it did, and what happened instead."""
-
-    sentence: str
-    passed: bool
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Smoked:
-    """The lines, or why there are none."""
-
-    lines: tuple[SmokedInput, ...] = ()
-    death: str = ""
-
-
-def smoke_apart(target: str, plan: Plan) -> Smoked:
-    """The five fixed inputs, in a child process that has the plan's deadline."""
-    process = process_of(target, plan.implementations)
-    answer = apart(Task.SMOKE, plan_text(replace(plan, targets=(target,))), deadline=plan.deadline, process=process)
-    return Smoked(death=answer.death) if answer.death else decode(Smoked, json.loads(answer.line))
-
-
-def _smoke(plan: Plan) -> Smoked:
-    from attnspec.engine.subject_run import summon  # noqa: PLC0415  (weight: only the child needs the subject)
-    from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
-
-    try:
-        subject = summon(plan.targets[0], plan)
-    except AttnspecError as problem:
-        return Smoked(death=str(problem))
-    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in smoke(subject)))
 
 
 HURRIED: Mapping[str, str] = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
@@ -113,7 +66,7 @@ class Written:
 
 def acquaint(target: str, *, deadline: float) -> Written:
     """What `init` writes for `package.module:name`. The child process has so many seconds."""
-    answer = apart(Task.SCAFFOLD, target, deadline=deadline, process=HURRIED)
+    answer = apart(target, deadline=deadline, process=HURRIED)
     return Written(failure=answer.death) if answer.death else decode(Written, json.loads(answer.line))
 
 
@@ -149,10 +102,9 @@ def _settle_keras() -> None:
 
 
 def main() -> None:
-    """The child: a task, and what it is about."""
-    task, argument = sys.argv[1:]
-    found = _smoke(decode(Plan, json.loads(argument))) if Task(task) is Task.SMOKE else _written(argument)
-    sys.stdout.write("\n" + json.dumps(encode(found)) + "\n")
+    """The child: what is to be called."""
+    [argument] = sys.argv[1:]
+    sys.stdout.write("\n" + json.dumps(encode(_written(argument))) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +19,12 @@ from attnspec.subjects.manifest import Registered
 LONGEST = 300  # seconds; a script compiles a kernel at most
 
 
+_UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
+"""What Python and Node write where nobody catches an exception."""
+
+
 class Shown(Enum):
-    """What came of a script. A Python that raises exits with 1 as well, so a traceback is looked for."""
+    """What came of a script. Interpreters exit with 1 as well where nobody catches; their last words tell it."""
 
     CONFIRMED = "confirmed"
     NOT_SO = "not so here"
@@ -52,11 +57,12 @@ def _confirmed(finding: Finding, known: Mapping[str, Registered]) -> Confirmatio
     if not finding.is_of(version):
         reason = f"it is said of versions {finding.versions}; {version} is installed"
         return Confirmation(finding, Shown.CANNOT_RUN, reason)
-    return _run(finding, dict(present[0].process) if present else {})
+    return _run(finding, present[0] if present else None)
 
 
-def _run(finding: Finding, process: Mapping[str, str]) -> Confirmation:
-    command = [sys.executable, "-W", "ignore", str(finding.script)]
+def _run(finding: Finding, subject: Registered | None) -> Confirmation:
+    command = [*_interpreter(subject), str(finding.script)]
+    process = subject.process if subject else {}
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False,
                                env={**os.environ, **process})
@@ -65,7 +71,13 @@ def _run(finding: Finding, process: Mapping[str, str]) -> Confirmation:
     last = portable(ended.stderr).strip().rpartition("\n")[2]
     if "ModuleNotFoundError" in last:
         return Confirmation(finding, Shown.CANNOT_RUN, last)
-    if ended.returncode not in (0, 1) or ended.stderr.lstrip().startswith("Traceback"):
+    if ended.returncode not in (0, 1) or _UNCAUGHT.search(ended.stderr):
         return Confirmation(finding, Shown.BROKEN, last or f"ended with exit code {ended.returncode}")
     shown = Shown.CONFIRMED if ended.returncode else Shown.NOT_SO
     return Confirmation(finding, shown, portable(ended.stdout).strip())
+
+
+def _interpreter(subject: Registered | None) -> tuple[str, ...]:
+    """What runs the scripts of a subject's library: the interpreter of its host, if that is no Python."""
+    program = subject.library.program if subject else None
+    return program.command[:1] if program else (sys.executable, "-W", "ignore")

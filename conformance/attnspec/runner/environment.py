@@ -15,6 +15,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 import attnspec
+from attnspec.subjects.installed import audited_environment
 
 # One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
 ONE_THREAD: Mapping[str, str] = dict.fromkeys(
@@ -24,7 +25,8 @@ _XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threa
 # Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
 _FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT",
             "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST")
-_PACKAGES = ("numpy", "hypothesis", "ml_dtypes", "pytest", "pytest-xdist", "torch", "jax", "jaxlib")
+_OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+_PACKAGES = (*_OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
@@ -48,8 +50,11 @@ def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None
 
 
 def environment(workers: int, device: str = "") -> Mapping[str, str]:
-    """What a reader of the record needs to compare it with another: versions, machine, threads."""
-    return {
+    """What a reader of the record needs to compare it with another: versions, machine, threads.
+
+    Of the environment that is audited, where subjects live in another: then `judge` tells of this one.
+    """
+    own = {
         "attnspec": attnspec.__version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
@@ -60,6 +65,11 @@ def environment(workers: int, device: str = "") -> Mapping[str, str]:
         "threads": "1 a worker",
         **_versions(),
     }
+    there = audited_environment(_OF_SUBJECTS)
+    if not there:
+        return own
+    kept = {name: value for name, value in own.items() if name not in _OF_SUBJECTS}
+    return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
 
 
 def _versions() -> dict[str, str]:

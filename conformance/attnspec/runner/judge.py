@@ -10,7 +10,7 @@ from typing import Protocol
 
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.core.paths import portable_argument
+from attnspec.core.paths import portable_argument, typed_here
 from attnspec.core.plan import HANDED, Item, Plan
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.runner.jobs import Breadcrumb
@@ -90,7 +90,7 @@ def replay_command(item: Item, recipe: str, plan: Plan) -> str:
     """What to type to see one case again, in any shell."""
     options = [word for folder in plan.implementations for word in ("--implementations", folder)]
     options += ["--lift", plan.lift] if plan.lift else []
-    given = {"--python": plan.python, "--host": plan.host, "--device": plan.device,
+    given = {"--python": typed_here(plan.python), "--host": plan.host, "--device": plan.device,
              "--memory": f"{plan.memory / 2**30:g}" if plan.memory else ""}
     options += [word for option, value in given.items() if value for word in (option, value)]
     options += ["--spec", plan.spec] if plan.spec else []

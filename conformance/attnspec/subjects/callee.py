@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.host import calling
-from attnspec.host.calling import Ended
+from attnspec.host.calling import READABLE, Ended
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.serving import lift_named
@@ -135,7 +135,12 @@ class Hosted:
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
-        ended, changed = _ended(told, found, call, arrays)
+        try:
+            ended, changed = _ended(told, found, call, arrays)
+        except _NoAnswer as broken:
+            death = Death(Verdict.CRASHED, f"what came back is no answer: {broken}")
+            self.client.give_up(self._kind(call), death)
+            raise SubjectDied(death) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
 
@@ -177,7 +182,13 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
         raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
     if "unusable" in told:
         raise TargetError(f"nothing can be computed with {lift} on {device or 'its device'}: {told['unusable']}.")
+    if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
+        raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
     return Hosted(client, number, lift, told)
+
+
+class _NoAnswer(Exception):  # noqa: N818  (it becomes a death)
+    """What came back is none, and why."""
 
 
 def check_lift(name: str) -> None:
@@ -199,19 +210,40 @@ def _told(value: object) -> object:
 
 def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
            arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
-    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises SubjectDied for an
-    answer that is none.
+    """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
+    none: whatever is in that process can write it.
     """
     try:
-        results, words = found[: int(told["results"])], told["told"]
-        shapes = [each.array.shape for each in results]
-        if told["ended"] == "answered" and shapes != [tuple(each) for each in call.shapes]:
-            raise ValueError(f"it has arrays of the shapes {shapes}")
+        results = found[: int(told["results"])]
+        gradients = [each.array for each in found[len(results):]]
+        _check_arrays(told, call, results, gradients)
+        _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
         aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared]
-        gradients = [each.array for each in found[len(results):]]
-        ended = Ended(str(told["ended"]), results, (), gradients, bool(told["has_gradients"]), aliases, dict(words),
+        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
                       str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
-    except (KeyError, TypeError, ValueError, IndexError) as wrong:
-        raise SubjectDied(Death(Verdict.CRASHED, f"what came back is no answer: {wrong}")) from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+        raise _NoAnswer(str(wrong)) from None
+
+
+def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
+    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
+    int(str(told["call"]))
+    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
+    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
+        raise ValueError("the arrays are not those that are due")
+    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
+    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+        raise ValueError("the gradients are not those that are due")
+
+
+def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
+    """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
+    texts = {"answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
+    if ended not in texts or any(type(words[name]) is not str for name in texts[str(ended)]):
+        raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
+    if ended == "raised":
+        _ = [str(each) for each in words["classes"]]
+    if ended == "unusable" and words["name"] != "the pair":
+        _ = call.shapes[words["at"]]

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ _audited = [Surroundings()]
 
 def look_in(surroundings: Surroundings) -> None:
     """From now on tell what is there. A host is started only if another interpreter is asked what it has."""
-    installed_version.cache_clear()
-    is_installed.cache_clear()
+    for remembered in (installed_version, is_installed, distribution_of):
+        remembered.cache_clear()
     _audited[:] = [surroundings]
 
 
@@ -30,10 +30,20 @@ def kind_of_device() -> str:
     return kind_of(_audited[0].device)
 
 
+def audited_command() -> tuple[str, ...]:
+    """What starts the environment that is audited; empty if it is this one."""
+    return _audited[0].command
+
+
+def audited() -> str:
+    """The same in words; empty for this environment."""
+    return " ".join(audited_command())
+
+
 @functools.cache
 def installed_version(distribution: str) -> str:
     """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
-    if _audited[0].command:
+    if audited_command():
         return str(_found_there(distributions=[distribution])["versions"].get(distribution, ""))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
@@ -43,7 +53,7 @@ def installed_version(distribution: str) -> str:
 @functools.cache
 def is_installed(module: str) -> bool:
     """Whether it can be imported there. Nothing is imported here to find out."""
-    if _audited[0].command:
+    if audited_command():
         return bool(_found_there(modules=[module])["modules"][module])
     top, *inner = module.split(".")
     try:
@@ -58,9 +68,30 @@ def is_installed(module: str) -> bool:
     return specification is not None
 
 
-def _found_there(*, modules: list[str] | None = None, distributions: list[str] | None = None) -> Mapping[str, Any]:
-    """What a host of the audited environment says. Raises TargetError where none can be started."""
-    request = {"do": "find", "modules": modules or [], "distributions": distributions or []}
+@functools.cache
+def distribution_of(package: str) -> str:
+    """The distribution that installed this package; empty if none did, or if an old interpreter cannot tell."""
+    if audited_command():
+        return str(_found_there(packages=[package])["packages"][package])
+    return next(iter(importlib.metadata.packages_distributions().get(package, ())), "")
+
+
+def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
+    """Interpreter, machine and the versions of these distributions where subjects live; empty if that is here.
+
+    Raises TargetError where no host can be started.
+    """
+    if not audited_command():
+        return {}
+    client = _client(_audited[0].command, is_here=_audited[0].is_here)
+    versions = {name: installed_version(name) for name in distributions}
+    about = {name: str(client.about[name]) for name in ("python", "numpy", "machine") if name in client.about}
+    return {**about, **{name: version for name, version in versions.items() if version}}
+
+
+def _found_there(**names: list[str]) -> Mapping[str, Any]:
+    """What a host there says of modules, distributions and packages. Raises TargetError where none can be started."""
+    request = {"do": "find", "modules": [], "distributions": [], "packages": [], **names}
     return _client(_audited[0].command, is_here=_audited[0].is_here).request(request)[0]
 
 

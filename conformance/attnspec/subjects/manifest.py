@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.errors import ManifestError, Place, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file
-from attnspec.core.surroundings import DEVICES
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
 from attnspec.spec.yaml_lines import load_yaml, shown
 from attnspec.subjects.declared import (
@@ -29,16 +27,17 @@ from attnspec.subjects.declared import (
     read_precision_on,
 )
 from attnspec.subjects.installed import installed_version, is_installed, kind_of_device
+from attnspec.subjects.needs import read_device, read_faster, read_variables
+from attnspec.subjects.program import Program, read_program
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "device", "subjects")
+            "faster_with", "host", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,7 @@ class Library:
     """A library: its name, the folder of its adapters, and where it comes from.
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
+    program: the host of a library that is no Python.  told: the version that the process of its subjects tells.
     """
 
     name: str
@@ -57,18 +57,29 @@ class Library:
     issues: str = ""
     install: str = ""
     requires: str = ""
+    program: Program | None = None
+    told: str = ""
 
     @property
     def version(self) -> str:
-        """The installed version of the distribution; empty if there is none."""
+        """The installed version of the distribution; empty if there is none. A program tells it once it runs."""
+        if self.program:
+            return self.told
         names = filter(None, (self.distribution, *self.also_distributed_as))
         return next(filter(None, map(installed_version, names)), "")
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
+        if self.program:
+            return self.program.missing
         if absent := absent_module(self.requires):
             return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
+        return self.unfit
+
+    @property
+    def unfit(self) -> str:
+        """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
         if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
             return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
         return ""
@@ -127,23 +138,25 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is no identifier, so its adapters cannot be imported. "
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
-    library = _library(fields, folder.name)
+    library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields),
-                      device=_device(subject) or _device(fields))
+        yield replace(_subject(subject, library, folder), faster_with=read_faster(subject, fields),
+                      device=read_device(subject) or read_device(fields))
 
 
-def _library(fields: Fields, folder: str) -> Library:
+def _library(fields: Fields, folder: Path) -> Library:
+    program = read_program(fields, folder)
     return Library(
         name=fields.text("library"),
-        folder=folder,
+        folder=folder.name,
         distribution=fields.text("distribution", ""),
         also_distributed_as=fields.texts("also_distributed_as", ()),
         versions=read_versions(fields),
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
-        requires=_modules(fields),
+        requires="" if program else _modules(fields),
+        program=program,
     )
 
 
@@ -159,8 +172,9 @@ def _modules(fields: Fields) -> str:
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     fields.only(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
-    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, folder)
-    declaration = replace(read_declaration(fields), variants=_variants(fields, folder),
+    adapters = None if library.program else folder
+    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
+    declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
                           precision_on=read_precision_on(fields),
                           deviations=tuple(_deviation(inner, folder) for inner in
                                            fields.each("deviations", "a deviation", optional=True)))
@@ -173,44 +187,10 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         document=fields.text("document", ""),
         note=fields.text("note", ""),
         where=fields.place("id"),
-        process=_variables(fields.inner("process", "the process", optional=True)),
+        process=read_variables(fields.inner("process", "the process", optional=True)),
         requires=_modules(fields),
         cannot_run=cannot_run,
     )
-
-
-def _device(fields: Fields) -> str:
-    return fields.one_of("device", DEVICES, "", kind="kind of device")
-
-
-def _variables(fields: Fields) -> Mapping[str, str]:
-    """Environment variables with their values."""
-    for name in fields.mapping:
-        if not _VARIABLE.fullmatch(name):
-            raise fields.error(f"{quoted(name)} is no name of an environment variable: letters, digits and _ only.",
-                               where=fields.place(name))
-    return {name: fields.text(name) for name in fields.mapping}
-
-
-def _faster(subject: Fields, library: Fields) -> Mapping[str, str]:
-    """What the subject says or else the library; nothing where the requirement `where` is not met."""
-    fields = subject if "faster_with" in subject.mapping else library
-    inner = fields.inner("faster_with", "what it is faster with", optional=True)
-    inner.only(("variables", "where"))
-    variables = _variables(inner.inner("variables", "the variables", optional=True))
-    return variables if variables and _is_met(inner) else {}
-
-
-def _is_met(fields: Fields) -> bool:
-    """Whether `where`, as in `jaxlib>=0.6`, is installed."""
-    where = fields.text("where")
-    try:
-        needed = Requirement(where)
-        version = installed_version(needed.name)
-        return bool(version) and needed.specifier.contains(version, prereleases=True)
-    except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
-        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."
-        raise fields.complain("where", message) from None
 
 
 def read_versions(fields: Fields) -> str:
@@ -224,9 +204,11 @@ def read_versions(fields: Fields) -> str:
     return versions
 
 
-def _function(fields: Fields, folder: Path) -> str:
-    """`adapter:name`, of a file that is there."""
+def _function(fields: Fields, folder: Path | None) -> str:
+    """`adapter:name`, of a file that is there; in a program (no folder of adapters) the name, which it knows."""
     function = fields.text("function")
+    if folder is None:
+        return function
     adapter, colon, name = function.partition(":")
     if not (colon and adapter.isidentifier() and name.isidentifier()):
         raise fields.complain("function", "should be `adapter:name`, as in 'attention:attend', not "
@@ -237,12 +219,12 @@ def _function(fields: Fields, folder: Path) -> str:
     return function
 
 
-def _variants(fields: Fields, folder: Path) -> Mapping[str, Variant]:
+def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
     return {name: _variant(name, inner, folder) for name, inner in variants.named("the variant")}
 
 
-def _variant(name: str, fields: Fields, folder: Path) -> Variant:
+def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.only(VARIANT_KEYS)
     if not NAME.fullmatch(name):
         raise fields.error(f"{quoted(name)} is no name of a variant: {NAME_SAYS}.", where=fields.place())

@@ -14,6 +14,7 @@ from attnspec.core.errors import ManifestError, Place, TargetError, UsageError
 from attnspec.core.surroundings import Surroundings
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.findings import Finding, known_findings, read_findings
+from attnspec.subjects.installed import audited_command
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
 from attnspec.subjects.outline import no_such_subject
 
@@ -58,7 +59,7 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
     if surroundings is None:
         _refuse_other_process(known[target])
     subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
-    library = known[target].library
+    library = subject.library
     return replace(subject, findings=known_findings(_folder_of(library, folders), target, library.version))
 
 
@@ -74,12 +75,12 @@ def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:
 
 def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
     """The environment variables that must stand, or had better, before a process begins that judges this target."""
-    return _processes(folders).get(target, {})
+    return _processes(folders, audited_command()).get(target, {})
 
 
 @cache
-def _processes(folders: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
-    """By subject: a run asks for each of its thousands of items."""
+def _processes(folders: tuple[str, ...], _audited: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+    """By subject: a run asks for each of its thousands of items. What makes one faster is asked where it lives."""
     return {name: {**subject.faster_with, **subject.process} for name, subject in registered(folders).items()}
 
 

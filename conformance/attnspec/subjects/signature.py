@@ -61,6 +61,9 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     if needed := [parameter for parameter in unknown if parameter.default is Parameter.empty]:
         raise _error(function, _needs(name, needed, known.values(), target))
     kind = _kind_of(known, function, name)
+    if is_always_causal and "causal" not in known:
+        raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
+                               f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
     given = {"causal"} if is_always_causal else set()
     if bare := [each for each in known.values() if each.default is Parameter.empty
                 and kind not in KEYWORDS[each.name].required and each.name not in given]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,15 +18,16 @@ from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
-from attnspec.spec.yaml_lines import Located, shown
+from attnspec.spec.yaml_lines import Located
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.handed_over import adapter_folders, handed_over
+from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable, not_loaded
-from attnspec.subjects.outline import by_name, no_such_subject
 from attnspec.subjects.signature import SOMEWHERE, signature_of
+from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
 
 
@@ -52,46 +52,6 @@ def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
         except ManifestError:
             return words.place_of(word)
     return words.place
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a function comes from: a module of that name, or the one in a file; and its name there."""
-
-    module: str
-    name: str
-    file: str = ""
-
-    @classmethod
-    def of(cls, target: str) -> Source:
-        """`package.module:function` or `path/to/file.py:function`. Raises TargetError."""
-        module, _, name = target.rpartition(":")
-        if not module or not name:
-            raise no_such_subject(target, ())
-        if module.endswith(".py") or "/" in module or "\\" in module:
-            return cls(module, name, str(Path(module).absolute()))
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise TargetError(f"{module!r} is no name of a module. Write package.module:function.")
-        return cls(module, name)
-
-    @property
-    def header(self) -> Mapping[str, Any]:
-        """What a host is told."""
-        return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
-
-    @property
-    def header_elsewhere(self) -> Mapping[str, Any]:
-        """What a host is told that does not see this machine's files."""
-        return {"file": Path(self.file).name} if self.file else {"module": self.module, "first": []}
-
-    @property
-    def importable(self) -> str:
-        """As `attnspec init` wants it; what stands for it where no import finds it."""
-        if self.module == HANDED:
-            return SOMEWHERE
-        if not self.file:
-            return f"{self.module}:{self.name}"
-        return by_name(Path(self.file), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +108,16 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
-    return Found(read_description(loaded.described), lambda lift: hosted(client, loaded.number, lift), loaded.versions)
+    described = _description(loaded.described, source.name)
+    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
+
+
+def _description(told: Mapping[str, Any], name: str) -> Described:
+    """What a host tells of a function, if it is in order. Raises TargetError."""
+    try:
+        return read_description(told)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+        raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
 
 
 def _here(source: Source, target: str) -> Found:
@@ -204,6 +173,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
+    if program := registered.library.program:
+        surroundings = program.surroundings(surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
@@ -218,24 +189,32 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
 
 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
-    adapter, _, name = function_name.partition(":")
-    source = Source(f"{loading.PACKAGE}.{registered.library.folder}.{adapter}", name)
-    found = _there(source, function_name, client) if client else _here(source, function_name)
+    library = registered.library
+    source = Source.registered(library, function_name)
+    found = _there(source, function_name, client, (library.distribution,)) if client else _here(source, function_name)
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
-    signature = signature_of(described, name, is_always_causal=registered.declaration.limits.causal_only)
+    signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
-        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {name} is of kind "
-                          f"{signature.kind.value!r} by its parameters.", where=registered.where)
+        raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
+                          f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration),
                                     precision=declaration.precision_there(_device_of(callee))), callee)
-    return Subject(registered.id, registered.title, callee, declaration, described.place, registered.library,
+    return Subject(registered.id, registered.title, callee, declaration, described.place, _with_version(library, found),
                    document=registered.document, note=registered.note, entry=registered.where, described=described)
+
+
+def _with_version(library: Library, found: Found) -> Library:
+    """The library as its program tells; a Python's distributions are looked up, see `installed`. Raises TargetError."""
+    told = replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
+    if told.unfit:
+        raise TargetError(f"{library.folder} cannot be judged here: {told.unfit}")
+    return told
 
 
 def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
@@ -273,11 +252,6 @@ def importable(target: str) -> str:
     return Source.of(target).importable
 
 
-def shown_path(file: str) -> str:
-    """The path of a file as messages have it; empty for none."""
-    return shown(Path(file)) if file else ""
-
-
 def _title(function: Described, name: str) -> str:
     """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
     return (function.doc if function.is_function else "") or name
@@ -287,5 +261,4 @@ def _distribution(source: Source) -> str:
     """The distribution that installed the module, if one did."""
     if source.file:
         return ""
-    top = source.module.partition(".")[0]
-    return next(iter(importlib.metadata.packages_distributions().get(top, ())), "")
+    return distribution_of(source.module.partition(".")[0])

@@ -75,7 +75,7 @@ def _bfloat16() -> Any:
     """The dtype that ml_dtypes gives NumPy; None where that is not installed."""
     try:
         import ml_dtypes  # noqa: PLC0415  (its environment may lack it)
-    except ImportError:
+    except Exception:  # not there, or it does not get on with a NumPy that the subject has changed
         return None
     return np.dtype(ml_dtypes.bfloat16)
 
@@ -84,6 +84,6 @@ def entries_of(array: Any) -> Entries:
     """An array of NumPy, any shape, as its dtype's name and what can travel."""
     if array.dtype.name == "bfloat16":
         return Entries("bfloat16", array.view(np.uint16))
-    return Entries(array.dtype.name, array)
+    return Entries(array.dtype.name, array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
