@@ -68,8 +68,9 @@ def test_a_subject_of_another_device_says_which_one_to_name(tmp_path: Path) -> N
     assert [found["anywhere"].missing, found["arrays"].missing] == ["", ""]
 
 
-def test_where_its_device_is_named_it_is_judged_and_numpy_is_not(tmp_path: Path) -> None:
-    look_in(Surroundings(device="cuda:1"))
+@pytest.mark.parametrize("device", ["cuda:1", "gpu:0", "rocm"])
+def test_where_its_device_is_named_it_is_judged_and_numpy_is_not(tmp_path: Path, device: str) -> None:
+    look_in(Surroundings(device=device))
     found = subjects(tmp_path)
     assert [found["on_gpu"].missing, found["anywhere"].missing] == ["", ""]
     assert found["arrays"].missing == \
