@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from attnspec.host.frames import PREFIX, BrokenFrame, Entries, received
 from attnspec.hosting.client import Client
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Hosted
+from attnspec.subjects.registry import load
 
 CALL = Call({name: np.ones((1, 1, 2, 2), np.float32) for name in ("query", "key", "value")}, {}, DType.FLOAT32,
             ((1, 1, 2, 2),))
@@ -111,3 +113,20 @@ def test_the_frame_that_is_forged_above_can_be_told_rightly() -> None:
     parts = iter([PREFIX.pack(len(header), 64), header, bytearray(64)])
     _, [entries] = received(lambda _: next(parts))
     assert entries.array.tolist() == [0, 0]
+
+
+OUT_OF_TURN = """
+import json, os, struct
+
+def attend(query, key, value):
+    text = json.dumps({"number": 1}).encode()
+    os.write(4, struct.pack("<IQ", len(text), 0) + text)
+    return value
+"""
+
+
+def test_an_answer_to_another_request_is_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OUT_OF_TURN, encoding="utf-8")
+    subject = load(f"{tmp_path}/mine.py:attend", Surroundings())
+    with pytest.raises(SubjectDied, match=r"it answers request 1 where \d+ was put"):
+        subject.callee.perform(CALL)

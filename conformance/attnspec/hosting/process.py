@@ -84,7 +84,7 @@ class HostProcess:
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
-        self._pid = 0
+        self._pid, self._number = 0, 0
         if surroundings.speaks is Speaks.PYTHON:
             self._hand_over(time.monotonic() + STARTING)
 
@@ -109,14 +109,23 @@ class HostProcess:
         """
         until = time.monotonic() + seconds
         try:
-            self._write(outgoing(packed(header, arrays)), until)
-            return received(self._reader(until, most))
+            self._number += 1
+            self._write(outgoing(packed({**header, "number": self._number}, arrays)), until)
+            told, found = received(self._reader(until, most))
+            self._check_number(told)
+            return told, found
         except _Late:
             raise HostDied(self._died(Verdict.TIMED_OUT)) from None
         except _Gone:
             raise HostDied(self._died(Verdict.CRASHED)) from None
         except BrokenFrame as broken:
             raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {broken}")) from None
+
+    def _check_number(self, told: Header) -> None:
+        """Raise BrokenFrame for an answer to another request: something in that process has written one of its own."""
+        unsaid = self._number if self._surroundings.speaks is Speaks.PROTOCOL else None
+        if (said := told.get("number", unsaid)) != self._number:
+            raise BrokenFrame(f"it answers request {str(said)[:20]} where {self._number} was put")
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
         incoming = Incoming(lambda view: self._fill(view, until))
