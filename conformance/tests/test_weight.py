@@ -41,6 +41,16 @@ def test_the_plan_of_a_run_is_made_without_a_framework() -> None:
                     "assert Engine(Plan(('torch/sdpa', 'jax/attention'))).items()") == set()
 
 
+@pytest.mark.parametrize("target", ["torch/sdpa", "jax/attention"])
+def test_judging_imports_no_framework(target: str) -> None:
+    pytest.importorskip(target.partition("/")[0])
+    judged = ("from attnspec.core.nouns import Effort; from attnspec.core.plan import Plan; "
+              "from attnspec.engine.engine import Engine; "
+              f"engine = Engine(Plan(('{target}',), clauses=('scale.explicit',), effort=Effort.GLANCE)); "
+              f"item, *_ = engine.items(); assert engine.try_item(item).cases; engine.card('{target}')")
+    assert not {"torch", "jax"} & imported(judged)
+
+
 @pytest.mark.parametrize("name", ["numpy", "hypothesis"])
 def test_these_tests_can_fail(name: str) -> None:
     assert name in imported(f"import {name}")

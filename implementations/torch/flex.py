@@ -25,7 +25,7 @@ def flex(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias
          scale: float | None = None, window: Window | None = None, softcap: float | None = None) -> Tensor:
     """Run at once, with the switch for debugging. Without gradients, since on CPU it has no backward pass."""
     with _untraced():
-        return _attend(query, key, value, _hiding(mask, window, causal=causal), _scoring(bias, softcap),
+        return _attend(query, key, value, hiding(mask, window, causal=causal), scoring(bias, softcap),
                        scale=scale)
 
 
@@ -33,7 +33,7 @@ def traced(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bi
            causal: bool = False, scale: float | None = None, window: Window | None = None,
            softcap: float | None = None) -> Tensor:
     """As it is when nothing is set."""
-    return _attend(query, key, value, _hiding(mask, window, causal=causal), _scoring(bias, softcap),
+    return _attend(query, key, value, hiding(mask, window, causal=causal), scoring(bias, softcap),
                    scale=scale)
 
 
@@ -50,12 +50,13 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask_mod: Mod | None, sco
             scale: float | None) -> Tensor:
     shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     with torch.no_grad():
-        block_mask = create_block_mask(mask_mod, *shape, device="cpu") if mask_mod else None
+        block_mask = create_block_mask(mask_mod, *shape, device=query.device) if mask_mod else None
         return flex_attention(query, key, value, score_mod=score_mod, block_mask=block_mask, scale=scale,
                               enable_gqa=key.shape[1] != query.shape[1])
 
 
-def _hiding(mask: Tensor, window: Window | None, *, causal: bool) -> Mod | None:
+def hiding(mask: Tensor, window: Window | None, *, causal: bool) -> Mod | None:
+    """What hides keys, as a function of the indices; a mask is (B,H,T,S), or has axes of length one."""
     mods = [_looked_up(mask)] if mask is not None else []
     mods += [_causal] if causal else []
     mods += [_within(*window)] if window else []
@@ -80,8 +81,8 @@ def _within(left: int | None, right: int | None) -> Mod:
     return near
 
 
-def _scoring(bias: Tensor, softcap: float | None) -> Mod | None:
-    """A cap first, then the bias."""
+def scoring(bias: Tensor, softcap: float | None) -> Mod | None:
+    """What changes logits: a cap first, then the bias, which is (B,H,T,S), or has axes of length one."""
     if bias is None and softcap is None:
         return None
     added = _looked_up(bias) if bias is not None else None

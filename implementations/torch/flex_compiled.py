@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from .flex import Window, hiding, scoring
+
 Tensor = Any  # torch is not seen by mypy
 
 
@@ -16,7 +18,19 @@ def compiled(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False)
     shape = (None, None, query.shape[2], key.shape[2])
     with torch.no_grad():
         return _compiled()(query, key, value,
-                           block_mask=create_block_mask(_causal, *shape, device="cpu") if causal else None)
+                           block_mask=create_block_mask(_causal, *shape, device=query.device) if causal else None)
+
+
+def compiled_on_gpu(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                    causal: bool = False, scale: float | None = None, window: Window | None = None,
+                    softcap: float | None = None) -> Tensor:
+    """With every keyword: on a GPU Triton compiles a kernel in a fraction of the time that C++ takes."""
+    mask_mod = hiding(mask, window, causal=causal)
+    shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    with torch.no_grad():
+        blocks = create_block_mask(mask_mod, *shape, device=query.device) if mask_mod else None
+        return _compiled()(query, key, value, score_mod=scoring(bias, softcap), block_mask=blocks, scale=scale,
+                           enable_gqa=key.shape[1] != query.shape[1])
 
 
 def _causal(_b: Tensor, _h: Tensor, i: Tensor, j: Tensor) -> Tensor:

@@ -20,35 +20,35 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias
          causal: bool = False, scale: float | None = None) -> Tensor:
     """The kernel that PyTorch chooses, without gradients."""
     with torch.no_grad():
-        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+        return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_math(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
               causal: bool = False, scale: float | None = None) -> Tensor:
     """The reference kernel."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+        return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_flash(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                causal: bool = False, scale: float | None = None) -> Tensor:
     """The fused kernel."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+        return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_with_gradient(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                        causal: bool = False, scale: float | None = None) -> Tensor:
     """The kernel that PyTorch chooses while it records for a backward pass."""
     query, key, value = (tensor.requires_grad_() for tensor in (query, key, value))
-    return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+    return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
 def sdpa_vmapped(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
                  causal: bool = False, scale: float | None = None) -> Tensor:
     """Under torch.func.vmap, one batch entry (H,T,D) at a time; what is the same for all of them is not mapped."""
     def alone(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor) -> Tensor:
-        return _attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
+        return attend(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
     B = query.shape[0]
     shared = [tensor is None or tensor.dim() < 4 or tensor.shape[0] < B for tensor in (mask, bias)]
@@ -66,9 +66,11 @@ def sdpa_compiled(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = N
         return _compiled()(query, key, value, mask=mask, bias=bias, causal=causal, scale=scale)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
+def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Tensor, causal: bool,
             scale: float | None) -> Tensor:
-    """There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added.
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), by the kernel that is allowed.
+
+    There is one argument for mask and bias: a boolean tensor (True = may attend) or one to be added.
 
     What PyTorch 2.0 did not know yet (`scale` came with 2.1, `enable_gqa` with 2.5) is handed over where it is in use.
     """
@@ -82,4 +84,4 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor, bias: Te
 @lru_cache(maxsize=1)
 def _compiled() -> Any:  # noqa: ANN401  (a function that torch made)
     """Each keyword, dtype and length of one is a graph of its own; beyond the limit calls would silently stay eager."""
-    return torch.compile(_attend, dynamic=True, recompile_limit=256)
+    return torch.compile(attend, dynamic=True, recompile_limit=256)

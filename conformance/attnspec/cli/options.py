@@ -80,7 +80,7 @@ PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
 HOST = click.option("--host", default="", metavar="COMMAND",
                     help="A command that starts Python elsewhere, as 'docker run --rm -i IMAGE python3'.")
 DEVICE = click.option("--device", default="", metavar="NAME",
-                      help="Where arrays are placed: cpu, cuda, cuda:1, mps, as the framework calls it.")
+                      help="Where arrays are placed, as the framework calls it: cuda, cuda:1, mps. [default: its own]")
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
@@ -132,8 +132,9 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
 
 
 def audit_there(options: Mapping[str, Given]) -> None:
-    """Ask the interpreter or the host that is named, if one is, what is installed."""
-    look_in(Plan((), python=options.get("python", ""), host=options.get("host", "")).surroundings({}))
+    """Ask the interpreter or the host that is named, if one is, what is installed; and mind the device."""
+    named = {name: options.get(name, "") for name in ("python", "host", "device")}
+    look_in(Plan((), **named).surroundings({}))
 
 
 def typed() -> tuple[str, ...]:

@@ -115,6 +115,7 @@ class Variant:
     """The same subject with one hidden switch flipped: another function, and what it declares otherwise.
 
     compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
+    precision_on: by the kind of device, what is declared otherwise there.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Variant:
     precision: Mapping[DType, Mapping[str, object]] = field(default_factory=dict)
     weights: str = ""
     compiles: bool = False
+    precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class Declaration:
     keywords, defaults: what its function takes. Parameters that are none of attnspec's are left at these defaults.
     precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
     that is always returned, or `undefined`, which promises neither and is judged as `input`.
+    precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes' there.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -147,6 +150,11 @@ class Declaration:
     lift: str = ""  # "", "torch" or "jax"
     variants: Mapping[str, Variant] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
+    precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
+
+    def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:
+        """The precision classes on a kind of device: those declared for it before those declared for any."""
+        return {**self.precision, **self.precision_on.get(kind, {})}
 
     def returned(self, dtype: DType) -> DType:
         """The dtype that the output should have where the inputs have this one."""

@@ -6,6 +6,18 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+DEVICES = ("cpu", "cuda", "mps", "xpu", "tpu", "npu", "hpu")
+"""The kinds of devices that a manifest may name; one more is a word here."""
+
+_ALSO = {"": "cpu", "gpu": "cuda", "rocm": "cuda"}
+"""What else a kind is called: JAX has names of its own for GPUs; to PyTorch AMD's are cuda as well."""
+
+
+def kind_of(device: str) -> str:
+    """The kind of a device, without its number: `cuda` of `cuda:1` and of `gpu:1`, `cpu` where none is named."""
+    kind = device.partition(":")[0]
+    return _ALSO.get(kind, kind)
+
 
 class Speaks(enum.Enum):
     """What a command starts."""

@@ -72,6 +72,8 @@ def perform(function: Any, lift: Any, given: Arguments, *,
             keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
             returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
             results = _read(returned, given.shapes, lift)
+            for each in arrays:
+                lift.give_back(handed[id(each.array)], each)
         except _Unusable as unusable:
             ending = Ended("unusable", told=unusable.told)
         except caught as raised:

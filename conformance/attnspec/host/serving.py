@@ -87,7 +87,10 @@ class Servant:
         except LookupError as there:
             return {"no_device": there.args[0]}, ()
         dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
-        flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
+        try:
+            flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
+        except Exception as cause:  # a driver that is too old, a device that others have filled
+            return {"unusable": calling.summary(cause)}, ()
         return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
 
     def _lifted(self, name: str, device: str) -> Any:
@@ -104,6 +107,8 @@ class Servant:
         lift = self._lifted(header["lift"], header.get("device", ""))
         before = [each.array.tobytes() for each in arrays]
         ended = calling.perform(self._functions[header["of"]], lift, given)
+        if ended.ended != "answered" and lift.is_lost():
+            _give_up(lift.device, ended)
         self._keep(ended)
         found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
         shared = {id(calling.arrays_of(given)[at]) for at in ended.aliases}
@@ -128,6 +133,13 @@ class Servant:
         for lift in self._lifts.values():
             lift.forget()
         return {}, ()
+
+
+def _give_up(device: str, ended: Ended) -> None:
+    """End this process, with the words of the call that lost the device: no call after it could be answered."""
+    why = ended.told.get("traceback") or ended.told.get("reading") or ""
+    os.write(2, "{}\nNothing can be computed on {} any more.\n".format(why, device).encode(errors="replace"))
+    os.abort()
 
 
 def _bytes(results: Sequence[Entries]) -> int:

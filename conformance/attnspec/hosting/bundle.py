@@ -22,6 +22,9 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
 """One thread a process: workers share the cores already, and the number of threads changes the order of summation."""
 
 XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+SHARED_DEVICE: Mapping[str, str] = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Several processes use one GPU, and the first of JAX would take three quarters of its memory."""
+
 _TELLING = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
 """How variables begin that would tell a subject that it is judged."""
 
@@ -55,7 +58,8 @@ def _files() -> Mapping[str, str]:
 
 def _environment(surroundings: Surroundings) -> dict[str, str]:
     given = surroundings.environment
-    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **ONE_THREAD, **given}
+    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **ONE_THREAD,
+           **SHARED_DEVICE, **given}
     before = os.environ.get("XLA_FLAGS", "") if surroundings.is_here else ""
     # of flags, the user's, the subject's and ours stand side by side, each once
     flags = " ".join((before, given.get("XLA_FLAGS", ""), XLA_ONE_THREAD)).split()

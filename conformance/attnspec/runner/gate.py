@@ -75,6 +75,9 @@ def gate(
     if not targets:
         raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
     objects = tuple(_target(target) for target in targets if not isinstance(target, str))
+    if objects and (python or host or device):
+        raise UsageError("a function object stays in this process, with its arrays on the CPU. For python=, host= and "
+                         "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
     if not 0 < deadline < math.inf:
         raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
     named = tuple(_member(DType, "dtype", name) for name in dtypes)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from attnspec.core.errors import UsageError
+from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.host import calling
 from attnspec.host.calling import READABLE, Ended
@@ -166,6 +166,25 @@ class Hosted:
     def forget(self) -> None:
         """The process goes, and all that it kept."""
         self.client.close()
+
+
+def hosted(client: Client, number: int, lift: str) -> Hosted:
+    """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
+    device = client.surroundings.device
+    try:
+        told, _ = client.request({"do": "lift", "lift": lift, "device": device})
+    except HostDied as died:
+        raise TargetError(f"importing {lift or 'numpy'} ends the process: {died.death.reason}.") from None
+    if "no_lift" in told:
+        raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
+                          f"Install it: pip install {lift}")
+    if "no_device" in told:
+        raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
+    if "unusable" in told:
+        raise TargetError(f"nothing can be computed with {lift} on {device or 'its device'}: {told['unusable']}.")
+    if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
+        raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
+    return Hosted(client, number, lift, told)
 
 
 class _NoAnswer(Exception):  # noqa: N818  (it becomes a death)

@@ -14,6 +14,7 @@ from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limit
 from attnspec.core.errors import Place, TargetError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
@@ -98,7 +99,17 @@ def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
 
 def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
     """The precision class of each dtype, word by word, each with the reason why it is honest."""
-    precision = fields.inner("precision", "the precision", optional=True)
+    return _classes(fields.inner("precision", "the precision", optional=True))
+
+
+def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str, object]]]:
+    """The same by the kind of device on which it holds, as in `precision_on: {cuda: {float32: {…}}}`."""
+    devices = fields.inner("precision_on", "the precision on devices", optional=True)
+    devices.only(DEVICES)
+    return {kind: _classes(inner) for kind, inner in devices.named("the precision on")}
+
+
+def _classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
     precision.only(_values(DType))
     return {DType(name): _class(inner) for name, inner in precision.named("the precision of")}
 

@@ -1,4 +1,4 @@
-"""What is installed where subjects live: in this environment, or in the one that a run audits."""
+"""What there is where subjects live, in this environment or in the one that a run audits: modules, and the device."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Surroundings, kind_of
 
 if TYPE_CHECKING:
     from attnspec.hosting.client import Client
 
-_audited: list[Surroundings] = []
+_audited = [Surroundings()]
 
 
 def look_in(surroundings: Surroundings) -> None:
-    """From now on tell what is installed there. Its host is started when it is first asked."""
+    """From now on tell what is there. A host is started only if another interpreter is asked what it has."""
     for remembered in (installed_version, is_installed, distribution_of):
         remembered.cache_clear()
-    _audited[:] = [surroundings] if surroundings.command else []
+    _audited[:] = [surroundings]
+
+
+def kind_of_device() -> str:
+    """What sort of device the run places arrays on: `cuda` of `cuda:1`; a CPU where none is named."""
+    return kind_of(_audited[0].device)
 
 
 def audited_command() -> tuple[str, ...]:
     """What starts the environment that is audited; empty if it is this one."""
-    return _audited[0].command if _audited else ()
+    return _audited[0].command
 
 
 def audited() -> str:
@@ -38,7 +43,7 @@ def audited() -> str:
 @functools.cache
 def installed_version(distribution: str) -> str:
     """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
-    if _audited:
+    if audited_command():
         return str(_found_there(distributions=[distribution])["versions"].get(distribution, ""))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
@@ -48,7 +53,7 @@ def installed_version(distribution: str) -> str:
 @functools.cache
 def is_installed(module: str) -> bool:
     """Whether it can be imported there. Nothing is imported here to find out."""
-    if _audited:
+    if audited_command():
         return bool(_found_there(modules=[module])["modules"][module])
     top, *inner = module.split(".")
     try:
@@ -66,7 +71,7 @@ def is_installed(module: str) -> bool:
 @functools.cache
 def distribution_of(package: str) -> str:
     """The distribution that installed this package; empty if none did, or if an old interpreter cannot tell."""
-    if _audited:
+    if audited_command():
         return str(_found_there(packages=[package])["packages"][package])
     return next(iter(importlib.metadata.packages_distributions().get(package, ())), "")
 
@@ -76,7 +81,7 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
 
     Raises TargetError where no host can be started.
     """
-    if not _audited:
+    if not audited_command():
         return {}
     client = _client(_audited[0].command, is_here=_audited[0].is_here)
     versions = {name: installed_version(name) for name in distributions}

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from attnspec.core.declaration import Declaration, Deviation, Variant
@@ -25,19 +24,20 @@ from attnspec.subjects.declared import (
     read_conventions,
     read_declaration,
     read_precision,
+    read_precision_on,
 )
-from attnspec.subjects.installed import installed_version, is_installed
+from attnspec.subjects.installed import installed_version, is_installed, kind_of_device
+from attnspec.subjects.needs import read_device, read_faster, read_variables
 from attnspec.subjects.program import Program, read_program
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "host", "subjects")
+            "faster_with", "host", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", *DECLARED)
-VARIANT_KEYS = ("function", "conventions", "precision", "weights", "compiles", "note")
+            "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
+VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class Registered:
     process: environment variables that must stand in the process before its library is imported.  faster_with: such as
     make it faster and change nothing else, set where the process is ours.
     requires: modules it needs beside its library.  cannot_run: why it can be judged on no machine like this one.
+    device: the kind of device that it needs, such as `cuda`; empty if it runs on any.
     """
 
     id: str
@@ -111,13 +112,22 @@ class Registered:
     faster_with: Mapping[str, str] = field(default_factory=dict)
     requires: str = ""
     cannot_run: str = ""
+    device: str = ""
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
         absent = absent_module(self.requires)
-        return self.cannot_run or self.library.missing or (
+        return self.cannot_run or self._elsewhere or self.library.missing or (
             f"{absent} is not installed. Install it: pip install {absent}" if absent else "")
+
+    @property
+    def _elsewhere(self) -> str:
+        """Why it cannot be judged on the device of this run; empty if it can. NumPy's arrays are on the CPU."""
+        needed = self.device or ("" if self.declaration.lift else "cpu")
+        if needed in ("", kind_of_device()):
+            return ""
+        return f"it runs on {needed} alone; name a device: attnspec check --device {needed} {self.id}"
 
 
 def read_manifest(folder: Path) -> Iterator[Registered]:
@@ -130,7 +140,8 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, library, folder), faster_with=_faster(subject, fields))
+        yield replace(_subject(subject, library, folder), faster_with=read_faster(subject, fields),
+                      device=read_device(subject) or read_device(fields))
 
 
 def _library(fields: Fields, folder: Path) -> Library:
@@ -164,6 +175,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     adapters = None if library.program else folder
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
     declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
+                          precision_on=read_precision_on(fields),
                           deviations=tuple(_deviation(inner, folder) for inner in
                                            fields.each("deviations", "a deviation", optional=True)))
     return Registered(
@@ -175,40 +187,10 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         document=fields.text("document", ""),
         note=fields.text("note", ""),
         where=fields.place("id"),
-        process=_variables(fields.inner("process", "the process", optional=True)),
+        process=read_variables(fields.inner("process", "the process", optional=True)),
         requires=_modules(fields),
         cannot_run=cannot_run,
     )
-
-
-def _variables(fields: Fields) -> Mapping[str, str]:
-    """Environment variables with their values."""
-    for name in fields.mapping:
-        if not _VARIABLE.fullmatch(name):
-            raise fields.error(f"{quoted(name)} is no name of an environment variable: letters, digits and _ only.",
-                               where=fields.place(name))
-    return {name: fields.text(name) for name in fields.mapping}
-
-
-def _faster(subject: Fields, library: Fields) -> Mapping[str, str]:
-    """What the subject says or else the library; nothing where the requirement `where` is not met."""
-    fields = subject if "faster_with" in subject.mapping else library
-    inner = fields.inner("faster_with", "what it is faster with", optional=True)
-    inner.only(("variables", "where"))
-    variables = _variables(inner.inner("variables", "the variables", optional=True))
-    return variables if variables and _is_met(inner) else {}
-
-
-def _is_met(fields: Fields) -> bool:
-    """Whether `where`, as in `jaxlib>=0.6`, is installed."""
-    where = fields.text("where")
-    try:
-        needed = Requirement(where)
-        version = installed_version(needed.name)
-        return bool(version) and needed.specifier.contains(version, prereleases=True)
-    except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
-        message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."
-        raise fields.complain("where", message) from None
 
 
 def read_versions(fields: Fields) -> str:
@@ -253,6 +235,7 @@ def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
         precision=read_precision(fields),
         weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
         compiles=fields.flag("compiles", default=False),
+        precision_on=read_precision_on(fields),
     )
 
 

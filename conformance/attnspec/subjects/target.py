@@ -13,13 +13,13 @@ from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
-from attnspec.core.surroundings import Surroundings
+from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import Located
-from attnspec.subjects.callee import Callee, Hosted, InProcess, check_lift
+from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.handed_over import adapter_folders, handed_over
@@ -33,8 +33,8 @@ from attnspec.subjects.subject import Subject
 
 def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
-    classes = [declaration.precision, *(variant.precision for variant in declaration.variants.values())]
-    for precision in classes:
+    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
+    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
         for dtype, words in precision.items():
             try:
                 precision_of(words, dtype)
@@ -109,7 +109,7 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     except HostDied as died:
         raise TargetError(f"importing {source.module!r} ends the process: {died.death.reason}.") from None
     described = _description(loaded.described, source.name)
-    return Found(described, lambda lift: _hosted(client, loaded.number, lift), loaded.versions)
+    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
 
 
 def _description(told: Mapping[str, Any], name: str) -> Described:
@@ -118,22 +118,6 @@ def _description(told: Mapping[str, Any], name: str) -> Described:
         return read_description(told)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise TargetError(f"the host does not describe {name!r} as docs/protocol.md says: {wrong!r}.") from None
-
-
-def _hosted(client: Client, number: int, lift: str) -> Hosted:
-    device = client.surroundings.device
-    try:
-        told, _ = client.request({"do": "lift", "lift": lift, "device": device})
-    except HostDied as died:
-        raise TargetError(f"importing {lift or 'numpy'} ends the process: {died.death.reason}.") from None
-    if "no_lift" in told:
-        raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
-                          f"Install it: pip install {lift}")
-    if "no_device" in told:
-        raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
-    if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
-        raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
-    return Hosted(client, number, lift, told)
 
 
 def _here(source: Source, target: str) -> Found:
@@ -219,7 +203,8 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
                           f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
     callee = found.called(declaration.lift)
-    declaration = _takeable(replace(declaration, keywords=offered(declaration)), callee)
+    declaration = _takeable(replace(declaration, keywords=offered(declaration),
+                                    precision=declaration.precision_there(_device_of(callee))), callee)
     return Subject(registered.id, registered.title, callee, declaration, described.place, _with_version(library, found),
                    document=registered.document, note=registered.note, entry=registered.where, described=described)
 
@@ -246,8 +231,14 @@ def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     taken = subject.declaration
     declaration = replace(declared, keywords=taken.keywords, defaults=taken.defaults, limits=limits,
                           conventions={**declared.conventions, **variant.conventions},
-                          precision={**declared.precision, **variant.precision})
+                          precision={**declared.precision, **variant.precision,
+                                     **variant.precision_on.get(_device_of(subject.callee), {})})
     return replace(subject, id=f"{base.id}[{variant.name}]", declaration=declaration)
+
+
+def _device_of(callee: Callee) -> str:
+    """The kind of device on which its arrays are placed."""
+    return kind_of(callee.place.get("device", ""))
 
 
 def offered(declaration: Declaration) -> frozenset[str]:

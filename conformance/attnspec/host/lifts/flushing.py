@@ -35,7 +35,9 @@ def _is_lost(operation: Callable[[Any, Any], Any], lift: Any, tiny: Any, halves:
     operation in the dtype (PyTorch 2.0: no matrix product in float16) loses nothing in it.
     """
     try:
-        return not np.any(float64(lift.read(operation(tiny, halves))))
+        found = operation(tiny, halves)
+        lift.wait(found)
+        return not np.any(float64(lift.read(found)))
     except Exception:  # whatever a framework says to that
         return False
 

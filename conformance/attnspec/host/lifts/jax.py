@@ -11,7 +11,7 @@ import ml_dtypes  # JAX needs it itself
 import numpy as np
 
 from ..frames import Entries
-from . import plain
+from . import driver, plain
 
 
 class Lift(plain.Lift):
@@ -21,12 +21,11 @@ class Lift(plain.Lift):
 
     def __init__(self, device: str = "") -> None:
         """Raises LookupError, with the devices there are, for one that is not there."""
-        there = {"{}:{}".format(each.platform, each.id): each for each in _all()}
-        there.update({each.platform: each for each in reversed(_all())})
+        there = _by_name()
         if device and device not in there:
             raise LookupError(", ".join(sorted(there)))
         self._place = there[device] if device else None
-        self.device = device or jax.devices()[0].platform
+        self.device = device or _kinds(jax.devices()[0])[0]
 
     def around(self, dtype: str) -> Any:
         """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
@@ -55,10 +54,23 @@ class Lift(plain.Lift):
             if hasattr(value, "block_until_ready"):
                 value.block_until_ready()
 
+    def is_lost(self) -> bool:
+        """Tried out: every further operation raises where a kernel has corrupted a context."""
+        if self.device.startswith("cpu"):
+            return False
+        try:
+            jax.block_until_ready(jax.device_put(np.zeros(1, np.float32), self._place) + 1)
+        except Exception:  # XLA's own, of which each version has another
+            return True
+        return False
+
     def about(self) -> Dict[str, str]:
-        """What kind of device it is, as JAX calls it."""
+        """What kind of device it is, as JAX calls it, its driver, and the platform that XLA was built for."""
         first = self._place or jax.devices()[0]
-        return {} if first.platform == "cpu" else {"gpu": str(first.device_kind)}
+        if first.platform == "cpu":
+            return {}
+        told = {"gpu": str(first.device_kind), "driver": driver.nvidia(), "platform": _platform(first)}
+        return {each: words for each, words in told.items() if words}
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
@@ -80,10 +92,34 @@ class Lift(plain.Lift):
         jax.clear_caches()
 
 
+def _by_name() -> Dict[str, Any]:
+    """Every device by its names, `cpu:0` or `cuda:0`; the first of each kind by the kind alone too."""
+    found: Dict[str, Any] = {}
+    for each in _all():
+        for kind in _kinds(each):
+            found.setdefault(kind, each)
+            found["{}:{}".format(kind, each.id)] = each
+    return found
+
+
+def _kinds(device: Any) -> Sequence[str]:
+    """What it is called: a GPU by its maker's platform, and as JAX does."""
+    if device.platform != "gpu":
+        return (str(device.platform),)
+    return ("rocm" if "rocm" in _platform(device).lower() else "cuda", "gpu")
+
+
+def _platform(device: Any) -> str:
+    return " ".join(str(getattr(device.client, "platform_version", "")).split())
+
+
 def _all() -> List[Any]:
     """The devices of every platform that is there."""
     found = list(jax.devices())
-    return found if any(each.platform == "cpu" for each in found) else found + list(jax.devices("cpu"))
+    try:
+        return found if any(each.platform == "cpu" for each in found) else found + list(jax.devices("cpu"))
+    except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
+        return found
 
 
 _made: List[Any] = []

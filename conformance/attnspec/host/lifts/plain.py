@@ -54,6 +54,15 @@ class Lift:
         """
         return function(*inputs), None
 
+    def give_back(self, value: Any, entries: Entries) -> None:
+        """Write what the call left of a framework's array, any shape, into the one that it was made of, where the two
+        share no memory.
+        """
+
+    def is_lost(self) -> bool:
+        """Whether nothing can be computed on the device any more, as after an access to memory that is not there."""
+        return False
+
     def about(self) -> Dict[str, str]:
         """What a record says of the framework's device and driver."""
         return {}

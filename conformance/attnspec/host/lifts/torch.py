@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..frames import Entries
-from . import plain, torch_tensors
+from . import driver, plain, torch_tensors
 
 
 class Lift(plain.Lift):
@@ -32,7 +32,7 @@ class Lift(plain.Lift):
         is_bfloat16 = entries.dtype == "bfloat16"
         tensor = torch.from_numpy(array.view(np.int16) if is_bfloat16 else array)
         tensor = tensor.view(torch.bfloat16) if is_bfloat16 else tensor
-        return tensor if self.device == "cpu" else _placed(tensor, self.device)
+        return tensor if self.device == "cpu" else placed(tensor, self.device)
 
     def read(self, value: Any) -> Entries:
         """The tensor's entries, any shape; what is no tensor is read by NumPy."""
@@ -40,16 +40,39 @@ class Lift(plain.Lift):
 
     def wait(self, returned: Any) -> None:
         """An error of a kernel is told when the device is waited for."""
-        if self.device.startswith("cuda"):
-            torch.cuda.synchronize(self.device)
-        elif self.device == "mps":
+        if self.device == "mps":
             torch.mps.synchronize()
+        elif self.device != "cpu":
+            getattr(torch, _kind(self.device)).synchronize(self.device)
+
+    def give_back(self, value: Any, entries: Entries) -> None:
+        """On the CPU memory is shared; from a device it is copied where it has changed."""
+        if self.device == "cpu":
+            return
+        left = self.read(value).array
+        if left.shape == entries.array.shape and left.tobytes() != entries.array.tobytes():
+            np.copyto(entries.array, left)
+
+    def is_lost(self) -> bool:
+        """Tried out: every further operation raises where a kernel has corrupted a context."""
+        if self.device == "cpu":
+            return False
+        try:
+            self.wait(torch.zeros(1, device=self.device).add_(1))
+        except Exception:  # each kind of device has its own
+            return True
+        return False
 
     def about(self) -> Dict[str, str]:
-        """The GPU and the CUDA that PyTorch was built for."""
-        if not self.device.startswith("cuda"):
+        """The device, its driver, and what of it PyTorch was built for."""
+        if self.device == "cpu":
             return {}
-        return {"gpu": torch.cuda.get_device_name(self.device), "cuda": str(torch.version.cuda)}
+        name = getattr(getattr(torch, _kind(self.device), None), "get_device_name", None)
+        found = {"gpu": name(self.device) if name else "", "driver": driver.nvidia()}
+        if self.device.startswith("cuda"):
+            found.update(cuda=str(torch.version.cuda or ""), cudnn=str(torch.backends.cudnn.version() or ""),
+                         hip=str(getattr(torch.version, "hip", "") or ""))
+        return {each: str(told) for each, told in found.items() if told}
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
@@ -66,12 +89,12 @@ class Lift(plain.Lift):
         return output.detach(), [_float64(each, leaf) for each, leaf in zip(found, leaves)]
 
 
-def _placed(tensor: Any, device: str) -> Any:
+def placed(tensor: Any, device: str) -> Any:
     """On the device, any shape, with the same strides: `to` keeps them only of tensors without gaps."""
-    there = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
     if any(stride == 0 and length > 1 for stride, length in zip(tensor.stride(), tensor.shape)):
         base = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
-        return base.to(device).expand(tensor.shape)
+        return placed(base, device).expand(tensor.shape)
+    there = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
     return there.copy_(tensor)
 
 
@@ -82,11 +105,20 @@ def _float64(gradient: Any, leaf: Any) -> Any:
 
 
 def devices() -> List[str]:
-    """The devices that are there."""
-    cuda = ["cuda"] + ["cuda:{}".format(at) for at in range(torch.cuda.device_count())] if _has_cuda() else []
+    """The devices that are there, those of a backend that is a package of its own (PrivateUse1, as npu) too."""
+    own = getattr(torch._C, "_get_privateuse1_backend_name", lambda: "")()
     mps = getattr(torch.backends, "mps", None)
-    return ["cpu", *cuda, *(["mps"] if mps and mps.is_available() else [])]
+    return ["cpu", *(each for kind in ("cuda", "xpu", own) for each in _of_kind(kind)),
+            *(["mps"] if mps and mps.is_available() else [])]
 
 
-def _has_cuda() -> bool:
-    return bool(torch.cuda.is_available())
+def _of_kind(kind: str) -> List[str]:
+    """The names of a kind's devices: `cuda`, `cuda:0`, …; none where there is no such device."""
+    module = getattr(torch, kind, None) if kind else None
+    if module is None or not module.is_available():
+        return []
+    return [kind, *("{}:{}".format(kind, at) for at in range(module.device_count()))]
+
+
+def _kind(device: str) -> str:
+    return device.partition(":")[0]
