@@ -324,7 +324,7 @@ SMOKED = {
     "wrong": ("return query * float('nan')", "FAIL  .*the output holds NaN or infinities"),
     "dies": ("import os; os.abort()", r"FAIL  .*the process died while the implementation ran \(SIGABRT\)"),
     "exits": ("import os; os._exit(3)", r"FAIL  .*the process died while the implementation ran \(exit code 3\)"),
-    "hangs": ("import time; time.sleep(60)", "FAIL  .*it had not returned after 3 s"),
+    "hangs": ("import time; time.sleep(60)", "FAIL  .*the implementation had not returned after 3 s"),
     "missing": ("pass\nraise ImportError('not here')", "FAIL  .*not here"),
 }
 

@@ -301,4 +301,4 @@ def test_a_line_that_was_cut_within_a_letter_costs_that_line(here: Path) -> None
 
 def test_another_system_is_told_in_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnspec.cli.SYSTEM", "nt")
-    assert cli("list") == (2, "", "attnspec: this system is not supported. Use Linux or macOS; on Windows, WSL.\n")
+    assert cli("list") == (2, "", "attnspec: this system is not supported. Use Linux, macOS or WSL.\n")

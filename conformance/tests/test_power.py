@@ -211,7 +211,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["--sound", "fault/scale_none"],
      "fault/scale_none is a fault, and no sound implementation. Name it so: --fault fault/scale_none."),
     (["--rule", "onnx_node"], "'onnx_node' is not a known rule. Did you mean 'onnx_nodes'?"),
-    (["--seeds", "0"], "0 is not in the range x>=1"),
+    (["--seeds", "0"], "0 is not in the range 1<=x<=1000000000"),
     (["--against", "none.jsonl"], "none.jsonl: the record cannot be read"),
     (["--against", "empty.jsonl"], "empty.jsonl: this record holds no measurement of power."),
     (["--against", "default.jsonl"],

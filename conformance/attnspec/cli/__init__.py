@@ -61,7 +61,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _possible() -> None:
     """Raise UsageError where no command can work."""
     if SYSTEM != "posix":
-        raise UsageError("this system is not supported. Use Linux or macOS; on Windows, WSL.")
+        raise UsageError("this system is not supported. Use Linux, macOS or WSL.")
     try:
         os.getcwd()
     except OSError as problem:

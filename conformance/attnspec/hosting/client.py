@@ -61,6 +61,7 @@ class Client:
         self._last: dict[str, Death] = {}
         self._spent = 0.0
         self._life = 0
+        self._lift: Header = {}
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
@@ -74,7 +75,7 @@ class Client:
         return Loaded(number, told["described"], told.get("versions") or {})
 
     def _load(self, number: int) -> Header:
-        told, _ = self._exchange(self._loads[number], ())
+        told, _ = self._exchange(self._loads[number], (), is_call=False)
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
         if not {"handle", "described"} <= set(told):
@@ -92,6 +93,9 @@ class Client:
         if kind and self._deaths[kind] >= DEATHS:
             raise HostDied(self._last[kind])
         try:
+            if header["do"] == "lift":
+                self._lift = dict(header)
+                return self._exchange(header, arrays, is_call=False)
             if "of" in header:
                 header = {**header, "of": self._handle(header["of"])}
             return self._exchange(header, arrays, most=most)
@@ -125,22 +129,25 @@ class Client:
             self._start()
         if number not in self._handles:
             self._load(number)
+            if self._lift:  # its import is no part of the call either
+                self._exchange(self._lift, (), is_call=False)
         return self._handles[number]
 
-    def _exchange(self, header: Header, arrays: Sequence[Entries], *,
-                  most: int = PLAIN) -> tuple[Header, list[Entries]]:
+    def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN,
+                  is_call: bool = True) -> tuple[Header, list[Entries]]:
+        """is_call: whether its time is the item's; an import has a deadline to itself."""
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
         began = time.monotonic()
         try:
-            seconds = max(LEAST, self.surroundings.deadline - self._spent)
+            seconds = max(LEAST, self.surroundings.deadline - self._spent * is_call)
             told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN)
         except HostDied:
             self._process = None
             raise
         finally:
-            self._spent += time.monotonic() - began
+            self._spent += (time.monotonic() - began) * is_call
         if handed := str(self.about.get("handed") or ""):  # places are told as they are here
             told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
         if "error" in told:

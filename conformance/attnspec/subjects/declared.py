@@ -26,7 +26,8 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
-_LARGEST = {"min_head_width": 512, "min_scores": 10**6, "min_window": 10**6}
+_LARGEST = {"min_head_width": 512}
+_LARGEST_ELSE = 10**6
 
 
 def read_declaration(fields: Fields) -> Declaration:
@@ -68,7 +69,7 @@ def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or tex
 
 def _size(fields: Fields, name: str) -> int:
     """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
-    least, most = getattr(_PLAIN, name), _LARGEST[name]
+    least, most = getattr(_PLAIN, name), _LARGEST.get(name, _LARGEST_ELSE)
     size = fields.integer(name)
     if not least <= size <= most:
         raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")
