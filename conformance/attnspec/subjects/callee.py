@@ -27,6 +27,7 @@ from attnspec.subjects.call import (
     same_bits,
     unique,
 )
+from attnspec.subjects.not_loaded import import_ended
 
 
 class Callee(Protocol):
@@ -174,7 +175,7 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     try:
         told, _ = client.request({"do": "lift", "lift": lift, "device": device})
     except HostDied as died:
-        raise TargetError(f"importing {lift or 'numpy'} ends the process: {died.death.reason}.") from None
+        raise TargetError(import_ended(lift or "numpy", died.death, client.surroundings.deadline)) from None
     if "no_lift" in told:
         raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
                           f"Install it: pip install {lift}")

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
+from attnspec.hosting.process import Death
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.described import Described
 from attnspec.subjects.outline import near_file, no_function
@@ -55,3 +57,10 @@ def not_callable(function: Described, target: str, importable: str) -> TargetErr
         return no_function(target, function.qualname.rpartition(".")[2], importable, function.where)
     return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
                        "attend(query, key, value, *, ...).")
+
+
+def import_ended(name: str, death: Death, deadline: float) -> str:
+    """Why an import did not come to its end, and what to do where it took too long. deadline: in seconds."""
+    if death.verdict is Verdict.TIMED_OUT:
+        return f"importing {name} had not ended after {deadline:g} s. Give it longer: --deadline."
+    return f"importing {name} ends the process: {death.reason}."

@@ -11,13 +11,12 @@ from typing import Any
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import AttnspecError, ManifestError, Place, TargetError
-from attnspec.core.nouns import DType, Verdict
+from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
-from attnspec.hosting.process import Death
 from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import Located
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
@@ -26,7 +25,7 @@ from attnspec.subjects.described import Described, described_of, read_descriptio
 from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
-from attnspec.subjects.not_loaded import not_callable, not_loaded
+from attnspec.subjects.not_loaded import import_ended, not_callable, not_loaded
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
@@ -108,16 +107,9 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
-        raise TargetError(_import_ended(repr(source.module), died.death, client)) from None
+        raise TargetError(import_ended(repr(source.module), died.death, client.surroundings.deadline)) from None
     described = _description(loaded.described, source.name)
     return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
-
-
-def _import_ended(name: str, death: Death, client: Client) -> str:
-    """Why an import did not come to its end, and what to do where it took too long."""
-    if death.verdict is Verdict.TIMED_OUT:
-        return f"importing {name} had not ended after {client.surroundings.deadline:g} s. Give it longer: --deadline."
-    return f"importing {name} ends the process: {death.reason}."
 
 
 def _description(told: Mapping[str, Any], name: str) -> Described:
