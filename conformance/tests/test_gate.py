@@ -215,17 +215,14 @@ def test_between():
 test_torch = gate("mine:attend", lift="torch", clauses=["attention.definition"], dtypes=["float32"])
 
 def test_after():
-    import mine, torch
-    assert mine.SEEN[-1] == 1
-    assert torch.get_num_threads() == 3
+    assert "torch" not in sys.modules  # it lives elsewhere, and its threads with it
+    assert threads() == {3}
 """
 
 MINE = """
 import torch
-torch.set_num_threads(3)
-SEEN = []
 def attend(query, key, value):
-    SEEN.append(torch.get_num_threads())
+    assert torch.get_num_threads() == 1
     return torch.nn.functional.scaled_dot_product_attention(query, key, value)
 """
 
