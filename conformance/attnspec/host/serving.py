@@ -45,7 +45,7 @@ class Servant:
         """What comes of a request: a header and arrays. Raises nothing of the subject's."""
         asked: Dict[str, Callable[[Mapping[str, Any], Sequence[Entries]], Answer]] = {
             "hello": self._hello, "load": self._load, "lift": self._lift, "call": self._call, "recall": self._recall,
-            "forget": self._forget, "find": self._find}
+            "forget": self._forget, "find": self._find, "examine": self._examine}
         if header.get("do") not in asked:
             return {"error": "there is no request {!r}; version {} has {}".format(
                 header.get("do"), VERSION, ", ".join(asked))}, ()
@@ -76,6 +76,13 @@ class Servant:
             return {"not_loaded": cause.told}, ()
         self._functions.append(function)
         return {"handle": len(self._functions) - 1, "described": described(function), "versions": _versions(header)}, ()
+
+    def _examine(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """What else its author wrote down: for whoever wants to find out how it is called."""
+        from . import examining  # noqa: PLC0415  (asked by few)
+
+        function = self._functions[header["of"]]
+        return {**examining.examined(function), **(examining.sources(function) if header.get("sources") else {})}, ()
 
     def _lift(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """What the framework does with each dtype on this device."""

@@ -62,6 +62,7 @@ class Client:
         self._spent = 0.0
         self._life = 0
         self._lift: Header = {}
+        self._lifted: dict[str, Header] = {}
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
@@ -84,6 +85,13 @@ class Client:
         self._handles[number] = told["handle"]
         return told
 
+    def lift(self, name: str) -> Header:
+        """What the framework does there, on the device of these surroundings: asked once. Raises HostDied."""
+        self._lift = {"do": "lift", "lift": name, "device": self.surroundings.device}
+        if name not in self._lifted:
+            self._lifted[name] = self._exchange(self._lift, (), is_call=False)[0]
+        return self._lifted[name]
+
     def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: str = "",
                 ) -> tuple[Header, list[Entries]]:
         """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must not kill too often.
@@ -93,9 +101,6 @@ class Client:
         if kind and self._deaths[kind] >= DEATHS:
             raise HostDied(self._last[kind])
         try:
-            if header["do"] == "lift":
-                self._lift = dict(header)
-                return self._exchange(header, arrays, is_call=False)
             if "of" in header:
                 header = {**header, "of": self._handle(header["of"])}
             return self._exchange(header, arrays, most=most)

@@ -31,6 +31,8 @@ LAST_WORDS = 3.0
 
 NO_ANSWER = "what came back is no answer"
 
+DIED = "the process died while the implementation ran"
+
 LAST_PRINTED = 4000
 """Bytes of what a program without a supervisor printed on stderr, told once it has died."""
 
@@ -228,7 +230,7 @@ def _reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings)
     if why.startswith("memory "):
         taken = int(why.removeprefix("memory "))
         return f"the process took {taken / 2**20:.0f} MiB where {surroundings.memory / 2**20:.0f} MiB are allowed"
-    return f"the process died while the implementation ran{_ending(status)}"
+    return f"{DIED}{_ending(status)}"
 
 
 def _ending(status: object) -> str:

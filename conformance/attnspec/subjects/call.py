@@ -13,6 +13,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.host.calling import Arguments, Ended
 from attnspec.host.frames import Entries
+from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, numpy_dtype
 
@@ -87,7 +88,8 @@ class Answer:
 class Call:
     """The arguments of a call, and the shapes of what should come back.
 
-    Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair.
+    Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair; none
+    where nobody knows yet what comes back.
     """
 
     arrays: Mapping[str, Array]  # query, key, value: handed over in this order
@@ -103,7 +105,7 @@ class Call:
     @property
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
-        results = sum(8 * int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        results = sum(8 * int(np.prod(shape, dtype=np.int64)) for shape in self.shapes) if self.shapes else LARGEST
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
@@ -168,7 +170,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     Raises SubjectRaised or UnusableAnswer.
     """
     if ended.ended == "raised":
-        raise _raised(ended)
+        raise raised_there(ended.told, ended.said)
     if ended.ended == "unusable":
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
@@ -186,9 +188,9 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, said, is_kept, gradients)
 
 
-def _raised(ended: Ended) -> SubjectRaised:
-    told = ended.told
-    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(ended.said),
+def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
+    """The exception in the words of the process that it was raised in."""
+    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
                          classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]))
 
 

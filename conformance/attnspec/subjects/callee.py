@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.host import calling
-from attnspec.host.calling import READABLE, Ended
+from attnspec.host.calling import Ended
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import LIFTS, flushing
+from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import Death
@@ -24,10 +25,12 @@ from attnspec.subjects.call import (
     array_of,
     entries_of,
     private_copy,
+    raised_there,
     same_bits,
     unique,
 )
 from attnspec.subjects.not_loaded import import_ended
+from attnspec.subjects.whole import Whole, whole_of
 
 
 class Callee(Protocol):
@@ -113,6 +116,21 @@ class Hosted:
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer, from over there."""
+        arrays, told, found = self._exchanged(call, rows)
+        return self._answer(call, arrays, told, found)
+
+    def whole(self, call: Call) -> Whole:
+        """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
+        _, told, found = self._exchanged(call, None)
+        try:
+            if told["ended"] == "raised":
+                raise raised_there(told["told"], str(told["said"]))
+            return whole_of(told["told"], found)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+            raise SubjectDied(self._no_answer(call, wrong)) from None
+
+    def _exchanged(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
+        """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
         arrays = unique([*call.named.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
         kept = {id(array): Entries(str(at), None) for at, array in enumerate(arrays)}
@@ -122,11 +140,10 @@ class Hosted:
                   "dtype": given.dtype, "shapes": [list(shape) for shape in given.shapes],
                   **({} if rows is None else {"rows": places[id(rows)]})}
         try:
-            told, found = self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
-                                              kind=self._kind(call))
+            return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
+                                                kind=self._kind(call))
         except HostDied as died:
             raise SubjectDied(died.death) from None
-        return self._answer(call, arrays, told, found)
 
     def _kind(self, call: Call) -> str:
         """What calls have in common that end a host alike."""
@@ -139,9 +156,7 @@ class Hosted:
         try:
             ended, changed = _ended(told, found, call, arrays)
         except _NoAnswer as broken:
-            death = Death(Verdict.CRASHED, f"what came back is no answer: {broken}")
-            self.client.give_up(self._kind(call), death)
-            raise SubjectDied(death) from None
+            raise SubjectDied(self._no_answer(call, broken)) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
 
@@ -151,6 +166,12 @@ class Hosted:
             return array_of(kept[0]) if kept else None
 
         return answer_of(ended, call, changed, now)
+
+    def _no_answer(self, call: Call, why: Exception) -> Death:
+        """The end of a host that has answered nothing that can be read."""
+        death = Death(Verdict.CRASHED, f"what came back is no answer: {why}")
+        self.client.give_up(self._kind(call), death)
+        return death
 
     def flushed(self, dtype: DType) -> str:
         """As the lift said."""
@@ -173,7 +194,7 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
     device = client.surroundings.device
     try:
-        told, _ = client.request({"do": "lift", "lift": lift, "device": device})
+        told = client.lift(lift)
     except HostDied as died:
         raise TargetError(import_ended(lift or "numpy", died.death, client.surroundings.deadline)) from None
     if "no_lift" in told:

@@ -70,7 +70,38 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     source = Source.of(target)
     is_here = surroundings is None or source.module == HANDED
     client = None if is_here or surroundings is None else _client(target, surroundings)
-    found = _there(source, target, client) if client else _here(source, target)
+    return _bare(source, target, _there(source, target, client) if client else _here(source, target), lift)
+
+
+def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
+    """The function of this name in a module of this text, which no file holds, in the process of the client.
+
+    Raises TargetError.
+    """
+    source = Source("adapter", name, text=text)
+    return _bare(source, f"adapter:{name}", _there(source, name, client), lift)
+
+
+def host_of(target: str, surroundings: Surroundings) -> Client:
+    """A process for the module of `package.module:name` alone, which finds it where the user stands, and elsewhere."""
+    if not surroundings.is_here:
+        return Client(surroundings, files=handed_over(target, ()))
+    return Client(surroundings, path=[*_standing(target), *(here() if _is_same(surroundings) else ())])
+
+
+def _standing(target: str) -> list[str]:
+    """The working directory, if the module lies there."""
+    top = Path(target.partition(":")[0].partition(".")[0])
+    return [str(Path.cwd())] if top.is_dir() or top.with_suffix(".py").is_file() else []
+
+
+def _is_same(surroundings: Surroundings) -> bool:
+    """Whether it is the interpreter of this process."""
+    return surroundings.command in ((), (sys.executable,))
+
+
+def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
+    """What is known of a function as a subject with that lift."""
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, target, Source(described.module, described.qualname, source.file).importable)
@@ -92,8 +123,8 @@ def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) 
     def made() -> Client:
         if not surroundings.is_here:
             return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
-        is_same = surroundings.command in ((), (sys.executable,))
-        return Client(surroundings, path=here() if is_same else (), adapters=list(map(str, adapters)))
+        path = here() if _is_same(surroundings) else ()
+        return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
     return client_of((key, repr(surroundings), adapters), made)
 
@@ -143,25 +174,6 @@ def _flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType,
         if "flushes_subnormals" not in said and (operation := callee.flushed(dtype)):
             reason = f"here {declaration.lift} takes subnormal numbers for 0 in {operation}"
             yield dtype, {"flushes_subnormals": True, "reason": reason, **said}
-
-
-def foreign(target: str) -> Callable[..., object]:
-    """The function or class that `package.module:name` names, whatever it takes, in this process.
-
-    Raises TargetError.
-    """
-    module_name, _, name = target.rpartition(":")
-    if not module_name or not name or module_name.endswith(".py") or "/" in module_name:
-        raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
-    source = Source.of(target)
-    try:
-        member = loading.member(source.header, name)
-    except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, module_name, target) from None
-    if not callable(member):
-        raise TargetError(f"{target!r} is {type(member).__name__} and cannot be called.")
-    found: Callable[..., object] = member
-    return found
 
 
 def load_registered(registered: Registered, surroundings: Surroundings | None = None, *, lift: str = "",
@@ -259,6 +271,6 @@ def _title(function: Described, name: str) -> str:
 
 def _distribution(source: Source) -> str:
     """The distribution that installed the module, if one did."""
-    if source.file:
+    if source.file or source.text:
         return ""
     return distribution_of(source.module.partition(".")[0])
