@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,11 +46,17 @@ def init(target: str, into: Path, **there: Given) -> int:
     for sentence in written.found:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
-    subject = f"{folder.name}/{written.name}"
-    lives = "".join(f" --{name} {shlex.quote(there[name])}" for name in ("python", "host") if there[name])
-    click.echo(f"Next: attnspec check {subject} --implementations {into}{lives}")
-    click.echo(f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}")')
+    named = {name: told for name, told in there.items() if told}
+    click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
     return CONFORMS
+
+
+def _next(subject: str, into: Path, there: Mapping[str, str]) -> Iterator[str]:
+    """How it is judged; there: where it lives, if an option says so."""
+    options = "".join(f" --{name} {shlex.quote(told)}" for name, told in there.items())
+    arguments = "".join(f', {name}="{told}"' for name, told in there.items())
+    yield f"Next: attnspec check {subject} --implementations {into}{options}"
+    yield f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}"{arguments})'
 
 
 def _free_name(library: str, into: Path) -> str:

@@ -46,7 +46,15 @@ def opening(header: RunStarted) -> str:
     environment = header.environment
     return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
             f"{plural(header.items, 'item')} of {plural(len(header.planned), 'subject')}, {', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}")
+            f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}"
+            f"{_living(header)}")
+
+
+def _living(header: RunStarted) -> str:
+    """Where subjects live, as far as somebody has named another environment or a device."""
+    device = f"on {header.environment['device']}" if "device" in header.environment else ""
+    there = " ".join(filter(None, (header.elsewhere and f"in {header.elsewhere}", device)))
+    return f"; subjects live {there}" if there else ""
 
 
 def few(names: Sequence[str], room: int) -> str:

@@ -91,14 +91,16 @@ class Servant:
             lift = self._lifted(name, device)
         except ImportError as cause:
             return {"no_lift": str(cause)}, ()
-        except LookupError as there:
-            return {"no_device": there.args[0]}, ()
-        dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
-        try:
-            flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
-        except Exception as cause:  # a driver that is too old, a device that others have filled
+        except BaseException as cause:  # an import may raise whatever it likes
+            if device and isinstance(cause, LookupError):
+                return {"no_device": str(cause.args[0] if cause.args else "")}, ()
             return {"unusable": calling.summary(cause)}, ()
-        return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
+        try:
+            dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
+            flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
+            return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
+        except BaseException as cause:  # a driver that is too old, a device that others have filled
+            return {"unusable": calling.summary(cause)}, ()
 
     def _lifted(self, name: str, device: str) -> Any:
         if (name, device) not in self._lifts:

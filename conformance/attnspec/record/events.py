@@ -14,6 +14,9 @@ from typing import Protocol
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 
+OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+"""The packages whose versions a header tells of the environment in which subjects live."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
@@ -45,6 +48,14 @@ class RunStarted:
     absent: tuple[Mapping[str, str], ...] = ()
     spec_added: tuple[str, ...] = ()
     baseline: str = ""
+
+    @property
+    def elsewhere(self) -> str:
+        """What subjects live in, where that is not the judge's own environment: `CPython 3.8.18 with numpy 1.20.3`."""
+        if "judge" not in self.environment:
+            return ""
+        packages = [f"{name} {self.environment[name]}" for name in OF_SUBJECTS if name in self.environment]
+        return f"{self.environment.get('python', 'Python')} with {', '.join(packages)}"
 
 
 @dataclass(frozen=True, slots=True)

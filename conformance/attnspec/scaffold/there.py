@@ -11,7 +11,7 @@ from attnspec.core.errors import TargetError
 from attnspec.host.frames import LARGEST_HEADER
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
 from attnspec.scaffold.examined import Examined, read_examined
-from attnspec.subjects.not_loaded import import_ended, not_loaded
+from attnspec.subjects.not_loaded import not_ended, not_loaded
 from attnspec.subjects.source import Source
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import load_text
@@ -37,7 +37,8 @@ class There:
             told, _ = self.client.request(header, most=LARGEST_HEADER)
             return read_examined(target, loaded.described, told)
         except HostDied as died:
-            raise TargetError(f"looking at {target!r} ends the process: {died.death.reason}.") from None
+            deadline = self.client.surroundings.deadline
+            raise TargetError(not_ended(f"looking at {target!r}", died.death, deadline)) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
             raise TargetError(f"the host does not tell of {target!r} as docs/protocol.md says: {wrong!r}.") from None
 
@@ -50,7 +51,7 @@ class There:
             raise not_loaded(cause.told, source.module, target) from None
         except HostDied as died:
             deadline = self.client.surroundings.deadline
-            raise TargetError(import_ended(repr(source.module), died.death, deadline)) from None
+            raise TargetError(not_ended(f"importing {source.module!r}", died.death, deadline)) from None
 
     def written(self, text: str, name: str, lift: str) -> Subject:
         """The function of this name in this text, loaded once: what a framework compiles for it is kept.

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
+from attnspec.core.paths import portable
+from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
 from attnspec.host.calling import Ended
 from attnspec.host.frames import Entries
@@ -29,7 +31,7 @@ from attnspec.subjects.call import (
     same_bits,
     unique,
 )
-from attnspec.subjects.not_loaded import import_ended
+from attnspec.subjects.not_loaded import not_ended
 from attnspec.subjects.whole import Whole, whole_of
 
 
@@ -108,11 +110,14 @@ class Hosted:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """Interpreter, NumPy, device, and what the framework tells of that."""
+        """Interpreter, NumPy, device, and what the framework tells of that; and what started it, if it is not our own
+        interpreter.
+        """
         about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
-        host = " ".join(self.client.surroundings.command[:1]) if not self.client.surroundings.is_here else ""
+        there = self.client.surroundings
+        started = "interpreter" if there.is_here else "host"
         return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
-                **({"host": host} if host else {})}
+                **({started: portable(there.command[0])} if there.command and there.speaks is Speaks.PYTHON else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer, from over there."""
@@ -196,7 +201,7 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     try:
         told = client.lift(lift)
     except HostDied as died:
-        raise TargetError(import_ended(lift or "numpy", died.death, client.surroundings.deadline)) from None
+        raise TargetError(not_ended(f"trying {lift or 'NumPy'}", died.death, client.surroundings.deadline)) from None
     if "no_lift" in told:
         raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
                           f"Install it: pip install {lift}")

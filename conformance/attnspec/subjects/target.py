@@ -25,7 +25,7 @@ from attnspec.subjects.described import Described, described_of, read_descriptio
 from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
-from attnspec.subjects.not_loaded import import_ended, not_callable, not_loaded
+from attnspec.subjects.not_loaded import not_callable, not_ended, not_loaded
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
@@ -138,7 +138,7 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
-        raise TargetError(import_ended(repr(source.module), died.death, client.surroundings.deadline)) from None
+        raise TargetError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
     described = _description(loaded.described, source.name)
     return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
 
@@ -185,8 +185,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
-    if program := registered.library.program:
-        surroundings = program.surroundings(surroundings)
+    if home := registered.library.program or registered.library.interpreter:
+        surroundings = home.surroundings(surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
