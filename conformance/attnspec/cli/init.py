@@ -46,7 +46,7 @@ def init(target: str, into: Path, **there: Given) -> int:
     for sentence in written.found:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
-    named = {name: told for name, told in there.items() if told}
+    named = {name: there[name] for name in ("python", "host") if there[name]}
     click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
     return CONFORMS
 

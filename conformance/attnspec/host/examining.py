@@ -60,7 +60,8 @@ def signature(function: Any) -> Dict[str, Any]:
     """Its parameters, without stars. Where it tells none they are null, and its docstring may begin with them."""
     owner = getattr_(function, "__self__", None)
     if isinstance(owner, type) and hasattr_(owner, "forward") and hasattr_(owner, "backward"):
-        told = signature(owner.forward)  # `attention = _Attention.apply`, of PyTorch, which takes no keywords
+        # `attention = _Attention.apply`, of PyTorch, which takes no keywords
+        told = signature(getattr_(owner, "forward", None))
         return {**told, "parameters": [{**each, "kind": "POSITIONAL_ONLY"} for each in (told["parameters"] or ())[1:]]}
     found = quietly(lambda: list(inspect.signature(function).parameters.values()))
     if found is None:

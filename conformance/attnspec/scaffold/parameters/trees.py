@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from attnspec.scaffold.examined import Examined, Function, Holder
-from attnspec.scaffold.form import Path
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, plain, role_of
 from attnspec.scaffold.parameters.asking import called
 from attnspec.scaffold.there import There
-from attnspec.subjects.whole import Whole
+from attnspec.subjects.whole import Path, Whole
 
 
 @dataclass(frozen=True, slots=True)
