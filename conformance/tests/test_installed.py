@@ -68,8 +68,8 @@ def test_a_run_where_all_is_one_environment_says_nothing_of_another() -> None:
     assert opening(run_started(environment=environment(1))).endswith("1 worker")
 
 
-def test_a_header_names_no_device_that_nobody_knows() -> None:
-    assert "device" not in environment(1)
+def test_a_header_claims_no_device_that_nobody_named() -> None:
+    assert environment(1)["device"] == "the framework's own"
     assert environment(1, "cuda:1")["device"] == "cuda:1"
 
 

@@ -10,7 +10,7 @@ import click
 
 from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
 from attnspec.core.nouns import Verdict
-from attnspec.record.events import RunStarted
+from attnspec.record.events import OWN_DEVICE, RunStarted
 from attnspec.record.measurements import SubjectProbed
 
 _COLOURS: Mapping[str, str] = {
@@ -52,8 +52,9 @@ def opening(header: RunStarted) -> str:
 
 def _living(header: RunStarted) -> str:
     """Where subjects live, as far as somebody has named another environment or a device."""
-    device = f"on {header.environment['device']}" if "device" in header.environment else ""
-    there = " ".join(filter(None, (header.elsewhere and f"in {header.elsewhere}", device)))
+    device = header.environment.get("device", OWN_DEVICE)
+    places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")
+    there = " ".join(filter(None, places))
     return f"; subjects live {there}" if there else ""
 
 

@@ -17,6 +17,9 @@ from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
 """The packages whose versions a header tells of the environment in which subjects live."""
 
+OWN_DEVICE = "the framework's own"
+"""The device of a header where none was named: the cards of the subjects tell which it was (`lives_in`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:

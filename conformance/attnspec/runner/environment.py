@@ -15,7 +15,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 import attnspec
-from attnspec.record.events import OF_SUBJECTS
+from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE
 from attnspec.subjects.installed import audited_environment
 
 # One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
@@ -60,7 +60,7 @@ def environment(workers: int, device: str = "") -> Mapping[str, str]:
         "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
         "machine": platform.machine(),
         "cpus": str(os.cpu_count() or ""),
-        **({"device": device} if device else {}),  # else each subject's framework takes its own: see `lives_in`
+        "device": device or OWN_DEVICE,
         "workers": str(workers),
         "threads": "1 a worker",
         **_versions(),
