@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from attnspec.core.errors import TargetError
@@ -134,12 +133,17 @@ KERAS = Surroundings(command=(sys.executable,))
 ])
 def test_keras_computes_with_what_is_there(monkeypatch: pytest.MonkeyPatch, installed: set[str],
                                            asked: Mapping[str, str], backend: Mapping[str, str]) -> None:
-    given: list[Any] = []
+    given: list[Surroundings] = []
+
+    def started(_: str, there: Surroundings) -> None:
+        given.append(there)
+        raise ZeroDivisionError
+
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("attnspec.scaffold.acquaint.is_installed", lambda name: name in installed)
-    monkeypatch.setattr("attnspec.scaffold.acquaint.host_of", lambda _, there: given.append(there) or 1 / 0)
+    monkeypatch.setattr("attnspec.scaffold.acquaint.host_of", started)
     with pytest.raises(ZeroDivisionError):
         acquaint("keras.layers:Attention", KERAS)
     assert {name: value for name, value in given[0].environment.items() if name.startswith("KERAS")} == backend
