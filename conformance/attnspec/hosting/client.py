@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -57,8 +57,8 @@ class Client:
         self._process: HostProcess | None = None
         self._loads: list[Header] = []
         self._handles: dict[int, int] = {}
-        self._deaths: Counter[str] = Counter()
-        self._last: dict[str, Death] = {}
+        self._deaths: Counter[Hashable] = Counter()
+        self._last: dict[Hashable, Death] = {}
         self._spent = 0.0
         self._life = 0
         self._lift: Header = {}
@@ -84,7 +84,7 @@ class Client:
         self._handles[number] = told["handle"]
         return told
 
-    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: str = "",
+    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: Hashable = None,
                 ) -> tuple[Header, list[Entries]]:
         """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must not kill too often.
 
@@ -107,7 +107,7 @@ class Client:
             self._last[kind] = died.death
             raise
 
-    def give_up(self, kind: str, death: Death) -> None:
+    def give_up(self, kind: Hashable, death: Death) -> None:
         """End a host whose answer to this kind of call is none: what it writes from now on cannot be told apart."""
         self._deaths[kind] += 1
         self._last[kind] = death

@@ -12,14 +12,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
-from attnspec.host.frames import BrokenFrame, Entries, Header, Incoming, outgoing, packed, received
+from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
 from attnspec.host.supervisor import ENDED
 from attnspec.hosting.bundle import READY, environment, first_line, interpreter, program
 
@@ -34,7 +34,9 @@ NO_ANSWER = "what came back is no answer"
 LAST_PRINTED = 4000
 """Bytes of what a program without a supervisor printed on stderr, told once it has died."""
 
-_PIECE = 2**20
+_PIPE = 2**20
+"""Bytes that a pipe holds; what Linux allows everybody."""
+
 _OURS = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
 
 
@@ -83,8 +85,8 @@ class HostProcess:
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
-                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
-        self._pid, self._number = 0, 0
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
+        self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
         if surroundings.speaks is Speaks.PYTHON:
             self._hand_over(time.monotonic() + STARTING)
 
@@ -110,7 +112,7 @@ class HostProcess:
         until = time.monotonic() + seconds
         try:
             self._number += 1
-            self._write(outgoing(packed({**header, "number": self._number}, arrays)), until)
+            self._write(packed({**header, "number": self._number}, arrays), until)
             told, found = received(self._reader(until, most))
             self._check_number(told)
             return told, found
@@ -128,7 +130,7 @@ class HostProcess:
             raise BrokenFrame(f"it answers request {str(said)[:20]} where {self._number} was put")
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
-        incoming = Incoming(lambda view: self._fill(view, until))
+        incoming = Incoming(lambda view: self._fill(view, until), self._ahead)
 
         def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
             if count > most:
@@ -137,16 +139,17 @@ class HostProcess:
 
         return read
 
-    def _write(self, parts: Iterable[Any], until: float) -> None:
-        for part in parts:
-            view = memoryview(part).cast("B")
-            while len(view):
+    def _write(self, parts: Sequence[Any], until: float) -> None:
+        def write(buffers: list[Any]) -> int:
+            while True:
                 try:
-                    view = view[os.write(self._requests, view[:_PIECE]):]
+                    return os.writev(self._requests, buffers)
                 except BlockingIOError:
                     _await(self._requests, select.POLLOUT, until)
                 except OSError:
                     raise _Gone from None
+
+        send(parts, write)
 
     def _fill(self, view: memoryview, until: float) -> int:
         """Read as much as is there, as soon as something is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -128,10 +128,9 @@ class Hosted:
             raise SubjectDied(died.death) from None
         return self._answer(call, arrays, told, found)
 
-    def _kind(self, call: Call) -> str:
+    def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
-        shapes = [array.shape for array in call.arrays.values()]
-        return f"{self.number} {call.dtype.value} {sorted(call.keywords)} {shapes}"
+        return self.number, call.dtype, frozenset(call.keywords), *(array.shape for array in call.arrays.values())
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
