@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -62,10 +63,29 @@ class Client:
         self._spent = 0.0
         self._life = 0
         self._lift: Header = {}
+        self._work: Iterator[Callable[[], object]] = iter(())
+        self._own = 0.0
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
         self._spent = 0.0
+
+    @contextlib.contextmanager
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
+        """Inside, each call does one piece of the work while the host computes. What is left, or raises, is not done."""
+        self._work = iter(work)
+        try:
+            yield
+        finally:
+            self._work = iter(())
+
+    def _work_on(self) -> float:
+        """Do a piece of the work; the seconds that it took, which are not the host's."""
+        began = time.monotonic()
+        with contextlib.suppress(Exception):  # whoever needs it does it again, and hears what is wrong
+            next(self._work, _nothing)()
+        self._own = time.monotonic() - began
+        return self._own
 
     def load(self, header: Mapping[str, Any]) -> Loaded:
         """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
@@ -139,15 +159,16 @@ class Client:
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
-        began = time.monotonic()
+        began, self._own = time.monotonic(), 0.0
         try:
             seconds = max(LEAST, self.surroundings.deadline - self._spent * is_call)
-            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN)
+            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN,
+                                                 meanwhile=self._work_on)
         except HostDied:
             self._process = None
             raise
         finally:
-            self._spent += (time.monotonic() - began) * is_call
+            self._spent += (time.monotonic() - began - self._own) * is_call
         if handed := str(self.about.get("handed") or ""):  # places are told as they are here
             told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
         if "error" in told:
@@ -173,6 +194,10 @@ class Client:
         if self._process is not None:
             self._process.close()
         self._process = None
+
+
+def _nothing() -> None:
+    """What is to be done where there is no work."""
 
 
 def _no_start(death: Death, surroundings: Surroundings) -> str:

@@ -104,15 +104,18 @@ class HostProcess:
             raise TargetError(f"{' '.join(self._surroundings.command)!r} starts no Python: {told or 'it says nothing'}"
                               ) from None
 
-    def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float,
-                 most: int) -> tuple[Header, list[Entries]]:
+    def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float, most: int,
+                 meanwhile: Callable[[], float] = lambda: 0.0) -> tuple[Header, list[Entries]]:
         """A request and its answer, whose arrays, any shape, take `most` bytes. Raises HostDied; the process is then
         ended.
+
+        meanwhile: is called while the answer is worked out, and says how many seconds it took; those are not counted.
         """
         until = time.monotonic() + seconds
         try:
             self._number += 1
             self._write(packed({**header, "number": self._number}, arrays), until)
+            until += meanwhile()
             told, found = received(self._reader(until, most))
             self._check_number(told)
             return told, found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,6 +45,9 @@ class Callee(Protocol):
         Raises SubjectRaised, SubjectDied or UnusableAnswer.
         """
 
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """Inside, each call may do one piece of the work, none of which calls, while the answer is worked out."""
+
     def flushed(self, dtype: DType) -> str:
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
 
@@ -77,6 +82,10 @@ class InProcess:
                                 caught=(Exception, SystemExit))  # an interruption is the user's
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
         return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
+
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
+        """Nothing is done meanwhile: the answer is worked out here."""
+        return contextlib.nullcontext()
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
@@ -127,6 +136,10 @@ class Hosted:
         except HostDied as died:
             raise SubjectDied(died.death) from None
         return self._answer(call, arrays, told, found)
+
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """The client does it."""
+        return self.client.meanwhile(work)
 
     def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
