@@ -30,6 +30,10 @@ LEAST = 1.0
 """Seconds that a call always gets, though the calls before it took all that their item may take."""
 
 
+GREETING = 60.0
+"""Seconds that a host has to answer for the first time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A function in the host: by which number, and what the host tells of it."""
@@ -56,6 +60,7 @@ class Client:
         self.about: Mapping[str, Any] = {}
         self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters), "files": dict(files)}
         self._process: HostProcess | None = None
+        self._begun: HostProcess | None = None  # one that has not answered yet
         self._loads: list[Header] = []
         self._handles: dict[int, int] = {}
         self._deaths: Counter[Hashable] = Counter()
@@ -175,14 +180,25 @@ class Client:
             raise TargetError(f"the host answers: {told['error']}")
         return told, found
 
+    def begin(self) -> None:
+        """Start the host, and do not wait for it. Whoever asks it first hears what is wrong."""
+        if self._process is None and self._begun is None and self.surroundings.is_quick:
+            with contextlib.suppress(TargetError, HostDied):
+                self._begun = self._opened()
+
+    def _opened(self) -> HostProcess:
+        process = HostProcess(self.surroundings)
+        process.ask(self._hello, until=time.monotonic() + GREETING)
+        return process
+
     def _start(self) -> None:
-        self._process = HostProcess(self.surroundings)
         self._handles, self._life = {}, self._life + 1
         try:
-            self.about, _ = self._process.exchange(self._hello, (), seconds=60.0, most=PLAIN)
+            process, self._begun = self._begun or self._opened(), None
+            self.about, _ = process.answer(until=time.monotonic() + GREETING, most=PLAIN)
         except HostDied as died:
-            self._process = None
             raise TargetError(_no_start(died.death, self.surroundings)) from None
+        self._process = process
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
@@ -191,9 +207,10 @@ class Client:
 
     def close(self) -> None:
         """End the host; it is started anew if it is asked again."""
-        if self._process is not None:
-            self._process.close()
-        self._process = None
+        for process in (self._process, self._begun):
+            if process is not None:
+                process.close()
+        self._process = self._begun = None
 
 
 def _nothing() -> None:

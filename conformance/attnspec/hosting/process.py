@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -112,13 +112,28 @@ class HostProcess:
         meanwhile: is called while the answer is worked out, and says how many seconds it took; those are not counted.
         """
         until = time.monotonic() + seconds
-        try:
+        self.ask(header, arrays, until=until)
+        until += meanwhile()
+        return self.answer(until=until, most=most)
+
+    def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
+        """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
+        with self._ending():
             self._number += 1
             self._write(packed({**header, "number": self._number}, arrays), until)
-            until += meanwhile()
+
+    def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
+        """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
+        with self._ending():
             told, found = received(self._reader(until, most))
             self._check_number(told)
             return told, found
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Whatever goes wrong with a request inside ends the process, and is told as its death."""
+        try:
+            yield
         except _Late:
             raise HostDied(self._died(Verdict.TIMED_OUT)) from None
         except _Gone:

@@ -102,7 +102,7 @@ class Call:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
         return dict(_flat({**self.arrays, **self.keywords}))
 
-    @property
+    @cached_property
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
         results = sum(8 * math.prod(shape) for shape in self.shapes)
