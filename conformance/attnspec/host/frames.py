@@ -19,8 +19,9 @@ PIECE = 2**16
 AT_ONCE = 512
 """Buffers that one write takes; systems promise 16 to 1024."""
 
-_KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in (
-    "bool", "float64", "float32", "float16", *(sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)))}
+_NAMES = ["bool", "float64", "float32", "float16"]
+_NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
 _KEPT_AS["bfloat16"] = np.dtype("<u2")
 _PADDING = bytes(ALIGNED)
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -77,7 +77,10 @@ class Client:
 
     @contextlib.contextmanager
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
-        """Inside, each call does one piece of the work while the host computes. What is left, or raises, is not done."""
+        """Inside, each call does one piece of the work, which asks no host, while its own computes.
+
+        A piece that raises is left, as are those for which there is no call: whoever needs them does them then.
+        """
         self._work = iter(work)
         try:
             yield
@@ -87,7 +90,7 @@ class Client:
     def _work_on(self) -> float:
         """Do a piece of the work; the seconds that it took, which are not the host's."""
         began = time.monotonic()
-        with contextlib.suppress(Exception):  # whoever needs it does it again, and hears what is wrong
+        with contextlib.suppress(Exception):
             next(self._work, _nothing)()
         self._own = time.monotonic() - began
         return self._own

@@ -86,7 +86,7 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
 
 
 def begin(target: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> None:
-    """Start the process of a target's host, to be asked later: it imports NumPy meanwhile. What is wrong `load` tells."""
+    """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells."""
     _client(target, surroundings, () if ":" in target else tuple(folders)).begin()
 
 

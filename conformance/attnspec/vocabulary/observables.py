@@ -283,9 +283,7 @@ def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation
 
 
 def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], object]]:
-    """What `expectations` will ask for, as far as it is remembered: does not hang on an answer, so that it can be worked
-    out before there is one.
-    """
+    """What `expectations` will ask for, as far as it is remembered: it can be worked out before there is an answer."""
     for index, problem in enumerate(posed.parts if posed.key else ()):
         yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part, scene.rows)
 
