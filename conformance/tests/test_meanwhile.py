@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import io
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,13 @@ def test_a_death_during_the_work_is_told_the_same(callee: Callee, work: list[Cal
 def test_the_seconds_of_the_work_are_not_the_calls(tmp_path: Path) -> None:
     callee = patient(tmp_path, deadline=1.5).callee
     callee.begin_item()
-    with callee.meanwhile([lambda: time.sleep(2.0)]):
-        assert callee.perform(CALL).output.all()
+
+    def work() -> None:
+        time.sleep(2.0)
+        (tmp_path / "written").touch()  # the answer comes a little later
+
+    with callee.meanwhile([work]):
+        assert callee.perform(WAITS).output.all()
     assert callee.client._spent < 1  # type: ignore[attr-defined]  # a callee in a process of its own has a client
 
 
@@ -155,6 +161,13 @@ def test_only_an_interpreter_on_this_machine_begins_early(surroundings: Surround
     assert client._begun is None
 
 
+def fill(stream: io.BytesIO, view: memoryview) -> int:
+    got = stream.read(min(50, len(view)))
+    assert got, "the frame ends too early"
+    view[:len(got)] = got
+    return len(got)
+
+
 @pytest.mark.parametrize("most", [1, 7, 1000, 10**9])
 def test_a_frame_arrives_whole_however_little_goes_at_once(most: int) -> None:
     arrays = [np.arange(24, dtype=np.float32).reshape(2, 3, 4), np.zeros((0, 3), bool),
@@ -167,11 +180,6 @@ def test_a_frame_arrives_whole_however_little_goes_at_once(most: int) -> None:
         return len(some)
 
     send(packed({"do": "call"}, [Entries(each.dtype.name, each) for each in arrays]), write)
-    reading, writing = os.pipe()
-    os.write(writing, wire)
-    ahead = memoryview(bytearray(50))
-    header, found = received(Incoming(lambda view: os.readv(reading, [view[:50]]), ahead).read)
-    for descriptor in (reading, writing):
-        os.close(descriptor)
+    header, found = received(Incoming(partial(fill, io.BytesIO(wire)), memoryview(bytearray(50))).read)
     assert header == {"do": "call"}
     assert [each.array.tolist() for each in found] == [each.tolist() for each in arrays]
