@@ -24,7 +24,6 @@ _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32
 _KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
 _KEPT_AS["bfloat16"] = np.dtype("<u2")
 _PADDING = bytes(ALIGNED)
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Entries(NamedTuple):
@@ -57,7 +56,7 @@ def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
         told.append({"dtype": dtype, "shape": array.shape, "bytes": memory.nbytes, **layout})
         body += [memory, _PADDING[:-memory.nbytes % ALIGNED]]
         at += memory.nbytes + len(body[-1])
-    text = _encode({**header, "arrays": told} if told else header).encode()
+    text = json.dumps({**header, "arrays": told} if told else header).encode()
     return [PREFIX.pack(len(text), at) + text, *body]
 
 
