@@ -80,6 +80,12 @@ def test_work_that_raises_costs_no_answer(callee: Callee) -> None:
     assert callee.perform(CALL).output.all()
 
 
+def test_work_that_asks_its_host_is_left(callee: Callee) -> None:
+    with callee.meanwhile([lambda: callee.perform(CALL)]):
+        assert callee.perform(CALL).output.all()
+    assert callee.perform(CALL).output.all()
+
+
 @pytest.mark.parametrize("work", [[], [lambda: time.sleep(1.0)]], ids=["waiting", "working"])
 def test_a_death_during_the_work_is_told_the_same(callee: Callee, work: list[Callable[[], object]]) -> None:
     with callee.meanwhile(work), pytest.raises(SubjectDied, match=r"while the implementation ran \(SIGABRT\)") as died:

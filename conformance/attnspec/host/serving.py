@@ -105,7 +105,7 @@ class Servant:
         given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
-        before = [bytearray(memoryview(each.array)) for each in arrays]
+        before = [bytearray(_memory(each.array)) for each in arrays]
         ended = calling.perform(self._functions[header["of"]], lift, given)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
@@ -143,8 +143,13 @@ def _give_up(device: str, ended: Ended) -> None:
 
 
 def _holds(array: Any, entries: bytearray) -> bool:
-    """Whether an array, any shape, holds these bytes, in C order; one that lies in order is compared where it lies."""
-    return entries == (memoryview(array) if array.flags.c_contiguous else array.tobytes())
+    """Whether an array, any shape, holds these bytes."""
+    return bool(entries == _memory(array))
+
+
+def _memory(array: Any) -> Any:
+    """The bytes of an array, any shape, in C order; a copy of them only where they do not lie so."""
+    return memoryview(array) if array.flags.c_contiguous else array.tobytes()
 
 
 def _bytes(results: Sequence[Entries]) -> int:

@@ -29,7 +29,6 @@ DEATHS = 2
 LEAST = 1.0
 """Seconds that a call always gets, though the calls before it took all that their item may take."""
 
-
 GREETING = 60.0
 """Seconds that a host has to answer for the first time."""
 
@@ -69,7 +68,7 @@ class Client:
         self._life = 0
         self._lift: Header = {}
         self._work: Iterator[Callable[[], object]] = iter(())
-        self._own = 0.0
+        self._own, self._is_at_work = 0.0, False
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
@@ -89,10 +88,10 @@ class Client:
 
     def _work_on(self) -> float:
         """Do a piece of the work; the seconds that it took, which are not the host's."""
-        began = time.monotonic()
+        began, self._is_at_work = time.monotonic(), True
         with contextlib.suppress(Exception):
             next(self._work, _nothing)()
-        self._own = time.monotonic() - began
+        self._own, self._is_at_work = time.monotonic() - began, False
         return self._own
 
     def load(self, header: Mapping[str, Any]) -> Loaded:
@@ -164,6 +163,7 @@ class Client:
     def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
         """is_call: whether its time is the item's; an import has a deadline to itself."""
+        assert not self._is_at_work, "an answer is still due"
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
