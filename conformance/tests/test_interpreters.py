@@ -9,7 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError, TargetError
+from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
+from attnspec.engine.engine import Engine
+from attnspec.hosting import pool
+from attnspec.hosting.pool import close_all
 from attnspec.record.read import read_record
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.registry import load, registered
@@ -54,6 +58,13 @@ def test_the_subjects_of_a_manifest_live_in_its_interpreter(cli: Cli, tmp_path: 
     lives_in = read_record(record).subjects[0].card.lives_in
     assert lives_in["interpreter"].endswith("/bin/python")
     assert lives_in["numpy"] == np.__version__
+
+
+def test_the_process_that_begins_early_is_the_one_that_is_asked(tmp_path: Path, bare: Path) -> None:
+    folder = library(tmp_path, str(bare))
+    close_all()
+    Engine(Plan(("mine/attention",), implementations=(folder,))).fetch("mine/attention")
+    assert [client.surroundings.command for client in pool._clients.values()] == [(str(bare),)]
 
 
 def test_what_is_installed_is_asked_of_the_interpreter_of_a_manifest(tmp_path: Path, bare: Path) -> None:

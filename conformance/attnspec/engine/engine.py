@@ -138,10 +138,10 @@ class Engine:
         from attnspec.subjects.target import begin  # noqa: PLC0415  (weight: numpy)
 
         known = self._registered(target)
-        is_python = ":" in target or (known and not known.missing and not known.library.program)
-        if is_python and target not in self.plan.in_process:
+        is_there = ":" in target or (known and not known.missing)
+        if is_there and target not in self.plan.in_process:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
-            begin(target, surroundings, tuple(map(Path, self.plan.implementations)))
+            begin(target, surroundings, known, map(Path, self.plan.implementations))
 
     def _let_go(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from attnspec.core.errors import TargetError
 from attnspec.host.frames import LARGEST_HEADER
-from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
+from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import Examined, read_examined
-from attnspec.subjects.not_loaded import not_ended, not_loaded
+from attnspec.subjects.not_loaded import not_ended
 from attnspec.subjects.source import Source
 from attnspec.subjects.subject import Subject
-from attnspec.subjects.target import load_text
+from attnspec.subjects.target import load_text, loaded_there
 
 
 @dataclass(slots=True)
@@ -28,8 +28,7 @@ class There:
 
     def examined(self, target: str, *, sources: bool = False) -> Examined:
         """What `package.module:name` is; with the sources of a function, if they are asked for. Raises TargetError."""
-        source = _source(target)
-        loaded = self._loaded(source, target)
+        loaded = loaded_there(_source(target), target, self.client)
         if not loaded.described["is_callable"]:
             raise TargetError(f"{target!r} is {loaded.described['type']} and cannot be called.")
         header = {"do": "examine", "of": loaded.number, "sources": sources}
@@ -41,17 +40,6 @@ class There:
             raise TargetError(not_ended(f"looking at {target!r}", died.death, deadline)) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
             raise TargetError(f"the host does not tell of {target!r} as docs/protocol.md says: {wrong!r}.") from None
-
-    def _loaded(self, source: Source, target: str) -> Loaded:
-        self.client.begin_item()
-        header = source.header if self.client.surroundings.is_here else source.header_elsewhere
-        try:
-            return self.client.load({"from": header, "name": source.name})
-        except NotLoadedThere as cause:
-            raise not_loaded(cause.told, source.module, target) from None
-        except HostDied as died:
-            deadline = self.client.surroundings.deadline
-            raise TargetError(not_ended(f"importing {source.module!r}", died.death, deadline)) from None
 
     def written(self, text: str, name: str, lift: str) -> Subject:
         """The function of this name in this text, loaded once: what a framework compiles for it is kept.

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
-from attnspec.hosting.client import Client, HostDied, NotLoadedThere, here
+from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
 from attnspec.numerics.precision import precision_of
 from attnspec.spec.yaml_lines import Located
@@ -116,9 +116,25 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
                    library, described=described)
 
 
-def begin(target: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> None:
-    """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells."""
-    _client(target, surroundings, () if ":" in target else tuple(folders)).begin()
+def begin(target: str, surroundings: Surroundings, known: Registered | None = None,
+          folders: Iterable[Path] = ()) -> None:
+    """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells.
+
+    known: what its manifest says, if it has one.
+    """
+    if known:
+        _client(target, _living_in(known, surroundings), tuple(folders)).begin()
+    else:
+        _client(target, surroundings).begin()
+
+
+Asked = TypeVar("Asked", bound=Surroundings | None)
+
+
+def _living_in(registered: Registered, surroundings: Asked) -> Surroundings | Asked:
+    """Where the subjects of a manifest live: with the program or the interpreter that it names, or where is said."""
+    home = registered.library.program or registered.library.interpreter
+    return home.surroundings(surroundings) if home else surroundings
 
 
 def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
@@ -136,16 +152,21 @@ def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) 
 
 def _there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Found:
     """The function in its own process."""
+    loaded = loaded_there(source, target, client, versions)
+    described = _description(loaded.described, source.name)
+    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
+
+
+def loaded_there(source: Source, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
+    """What the client tells of a callable that it has loaded. Raises TargetError."""
     client.begin_item()
     try:
         where = source.header if client.surroundings.is_here else source.header_elsewhere
-        loaded = client.load({"from": where, "name": source.name, "versions": list(versions)})
+        return client.load({"from": where, "name": source.name, "versions": list(versions)})
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
         raise TargetError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
-    described = _description(loaded.described, source.name)
-    return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
 
 
 def _description(told: Mapping[str, Any], name: str) -> Described:
@@ -190,8 +211,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
-    if home := registered.library.program or registered.library.interpreter:
-        surroundings = home.surroundings(surroundings)
+    surroundings = _living_in(registered, surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
