@@ -21,9 +21,9 @@ def described(function: Any) -> Dict[str, Any]:
         "is_function": hasattr_(function, "__code__") or isinstance(function, functools.partial),
         "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
         "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)),
-        "qualname": _text(getattr_(function, "__qualname__", "")),
-        "module": _text(getattr_(function, "__module__", "")),
-        "doc": _text(getattr_(function, "__doc__", "")).strip().partition("\n")[0][:LONGEST],
+        "qualname": text_of(getattr_(function, "__qualname__", "")),
+        "module": text_of(getattr_(function, "__module__", "")),
+        "doc": text_of(getattr_(function, "__doc__", "")).strip().partition("\n")[0][:LONGEST],
         "place": _place(function),
         "parameters": _parameters(function),
         "attributes": _attributes(function),
@@ -50,7 +50,8 @@ def quietly(ask: Any) -> Any:
         return None
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """The value, if it is a plain string; empty otherwise."""
     return value if type(value) is str else ""
 
 

@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from .describing import getattr_, hasattr_, plain, quietly, uses, written
+from .describing import getattr_, hasattr_, plain, quietly, text_of, uses, written
 
 LONGEST = 10_000  # characters of a docstring
 MOST = 200  # classes and functions that are told
@@ -23,7 +23,7 @@ def examined(thing: Any) -> Dict[str, Any]:
     annotations name, and the classes beside it.
     """
     inner = _unwrapped(thing)
-    return {"name": _text(getattr_(thing, "__name__", "")), "home": _text(_scope(inner).get("__name__", "")),
+    return {"name": text_of(getattr_(thing, "__name__", "")), "home": text_of(_scope(inner).get("__name__", "")),
             "signature": signature(thing), "packages": uses(inner),
             **(_of_class(thing) if isinstance(thing, type) else {})}
 
@@ -47,10 +47,6 @@ def _of_class(thing: Any) -> Dict[str, Any]:
             "annotated": _annotated(thing), "beside": _beside(thing), "backend": _backend()}
 
 
-def _text(value: Any) -> str:
-    return value if type(value) is str else ""
-
-
 def _scope(function: Any) -> Mapping[str, Any]:
     """The names of its module."""
     return dict(getattr_(function, "__globals__", {}))
@@ -65,7 +61,7 @@ def signature(function: Any) -> Dict[str, Any]:
         return {**told, "parameters": [{**each, "kind": "POSITIONAL_ONLY"} for each in (told["parameters"] or ())[1:]]}
     found = quietly(lambda: list(inspect.signature(function).parameters.values()))
     if found is None:
-        return {"parameters": None, "doc": _text(getattr_(function, "__doc__", ""))[:LONGEST]}
+        return {"parameters": None, "doc": text_of(getattr_(function, "__doc__", ""))[:LONGEST]}
     return {"parameters": [_parameter(each) for each in found if not each.kind.name.startswith("VAR_")], "doc": ""}
 
 
@@ -73,7 +69,7 @@ def _parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
     told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.annotation is not inspect.Parameter.empty:
         annotation = parameter.annotation
-        told["annotation"] = _text(annotation if type(annotation) is str else getattr_(annotation, "__name__", ""))
+        told["annotation"] = text_of(annotation if type(annotation) is str else getattr_(annotation, "__name__", ""))
     if parameter.default is not inspect.Parameter.empty:
         told["default"] = _default(parameter.default)
     return told
@@ -114,7 +110,7 @@ def _beside(thing: Any) -> List[List[str]]:
 def _backend() -> str:
     """The framework that Keras computes with here, if it is imported."""
     keras = sys.modules.get("keras")
-    return _text(quietly(lambda: getattr_(keras, "backend", None).backend()))
+    return text_of(quietly(lambda: getattr_(keras, "backend", None).backend()))
 
 
 def _functions(function: Any) -> List[Dict[str, Any]]:
@@ -136,7 +132,7 @@ def _functions(function: Any) -> List[Dict[str, Any]]:
 
 
 def _source(function: Any) -> str:
-    return _text(quietly(lambda: inspect.getsource(_unwrapped(function))))
+    return text_of(quietly(lambda: inspect.getsource(_unwrapped(function))))
 
 
 def _called(function: Any) -> Iterator[Tuple[str, Any]]:

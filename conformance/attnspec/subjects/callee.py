@@ -19,7 +19,7 @@ from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import NO_ANSWER, Death
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
     Answer,
@@ -186,7 +186,7 @@ class Hosted:
 
     def _no_answer(self, call: Call, why: Exception) -> Death:
         """The end of a host that has answered nothing that can be read."""
-        death = Death(Verdict.CRASHED, f"what came back is no answer: {why}")
+        death = Death(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
         self.client.give_up(self._kind(call), death)
         return death
 
@@ -209,19 +209,19 @@ class Hosted:
 
 def hosted(client: Client, number: int, lift: str) -> Hosted:
     """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
-    device = client.surroundings.device
+    device, framework = client.surroundings.device, lift or "NumPy"
     try:
         told = client.lift(lift)
     except HostDied as died:
-        raise TargetError(not_ended(f"trying {lift or 'NumPy'}", died.death, client.surroundings.deadline)) from None
+        raise TargetError(not_ended(f"trying {framework}", died.death, client.surroundings.deadline)) from None
     if "no_lift" in told:
         raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
                           f"Install it: pip install {lift}")
     if "no_device" in told:
-        raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
+        raise TargetError(f"there is no device {device!r} for {framework} here; there is {told['no_device']}.")
     if "unusable" in told:
-        where = f"{lift or 'NumPy'} on {device or 'its device'}"
-        raise TargetError(f"nothing can be computed with {where}: {told['unusable']}.")
+        where = device or "its device"
+        raise TargetError(f"nothing can be computed with {framework} on {where}: {told['unusable']}.")
     if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
         raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
     return Hosted(client, number, lift, told)

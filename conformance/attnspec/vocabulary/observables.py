@@ -227,7 +227,8 @@ def see(scene: Scene, run: str, name: str) -> Seen:
 
 def _see(scene: Scene, run: str, name: str) -> Seen:
     posed = scene.runs[run]
-    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part)):
+    # what has no key is not remembered, so that nothing is gained by working it out early
+    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
         observed = observe(scene, run, name)
     parts = [LOOKS[name].define(expected, scene) for expected in expectations(scene, posed, LOOKS[name].part)]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
@@ -278,13 +279,12 @@ def _finite_places(problem: AnyProblem) -> Array:
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
     """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
-    return [scene.evaluator.expect(problem, f"{posed.key}#{index}", part, scene.rows)
-            for index, problem in enumerate(posed.parts)]
+    return [work_out() for work_out in _truths(scene, posed, part)]
 
 
-def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], object]]:
-    """What `expectations` will ask for, as far as it is remembered: it can be worked out before there is an answer."""
-    for index, problem in enumerate(posed.parts if posed.key else ()):
+def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], Expectation]]:
+    """The same, each to be worked out when it is asked for."""
+    for index, problem in enumerate(posed.parts):
         yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part, scene.rows)
 
 
