@@ -7,6 +7,7 @@ from dataclasses import replace
 from attnspec.core.errors import Place
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
+from attnspec.faults.sizes.make import SEEDED
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.subjects.callee import InProcess
@@ -38,7 +39,8 @@ def own_subject(target: str) -> Subject:
 
 def renewed(subject: Subject) -> Subject:
     """The same subject made anew where it is one of our own: a fault with a memory starts without one."""
-    return replace(subject, callee=own_subject(subject.id).callee) if subject.id in own_ids() else subject
+    is_ours = subject.id.partition(SEEDED)[0] in own_ids()
+    return replace(subject, callee=own_subject(subject.id).callee) if is_ours else subject
 
 
 def fault_subject(target: str) -> Subject:
