@@ -34,6 +34,7 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.mechanisms import BUGS, faults_of, outside
 from attnspec.faults.sizes import make
 from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
 
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
@@ -65,7 +66,7 @@ def fault_named(name: str) -> Fault:
 
     Raises TargetError, with the nearest name, where there is none, and for a seed that is none or that nothing takes.
     """
-    family, at, seed = name.partition(make.SEEDED)
+    family, at, seed = name.partition(SEEDED)
     if family not in CATALOGUE:
         raise TargetError.unknown("fault", family, CATALOGUE)
     if not at:
@@ -78,7 +79,7 @@ def fault_named(name: str) -> Fault:
 def _seed(family: str, seed: str) -> int:
     """The seed as it is written after a family's name. Raises TargetError for what is no whole number."""
     if not SEED.fullmatch(seed):
-        raise TargetError(f"{seed!r} is no seed: a whole number follows the @. Name it so: {family}{make.SEEDED}7.")
+        raise TargetError(f"{seed!r} is no seed: a whole number follows the @. Name it so: {family}{SEEDED}7.")
     return int(seed)
 
 

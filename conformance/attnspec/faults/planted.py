@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,8 +47,20 @@ class Relation(enum.Enum):
     UNLIKE = "unlike"        # another axis
 
 
-def _is_power(length: int) -> bool:
-    return length & (length - 1) == 0
+_HOLDS: Mapping[Relation, Callable[[int, int, int], bool]] = {
+    Relation.ABOVE: lambda length, number, _: length > number,
+    Relation.UP_TO: lambda length, number, _: length <= number,
+    Relation.EXACTLY: lambda length, number, _: length == number,
+    Relation.BAND: lambda length, number, _: number < length <= 2 * number,
+    Relation.PARTIAL: lambda length, number, _: length > number and length % number != 0,
+    Relation.WHOLE: lambda length, number, _: length > number and length % number == 0,
+    Relation.ONE_MORE: lambda length, number, _: length > number and length % number == 1,
+    Relation.ONE_LESS: lambda length, number, _: length > number and length % number == number - 1,
+    Relation.NO_POWER: lambda length, number, _: length > number and length & (length - 1) != 0,
+    Relation.LONGER: lambda length, number, other: length > other + number,
+    Relation.UNLIKE: lambda length, _, other: length != other,
+}
+"""Of the axis's length, the number and the length of the other axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +74,7 @@ class Term:
 
     def holds(self, axes: Axes) -> bool:
         """Whether these lengths meet it."""
-        length, number = axes[self.axis], self.number
-        match self.relation:
-            case Relation.ABOVE:
-                return length > number
-            case Relation.UP_TO:
-                return length <= number
-            case Relation.EXACTLY:
-                return length == number
-            case Relation.BAND:
-                return number < length <= 2 * number
-            case Relation.NO_POWER:
-                return length > number and not _is_power(length)
-            case Relation.LONGER:
-                return length > axes[self.other] + number
-            case Relation.UNLIKE:
-                return length != axes[self.other]
-        return length > number and length % number in self._remainders
-
-    @property
-    def _remainders(self) -> Collection[int]:
-        """What may be left of the axis after whole blocks."""
-        return {Relation.PARTIAL: range(1, self.number), Relation.WHOLE: (0,), Relation.ONE_MORE: (1,),
-                Relation.ONE_LESS: (self.number - 1,)}[self.relation]
+        return _HOLDS[self.relation](axes[self.axis], self.number, axes[self.other] if self.other else 0)
 
     @property
     def text(self) -> str:

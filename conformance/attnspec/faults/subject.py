@@ -7,7 +7,8 @@ from dataclasses import replace
 from attnspec.core.errors import Place
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
-from attnspec.faults.sizes.make import SEEDED
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.subjects.callee import InProcess
@@ -27,8 +28,10 @@ def is_own(target: str) -> bool:
     return target.startswith((FAULT, SOUND))
 
 
-def own_ids() -> tuple[str, ...]:
-    """Every fault and every sound formulation."""
+def own_ids(seed: str = "") -> tuple[str, ...]:
+    """Every fault and every sound formulation. seed: instead, all families of sizes as this seed draws them."""
+    if seed:
+        return tuple(f"{FAULT}{name}{SEEDED}{seed}" for name in FAMILIES)
     return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in FORMULATIONS))
 
 

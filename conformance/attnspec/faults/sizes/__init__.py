@@ -1,1 +1,1 @@
-"""Families of faults that show only at certain sizes: a seed draws the axis's boundary, the block and the mechanism's number."""
+"""Families of faults that show only at certain sizes: a seed draws boundaries, blocks, tiles and grids."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from attnspec.faults.planted import Planted, Relation, Term
 
+SEEDED = "@"
+"""Between a family's name and the seed that draws its numbers; without it the seed is 0."""
+
 BLOCKS = (16, 32, 32, 64, 64, 64, 128, 128, 128, 256)
 """Tiles of rows and blocks of keys that kernels have; what most have stands there most often."""
 

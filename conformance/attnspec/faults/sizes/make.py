@@ -8,7 +8,7 @@ from dataclasses import replace
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.planted import Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
-from attnspec.faults.sizes.family import Family
+from attnspec.faults.sizes.family import SEEDED, Family
 from attnspec.faults.sizes.grids import GRIDS
 from attnspec.faults.sizes.hiding import HIDING
 from attnspec.faults.sizes.keys import KEYS
@@ -19,9 +19,6 @@ from attnspec.faults.staged import SOUND, Answer, Attend, HandedOver, around, at
 from attnspec.problems.problem import Sizes
 
 MECHANISMS: Mapping[str, Mechanism] = {**KEYS, **ROWS, **HIDING, **WIDTHS, **GRIDS}
-
-SEEDED = "@"
-"""Between a family's name and the seed that draws its numbers; without it the seed is 0."""
 
 
 def drawn(family: Family, seed: int = 0) -> Fault:

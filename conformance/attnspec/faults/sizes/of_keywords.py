@@ -23,8 +23,8 @@ _FEW_BLOCKS = (16, 16, 32, 32, 64)
 
 OF_MASKS = (
     Family("size_mask_stride_padded", "mask", "mask rows are read with a padded stride",
-           "Mask rows are read as if padded to whole vectors.", _ALIGNED, (partial("S"), above("T", (1, 8, 16))), "mask",
-           link="https://github.com/tenstorrent/tt-metal/issues/32502"),
+           "Mask rows are read as if padded to whole vectors.", _ALIGNED, (partial("S"), above("T", (1, 8, 16))),
+           "mask", link="https://github.com/tenstorrent/tt-metal/issues/32502"),
     Family("size_mask_tiles_transposed", "mask", "mask tiles are transposed",
            "Whole tiles of the mask are staged with rows and columns exchanged.", _FEW_BLOCKS,
            (above("T"), above("S")), "mask"),
