@@ -87,7 +87,7 @@ class Family:
     """Faults of one mechanism under one kind of condition.
 
     stage: where in attention it sits, as `Stage` has it.  mechanism: by its name in `MECHANISMS`.  sizes: among which
-    the mechanism's own number is drawn.  terms: where it bites, all of them together.  link: a public thread.
+    the mechanism's own number is drawn.  terms: where it bites, all of them together.
     """
 
     name: str
@@ -97,7 +97,6 @@ class Family:
     sizes: tuple[int, ...]
     terms: tuple[Draw, ...]
     keywords: str = ""
-    link: str = ""
 
     def drawn(self, seed: int) -> Planted:
         """What the seed plants: the same for the same seed, on any machine."""

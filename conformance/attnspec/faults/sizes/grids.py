@@ -68,6 +68,13 @@ def _unfolded_the_other_way(output: Array, _: Work) -> Array:
     return output.reshape(H, B, *rest).swapaxes(0, 1)
 
 
+def _dealt_by_group(value: Array, H: int) -> Array:
+    """Values (B,H,S,Dv): heads are dealt with the group's size as modulus and as stride, and some are never met."""
+    G = H // value.shape[1]
+    dealt = np.arange(H) % G * G + np.arange(H) // G
+    return np.where(np.isin(np.arange(H), dealt)[:, None, None], sound.group(value, H), 0).astype(value.dtype)
+
+
 def _grouped(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
     """Keys and values of other heads: `head_of` of the query heads, H / Hkv, Hkv and the size."""
     def replaced(size: int) -> Replaced:
@@ -138,7 +145,7 @@ GRIDS: Mapping[str, Mechanism] = {
     "groups are rounded down to a power of two": _grouped(lambda head, G, *_: head // (power_above(G + 1) // 2)),
     "groups have a fixed number of heads": _grouped(lambda head, _G, _Hkv, size: head // size),
     "groups are tiled": _grouped(lambda head, _G, Hkv, _size: head % Hkv),
-    "heads of a group are dealt by its size": _grouped(lambda head, G, Hkv, _size: head % G % Hkv),
+    "heads of a group are dealt by its size": lambda _: {"group_value": _dealt_by_group},
     "the last of a group has the next group's keys": _grouped(lambda head, G, *_: (head + 1) // G % max(1, (
         len(head) // G))),
     "key heads are clamped": _grouped(lambda head, G, _Hkv, size: np.minimum(head // G, size - 1)),

@@ -69,6 +69,11 @@ def _left_out_in_last(table: Array, size: int) -> Array:
     return np.where(in_last(table.shape[-1], size), _left_out(table, size), table)
 
 
+def _left_out_beyond(table: Array, size: int) -> Array:
+    """The same beyond the first tile of columns."""
+    return np.where(np.arange(table.shape[-1]) >= size, _left_out(table, size), table)
+
+
 def _shifted(table: Array, size: int) -> Array:
     """Columns are moved to the right by the padding."""
     return np.roll(table, -table.shape[-1] % size, axis=-1)
@@ -94,6 +99,16 @@ def _short_of_last_tile(row: Array, column: Array, size: int, work: Work) -> Arr
     """(T,S): rows of the last tile stop where the tile begins."""
     first = last_block(work.shape[2], size)
     return (column <= row) & ((row < first) | (column < first))
+
+
+def _nan_of_future(size: int) -> Change:
+    """Rows of a tile whose last block of keys, half as long again as the tile, lies all in their future."""
+    def softmax(logits: Array, work: Work) -> Array:
+        _, _, T, S = work.shape
+        row, block = np.arange(T), size * 3 // 2
+        last = last_block(np.minimum(row // size * size + size, S), block)
+        return np.where((last > row)[:, None], np.nan, sound.softmax(logits, work)).astype(logits.dtype)
+    return softmax
 
 
 def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
@@ -127,6 +142,7 @@ HIDING: Mapping[str, Mechanism] = {
     "a mask column's number wraps": _of_mask(_wrapping(3)),
     "the mask is left out": _of_mask(_left_out),
     "the mask is left out in the last block": _of_mask(_left_out_in_last),
+    "the mask is left out beyond the first tile": _of_mask(_left_out_beyond),
     "mask columns are moved by the padding": _of_mask(_shifted),
     "masked blocks are seen as a whole": _of_mask(_whole_blocks),
     "bias rows are read with a padded stride": _of_bias(_stride_rounded_up),
@@ -142,6 +158,7 @@ HIDING: Mapping[str, Mechanism] = {
     "the diagonal tile is closed":
         _causal(lambda row, column, size, _: (column <= row) & ((column // size < row // size) | (column < size))),
     "rows of the last tile stop where it begins": _causal(_short_of_last_tile),
+    "a block all in the future gives NaN": lambda size: {"softmax": _nan_of_future(size)},
     "the diagonal ends in the last corner":
         _causal(lambda row, column, _, work: column <= row + work.shape[3] - work.shape[2]),
     "the causal flag is left out": _causal(lambda row, column, *_: (column >= 0) & (row >= 0)),

@@ -40,6 +40,14 @@ def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
     return each_by("softmax", change)
 
 
+def _beyond_queries(_size: int) -> Change:
+    """One length serves for queries and keys."""
+    def softmax(logits: Array, work: Work) -> Array:
+        kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
+        return sound.softmax(kept.astype(logits.dtype), work)
+    return softmax
+
+
 def _first_again(S: int, size: int) -> Array:
     """(S,): lanes past the end wrap to the first keys."""
     return 1 + (np.arange(S) < -S % size)
@@ -182,6 +190,7 @@ KEYS: Mapping[str, Mechanism] = {
     "the last key is lost": _lost(lambda S, _: np.arange(S) == S - 1),
     "keys beyond the first tile are lost": _lost(lambda S, size: np.arange(S) >= size),
     "the first key of later blocks is lost": _lost(lambda S, size: (np.arange(S) % size == 0) & (np.arange(S) > 0)),
+    "keys beyond the queries are lost": each_by("softmax", _beyond_queries),
     "blocks between first and last are lost":
         _lost(lambda S, size: (np.arange(S) >= size) & ~np.asarray(in_last(S, size))),
     "the last block of keys counts twice": _counted(lambda S, size: 1 + in_last(S, size)),

@@ -14,6 +14,7 @@ from attnspec.faults.sizes.hiding import HIDING
 from attnspec.faults.sizes.keys import KEYS
 from attnspec.faults.sizes.mechanism import Mechanism
 from attnspec.faults.sizes.rows import ROWS
+from attnspec.faults.sizes.threads import link_of
 from attnspec.faults.sizes.widths import WIDTHS
 from attnspec.faults.staged import SOUND, Answer, Attend, HandedOver, around, attention
 from attnspec.problems.problem import Sizes
@@ -26,7 +27,7 @@ def drawn(family: Family, seed: int = 0) -> Fault:
     planted = family.drawn(seed)
     name = f"{family.name}{SEEDED}{seed}" if seed else family.name
     return Fault(name, Stage(family.stage), f"{family.story} {_numbers(planted)}", planted.reach, _maker(planted),
-                 link=family.link, planted=planted)
+                 link=link_of(family.name), planted=planted)
 
 
 def _numbers(planted: Planted) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,10 @@ Change: TypeAlias = Callable[[Array, Work], Array]
 """Of logits, weights or the output, whose axes are (B,H,T,·), with the whole call beside it."""
 
 
-def last_block(length: int, size: int) -> int:
+LengthT = TypeVar("LengthT", int, Array)
+
+
+def last_block(length: LengthT, size: int) -> LengthT:
     """Where the last block of an axis begins, whole or not."""
     return (length - 1) // size * size
 
