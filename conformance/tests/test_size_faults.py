@@ -15,12 +15,10 @@ from attnspec.evaluation.power.against import compared
 from attnspec.evaluation.power.jobs import PowerJobs, with_power
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, declaration_of, fault_named
 from attnspec.faults.fault import Fault
-from attnspec.faults.mechanisms import BUGS, Outside
 from attnspec.faults.planted import Axes, Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
 from attnspec.faults.sizes.family import Family
 from attnspec.faults.sizes.make import MECHANISMS, drawn
-from attnspec.faults.sizes.threads import THREADS, family_table, link_of, size_threads
 from attnspec.faults.staged import Answer, staged
 from attnspec.faults.subject import own_ids, own_subject, renewed
 from attnspec.problems.make import make_problem
@@ -31,7 +29,6 @@ from attnspec.trials.evaluator import Evaluator, Tally
 from attnspec.trials.trial import Trial
 from helpers.commands import Cli
 from helpers.law import checks
-from helpers.places import CHECKOUT
 
 SEEDS = (0, 1, 7)
 MANY = range(40)
@@ -286,28 +283,3 @@ def test_the_matrix_is_not_about_families(cli: Cli) -> None:
     assert code == 2
     assert ("a seed draws the sizes at which these faults bite, so that the matrix does not list them. Put them to "
             "their clauses: attnspec power --fault NAME.") in err
-
-
-# --- what happened in public
-
-def test_threads_name_faults_that_there_are_and_each_thread_is_told_once() -> None:
-    named = {name for thread in THREADS if not isinstance(thread.faults, Outside) for name in thread.faults}
-    assert named <= set(CATALOGUE)
-    links = [thread.link for thread in THREADS]
-    assert len(set(links)) == len(links) == 57
-    assert set(links).isdisjoint(link for bugs in BUGS.values() for link in bugs)
-    assert sum(not isinstance(thread.faults, Outside) for thread in THREADS) == 38
-
-
-def test_a_family_links_to_a_thread_that_tells_its_mechanism() -> None:
-    told = {name: thread.link for thread in reversed(THREADS) if thread.told and not isinstance(thread.faults, Outside)
-            for name in thread.faults}
-    assert {fault.name: fault.link for fault in ALL if fault.planted and fault.link} == {
-        name: link for name, link in told.items() if name in FAMILIES}
-    assert link_of("size_groups_rounded_up") == ""
-
-
-def test_the_documentation_shows_families_and_threads() -> None:
-    text = (CHECKOUT / "docs" / "faults.md").read_text(encoding="utf-8")
-    assert family_table() in text
-    assert size_threads() in text

@@ -5,7 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnspec.problems.problem import Sizes
 
 Axes = Mapping[str, int]
 """The lengths of all axes by name: B, H, Hkv, G (query heads a key head), T, S, D, Dv, and B·H."""
@@ -13,19 +16,7 @@ Axes = Mapping[str, int]
 GRID = "B·H"
 
 
-class HasSizes(Protocol):
-    """The lengths of the axes, as `Sizes` has them."""
-
-    B: int
-    H: int
-    Hkv: int
-    T: int
-    S: int
-    D: int
-    Dv: int
-
-
-def axes_of(sizes: HasSizes) -> Axes:
+def axes_of(sizes: Sizes) -> Axes:
     """The axes of a problem, those included that follow from others."""
     own = {name: int(getattr(sizes, name)) for name in ("B", "H", "Hkv", "T", "S", "D", "Dv")}
     return {**own, "G": own["H"] // max(own["Hkv"], 1), GRID: own["B"] * own["H"]}
