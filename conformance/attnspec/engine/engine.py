@@ -15,10 +15,11 @@ from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
+from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due, themes_of
 from attnspec.spec.load import OWN, load_spec
-from attnspec.spec.refutations import Refutations, read_refutations, witnesses
+from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
@@ -85,7 +86,7 @@ class Engine:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
             return self.clauses
-        names = witnesses(self.spec, self._refutations, target.removeprefix(FAULT))
+        names = clauses_for(self.spec, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
     @cached_property
