@@ -8,16 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.evaluation.baselines.inputs import (
-    FLASH_ATTENTION,
-    FLASH_ATTENTION_3,
-    FUSED_ATTENTION,
-    OPINFO,
-    Suite,
-    five_draws,
-    normal,
-    uniform,
-)
+from attnspec.evaluation.baselines import grids
+from attnspec.evaluation.baselines.dealing import told
+from attnspec.evaluation.baselines.grid_suites import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION
+from attnspec.evaluation.baselines.inputs import OPINFO, SHAPES, Suite, five_draws, normal, uniform
 from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.faults.catalogue import RECOMMENDED
