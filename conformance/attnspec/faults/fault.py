@@ -44,7 +44,8 @@ class Fault:
     story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
     link: the public thread of a real bug of this kind, or "".  limits: what the faulty function declares beyond
     the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
-    other_path: what the same subject does with a hidden switch flipped, where it has one.
+    other_path: what the same subject does with a hidden switch flipped, where it has one.  shows_at: for a fault that
+    shows only at certain sizes, at which; "" for all others.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Fault:
     limits: Limits = field(default_factory=lambda: Limits(grouped=True, broadcasts=True))
     equivalents: Mapping[DType, str] = field(default_factory=dict)
     other_path: Callable[[], Attend | Layer] | None = None
+    shows_at: str = ""
 
     @property
     def function(self) -> Attend | Layer:

@@ -15,7 +15,7 @@ from attnspec.problems.problem import Sizes
 SMALL = 2.5e8
 """Work of a small case. One beyond it is put with fewer sequences, but for every fourth; if need be with just one."""
 
-LARGEST = 1e9
+LARGEST = 1.25e9
 """The most work of a case. One beyond it is put with one sequence, then with fewer heads, else left out."""
 
 HALF = 4e9

@@ -169,10 +169,12 @@ class PowerJobs:
     def _blank(self, job: Measurement) -> SubjectPut:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
 
-        dtype, is_fault = DType(job.dtype), job.target.startswith(FAULT)
-        stage = fault_named(job.target.removeprefix(FAULT)).stage.value if is_fault else ""
-        equivalent = self._equivalent(job.target, dtype) if is_fault else ""
-        return SubjectPut(job.target, dtype, job.seed, is_fault, stage, equivalent, ())
+        dtype = DType(job.dtype)
+        if not job.target.startswith(FAULT):
+            return SubjectPut(job.target, dtype, job.seed, is_fault=False, stage="")
+        fault = fault_named(job.target.removeprefix(FAULT))
+        return SubjectPut(job.target, dtype, job.seed, is_fault=True, stage=fault.stage.value,
+                          equivalent=fault.equivalents.get(dtype, ""), shows_at=fault.shows_at)
 
     @staticmethod
     def _equivalent(target: str, dtype: DType) -> str:
