@@ -62,7 +62,7 @@ def dealt(grids: Sequence[Grid], seed: int) -> tuple[GridCase, ...]:
     """The cases of a seed, as they are dealt: tests in turn, until either half of the work is spent."""
     found: dict[tuple[Sizes, frozenset[Option]], GridCase] = {}
     spent = {True: 0.0, False: 0.0}
-    for case in itertools.islice(_in_turn(grids, seed), _DEALS):
+    for case in _in_turn(grids, seed):
         is_small, costs = work(case.sizes) <= SMALL, work(case.sizes)
         if (case.sizes, case.options) not in found and spent[is_small] + costs <= HALF:
             found[case.sizes, case.options] = case
@@ -80,7 +80,8 @@ def for_layers(cases: Iterable[GridCase]) -> tuple[GridCase, ...]:
 
 
 def _in_turn(grids: Sequence[Grid], seed: int) -> Iterator[GridCase]:
-    for number in itertools.count():
+    """One case of every test, then the next one of every test; not without end, for all may be too large."""
+    for number in range(1 + _DEALS // len(grids)):
         for grid in grids:
             case = _case(grid, seed, number)
             if case is not None:

@@ -69,11 +69,12 @@ class Suite:
     def posed(self, kind: Kind, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
         """The problems for a subject of this kind; the same objects every time, so references are worked out once."""
         problems = self.layers if kind is Kind.LAYER and self.layers is not None else self.attention
-        return _posed(problems, dtype, seed)
+        return posed_problems(problems, dtype, seed)
 
 
 @functools.lru_cache(REMEMBERED)
-def _posed(problems: Problems, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
+def posed_problems(problems: Problems, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
+    """The problems of a suite with their references; the same objects every time."""
     return tuple(ReferencedProblem(problem) for problem in problems(dtype, seed))
 
 

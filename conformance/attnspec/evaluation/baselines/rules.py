@@ -197,30 +197,30 @@ _ALL = (
     Rule("assert_close", "torch.testing.assert_close, defaults",
          "https://docs.pytorch.org/docs/stable/testing.html",
          "Five Gaussian draws as people write them (B=2, H=2, T=S=128, d=64), then the shapes and features of "
-         "PyTorch's operator samples, which are small (B=4, H=4, T=3, S=6, d=8, plain, causal, broadcast, one float mask; "
-         "Gaussian, too, since its entries in [-9, 9) come with a looser tolerance); a layer as nn.MultiheadAttention: "
-         "self, memory, causal, padding, weights. All of them are put.",
+         "PyTorch's operator samples, which are small (B=4, H=4, T=3, S=6, d=8, plain, causal, broadcast, one float "
+         "mask; Gaussian, too, since its entries in [-9, 9) come with a looser tolerance); a layer as "
+         "nn.MultiheadAttention: self, memory, causal, padding, weights. All of them are put.",
          OPINFO, close_to_same(ASSERT_CLOSE)),
     Rule("flash_attention", "flash-attention's 2x rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
          "The largest error at most twice that of an eager run in the dtype of the inputs. Its tests' lengths, widths, "
          "heads and options, each combination one Gaussian draw: causal, windows, ALiBi, softcap, key padding, filled "
          "caches, grouped heads; diagonals start top-left, as is recommended here. " + _of(grids.FLASH_ATTENTION)
-         + " Of no kind here: dropout, gradients, paged caches, rotary embedding, padded queries.",
+         + " Left out: dropout, gradients, paged caches, rotary embedding, padded queries.",
          FLASH_ATTENTION, twice_eager, HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
          "As the 2x rule, plus twice what adding 0.3 to the reference and taking it away costs; three times the eager "
          "error under a softcap. Its tests' lengths, widths, heads and options: causal, windows, softcap, key padding, "
          "filled caches, grouped heads, values wider and narrower than keys. " + _of(grids.FLASH_ATTENTION_3)
-         + " Of no kind here: chunks, float8, a second query, gradients.",
+         + " Left out: chunks, float8, a second query, gradients.",
          FLASH_ATTENTION_3, twice_eager_and_noise, HALVES),
     Rule("pytorch_fused", "PyTorch's fused tolerances",
          "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
          "torch.rand; tolerances from the largest absolute and relative deviation of a low-precision reference, at "
          "least the defaults, times 4, also at the sizes of the CPU tests, which have fixed ones. Its tests' lengths, "
          "widths, heads and options: causal, scale 1/d, grouped heads, float and boolean masks. "
-         + _of(grids.FUSED_ATTENTION) + " Of no kind here: dropout, gradients, nested tensors.",
+         + _of(grids.FUSED_ATTENTION) + " Left out: dropout, gradients, nested tensors.",
          FUSED_ATTENTION, close_to_fused),
     Rule("onnx_nodes", "ONNX's fixed cases",
          "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",
