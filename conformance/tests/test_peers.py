@@ -233,7 +233,7 @@ def test_references_are_worked_out_once_for_all_subjects() -> None:
 
 
 def test_the_eager_reference_rounds_what_the_others_keep() -> None:
-    problem = RULES["flash_attention"].inputs.posed(Kind.ATTENTION, DType.BFLOAT16, 0)[0].problem
+    problem = RULES["flash_attention"].inputs.posed(Kind.ATTENTION, DType.BFLOAT16, 0)[-1].problem
     output = ReferencedProblem(problem).output
     np.testing.assert_array_equal(output.same.astype(np.float64), output.rounded)
     assert output.eager_error > 2 * np.abs(output.wider - output.rounded).max()
