@@ -16,8 +16,11 @@ from attnspec.evaluation.baselines.inputs import SHAPES, normal
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.evaluation.baselines.rules import twice_eager_and_noise
 from attnspec.problems.problem import Problem, Sizes
+from helpers.places import CHECKOUT
 
 EVERY = {name: getattr(grids, name) for name in ("FLASH_ATTENTION", "FLASH_ATTENTION_3", "FUSED_ATTENTION")}
+RULE_OF = {"FLASH_ATTENTION": "flash_attention", "FLASH_ATTENTION_3": "flash_attention_3",
+           "FUSED_ATTENTION": "pytorch_fused"}
 BY_NAME = pytest.mark.parametrize("published", EVERY.values(), ids=EVERY.keys())
 SMALL = Grid(Source("example/kernels", "tests/test_it.py", "0" * 40), "test_it", (2, 3), ((4, 4), (4, 1)),
              ((5, 7), (8, 8), (9, 1), (1, 9), (16, 17)), ((8, 8), (8, 16)), (Option.CAUSAL,))
@@ -161,6 +164,18 @@ def test_lengths_and_widths_of_flash_attention_are_those_published() -> None:
     assert {(113, 203), (108, 256), (1023, 1024), (2048, 2048)} < set(output.lengths)
     assert {D for D, _ in output.widths} == {32, 40, 59, 64, 96, 111, 128, 160, 192, 224, 256}
     assert (203, 113) in by_test["test_flash_attn_causal"].lengths
+
+
+def test_the_documentation_tells_of_every_grid() -> None:
+    text = (CHECKOUT / "docs" / "peers.md").read_text(encoding="utf-8")
+    for name, published in EVERY.items():
+        row = next(line for line in text.splitlines() if f"| `{RULE_OF[name]}` |" in line and "pairs" in line)
+        assert f" {len({pair for grid in published for pair in grid.lengths})} pairs" in row
+        for grid in published:
+            assert grid.source.commit[:7] in row
+            assert all(re.search(rf"\b{D}\b", row) for D, _ in grid.widths)
+            assert all(re.search(rf"\b{B}\b", row) for B in grid.batches)
+    assert f"{sum(map(dealing.combinations, grids.FLASH_ATTENTION)):,} cases" in text
 
 
 def test_cases_come_with_the_least_work_first() -> None:

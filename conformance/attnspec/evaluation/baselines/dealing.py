@@ -107,25 +107,26 @@ def _place(count: int, seed: int, label: str, number: int) -> int:
     return int(np.argsort(words(seed, f"{label} {lap}", (count,)), kind="stable")[place])
 
 
+def combinations(grid: Grid) -> int:
+    """How many cases are published."""
+    return len(tuple(_sizes(grid))) * 2 ** len(grid.switches)
+
+
 def told(grids: Sequence[Grid]) -> str:
-    """How much of the grids is put, for a reader: `At each seed at most 96 of 15,264 combinations of 4 tests, …`."""
-    every = [(grid, sizes) for grid in grids for sizes in _sizes(grid)]
-    count = sum(_options(grid) for grid, _ in every)
-    beyond = sum(_options(grid) for grid, sizes in every if affordable(sizes) is None)
-    lost = {(sizes.T, sizes.S) for _, sizes in every} - {
-        (sizes.T, sizes.S) for _, sizes in every if affordable(sizes) is not None}
+    """How much of the grids is put: `At each seed at most 128 of the 5,988 combinations of 4 tests; 564 are …`."""
+    every = [(sizes, 2 ** len(grid.switches)) for grid in grids for sizes in _sizes(grid)]
+    beyond = sum(options for sizes, options in every if affordable(sizes) is None)
+    lost = {(sizes.T, sizes.S) for sizes, _ in every} - {
+        (sizes.T, sizes.S) for sizes, _ in every if affordable(sizes) is not None}
     never = f", among them all of {_listed(sorted(lost))}" if lost else ""
     left_out = f"; {beyond:,} are left out as too large{never}" if beyond else ""
+    count = sum(map(combinations, grids))
     return f"At each seed at most {MOST} of the {count:,} combinations of {len(grids)} tests{left_out}."
 
 
 def _sizes(grid: Grid) -> Iterator[Sizes]:
     for B, (H, Hkv), (T, S), (D, Dv) in itertools.product(grid.batches, grid.heads, grid.lengths, grid.widths):
         yield Sizes(B, H, Hkv, T, S, D, Dv)
-
-
-def _options(grid: Grid) -> int:
-    return 2 ** len(grid.switches)
 
 
 def _listed(lengths: Sequence[tuple[int, int]]) -> str:
