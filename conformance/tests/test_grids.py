@@ -26,9 +26,9 @@ SMALL = Grid(Source("example/kernels", "tests/test_it.py", "0" * 40), "test_it",
              ((5, 7), (8, 8), (9, 1), (1, 9), (16, 17)), ((8, 8), (8, 16)), (Option.CAUSAL,))
 
 
-def only(*options: Option, **changes: float | bool) -> Problem:
+def only(*options: Option, softcap: float | None = None, gain: float = 1.0) -> Problem:
     """One problem of a grid with these options."""
-    grid = replace(SMALL, lengths=((16, 17),), switches=(), always=options, **changes)
+    grid = replace(SMALL, lengths=((16, 17),), switches=(), always=options, softcap=softcap, gain=gain)
     problem = of_grids(normal, [grid]).posed(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem
     assert isinstance(problem, Problem)
     return problem

@@ -90,12 +90,12 @@ def _in_turn(grids: Sequence[Grid], seed: int) -> Iterator[GridCase]:
 
 def _case(grid: Grid, seed: int, number: int) -> GridCase | None:
     """The case of this number; None where it is left out. Every value of an axis comes before any comes again."""
-    axes = (grid.batches, grid.heads, grid.lengths, grid.widths, *[(False, True)] * len(grid.switches))
-    B, (H, Hkv), (T, S), (D, Dv), *on = (
-        axis[_place(len(axis), seed, f"{grid.test} {place}", number)] for place, axis in enumerate(axes))
-    published = Sizes(B, H, Hkv, T, S, D, Dv)
+    counts = (len(grid.batches), len(grid.heads), len(grid.lengths), len(grid.widths), *[2] * len(grid.switches))
+    batch, heads, lengths, widths, *on = (
+        _place(count, seed, f"{grid.test} {axis}", number) for axis, count in enumerate(counts))
+    published = Sizes(grid.batches[batch], *grid.heads[heads], *grid.lengths[lengths], *grid.widths[widths])
     options = {*grid.always, *itertools.compress(grid.switches, on)}
-    if grid.square and T != S:
+    if grid.square and published.T != published.S:
         options.discard(Option.CAUSAL)
     sizes = affordable(published, keeps_batch=number % 4 == 0)
     return None if sizes is None else GridCase(grid, published, sizes, frozenset(options))
@@ -109,12 +109,17 @@ def _place(count: int, seed: int, label: str, number: int) -> int:
 
 def combinations(grid: Grid) -> int:
     """How many cases are published."""
-    return len(tuple(_sizes(grid))) * 2 ** len(grid.switches)
+    return len(tuple(_sizes(grid))) * _options(grid)
+
+
+def _options(grid: Grid) -> int:
+    options: int = 2 ** len(grid.switches)
+    return options
 
 
 def told(grids: Sequence[Grid]) -> str:
     """How much of the grids is put: `At each seed at most 128 of the 5,988 combinations of 4 tests; 564 are …`."""
-    every = [(sizes, 2 ** len(grid.switches)) for grid in grids for sizes in _sizes(grid)]
+    every = [(sizes, _options(grid)) for grid in grids for sizes in _sizes(grid)]
     beyond = sum(options for sizes, options in every if affordable(sizes) is None)
     lost = {(sizes.T, sizes.S) for sizes, _ in every} - {
         (sizes.T, sizes.S) for sizes, _ in every if affordable(sizes) is not None}
