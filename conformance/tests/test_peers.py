@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,7 @@ def test_a_rule_names_itself_and_its_source(rule: Rule) -> None:
     assert rule.source.startswith("https://")
     assert rule.title
     assert rule.meaning.endswith(".")
+    assert all(re.search(r" at [0-9a-v.]{7}$", str(source)) for source in rule.read)
 
 
 def test_the_numbers_are_those_of_the_sources() -> None:

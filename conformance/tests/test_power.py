@@ -78,6 +78,7 @@ def test_the_header_tells_of_rules_and_faults(measured: tuple[RunRecord, str]) -
     assert [rule["name"] for rule in header.rules] == [SUITE, "onnx_nodes"]
     assert [fault["name"] for fault in header.faults] == ["scale_none", "scale_root_in_float32"]
     assert header.faults[0]["story"]
+    assert header.rules[1]["sizes_from"] == "onnx/onnx onnx/backend/test/case/node/attention.py at f754691"
 
 
 def test_the_footer_counts_what_the_suite_made_of_them(measured: tuple[RunRecord, str]) -> None:

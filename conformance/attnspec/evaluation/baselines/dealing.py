@@ -18,13 +18,13 @@ SMALL = 2.5e8
 LARGEST = 1.25e9
 """The most work of a case. One beyond it is put with one sequence, then with fewer heads, else left out."""
 
-HALF = 4e9
-"""What small cases cost together, and large ones: a second of one core each, for a subject that is not convicted.
+HALF = 8e9
+"""What small cases cost together, and large ones: two seconds of a core each, for a subject that is not convicted.
 
 So a rule comes to an end within half an hour of two cores at ten seeds of a hundred faults, three dtypes.
 """
 
-MOST = 128
+MOST = 192
 """Cases of one rule at one seed."""
 
 NOT_IN_LAYERS = frozenset({Option.LOCAL, Option.SOFTCAP, Option.SCALE})
@@ -118,7 +118,7 @@ def _options(grid: Grid) -> int:
 
 
 def told(grids: Sequence[Grid]) -> str:
-    """How much of the grids is put: `At each seed at most 128 of the 5,988 combinations of 4 tests; 564 are …`."""
+    """How much of the grids is put: `At each seed at most 192 of the 5,988 combinations of 4 tests; 564 are …`."""
     every = [(sizes, _options(grid)) for grid in grids for sizes in _sizes(grid)]
     beyond = sum(options for sizes, options in every if affordable(sizes) is None)
     lost = {(sizes.T, sizes.S) for sizes, _ in every} - {

@@ -17,6 +17,9 @@ class Source:
     file: str
     commit: str
 
+    def __str__(self) -> str:
+        return f"{self.repository} {self.file} at {self.commit[:7]}"
+
 
 class Option(enum.Enum):
     """What a test puts beside query, key and value."""
@@ -169,4 +172,4 @@ KERNELBENCH = (
 # Where inputs.py and onnx_nodes.py have their fixed cases from
 
 OPERATOR_SAMPLES = Source("pytorch/pytorch", "torch/testing/_internal/common_methods_invocations.py", "v2.13.0")
-ONNX_NODES = Source("onnx/onnx", "onnx/backend/test/case/node/attention.py", "f7546912001bc31e92a238b17068a21b373d882e")
+NODE_CASES = Source("onnx/onnx", "onnx/backend/test/case/node/attention.py", "f7546912001bc31e92a238b17068a21b373d882e")

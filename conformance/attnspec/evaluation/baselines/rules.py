@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.evaluation.baselines import grids
 from attnspec.evaluation.baselines.dealing import told
 from attnspec.evaluation.baselines.grid_suites import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION
-from attnspec.evaluation.baselines.grids import Grid
+from attnspec.evaluation.baselines.grids import NODE_CASES, OPERATOR_SAMPLES, Grid, Source
 from attnspec.evaluation.baselines.inputs import OPINFO, SHAPES, Suite, five_draws, normal, uniform
 from attnspec.evaluation.baselines.onnx_nodes import ONNX_NODES
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
@@ -104,7 +104,8 @@ THREE = (DType.FLOAT32, *HALVES)
 class Rule:
     """A rule: what it puts to a subject, and how it decides.
 
-    source: where it is published.  meaning: what it does, and which of its sizes were cut.  dtypes: where it is used.
+    source: where it is published.  meaning: what it does, and which of its sizes were cut.  read: where its sizes were
+    read.  dtypes: where it is used.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Rule:
     meaning: str
     inputs: Suite
     wrong: Comparison
+    read: tuple[Source, ...]
     dtypes: tuple[DType, ...] = THREE
 
     def judge(self, subject: Subject, dtype: DType, seed: int) -> Iterator[bool]:
@@ -172,6 +174,10 @@ def _of(published: Sequence[Grid]) -> str:
     return f"{told(published)} A large case has fewer sequences, or heads, than published. A layer gets eight cases."
 
 
+def _sources(published: Sequence[Grid]) -> tuple[Source, ...]:
+    return tuple(dict.fromkeys(grid.source for grid in published))
+
+
 def _put_sizes() -> str:
     """`level 1 problem 97 at B=1 H=2 …`, for each shape of KernelBench."""
     return ", ".join(f"{test} at {sizes}" for test, (sizes, _) in SHAPES.items())
@@ -187,48 +193,48 @@ _ALL = (
     Rule("gaussian_1e-2", "Five Gaussian draws, allclose 1e-2", _KERNELBENCH,
          "torch.randn, five draws plain and five causal; atol = rtol = 1e-2 against the same formula in the same "
          "dtype, as benchmarks of generated kernels judged first. " + _CUT,
-         _GAUSSIAN, close_to_same(_LOOSE)),
+         _GAUSSIAN, close_to_same(_LOOSE), _sources(grids.KERNELBENCH)),
     Rule("gaussian_1e-4", "Five Gaussian draws, allclose 1e-4", _KERNELBENCH,
          "The same draws at the tolerance of today, atol = rtol = 1e-4 in float32 and 1e-2 in the half dtypes. " + _CUT,
-         _GAUSSIAN, close_to_same(KERNELBENCH)),
+         _GAUSSIAN, close_to_same(KERNELBENCH), _sources(grids.KERNELBENCH)),
     Rule("kernelbench", "KernelBench", _KERNELBENCH,
          "torch.rand, which its attention problems draw from: entries in [0, 1), at its tolerance of today. " + _CUT,
-         _UNIFORM, close_to_same(KERNELBENCH)),
+         _UNIFORM, close_to_same(KERNELBENCH), _sources(grids.KERNELBENCH)),
     Rule("assert_close", "torch.testing.assert_close, defaults",
          "https://docs.pytorch.org/docs/stable/testing.html",
          "Five Gaussian draws as people write them (B=2, H=2, T=S=128, d=64), then the shapes and features of "
          "PyTorch's operator samples, which are small (B=4, H=4, T=3, S=6, d=8, plain, causal, broadcast, one float "
          "mask; Gaussian, too, since its entries in [-9, 9) come with a looser tolerance); a layer as "
          "nn.MultiheadAttention: self, memory, causal, padding, weights. All of them are put.",
-         OPINFO, close_to_same(ASSERT_CLOSE)),
+         OPINFO, close_to_same(ASSERT_CLOSE), (OPERATOR_SAMPLES,)),
     Rule("flash_attention", "flash-attention's 2x rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
          "The largest error at most twice that of an eager run in the dtype of the inputs. Its tests' lengths, widths, "
          "heads and options, each combination one Gaussian draw: causal, windows, ALiBi, softcap, key padding, filled "
          "caches, grouped heads; diagonals start top-left, as is recommended here. " + _of(grids.FLASH_ATTENTION)
          + " Left out: dropout, gradients, paged caches, rotary embedding, padded queries.",
-         FLASH_ATTENTION, twice_eager, HALVES),
+         FLASH_ATTENTION, twice_eager, _sources(grids.FLASH_ATTENTION), HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
          "As the 2x rule, plus twice what adding 0.3 to the reference and taking it away costs; three times the eager "
          "error under a softcap. Its tests' lengths, widths, heads and options: causal, windows, softcap, key padding, "
          "filled caches, grouped heads, values wider and narrower than keys. " + _of(grids.FLASH_ATTENTION_3)
          + " Left out: chunks, float8, a second query, gradients.",
-         FLASH_ATTENTION_3, twice_eager_and_noise, HALVES),
+         FLASH_ATTENTION_3, twice_eager_and_noise, _sources(grids.FLASH_ATTENTION_3), HALVES),
     Rule("pytorch_fused", "PyTorch's fused tolerances",
          "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
          "torch.rand; tolerances from the largest absolute and relative deviation of a low-precision reference, at "
          "least the defaults, times 4, also at the sizes of the CPU tests, which have fixed ones. Its tests' lengths, "
          "widths, heads and options: causal, scale 1/d, grouped heads, float and boolean masks. "
          + _of(grids.FUSED_ATTENTION) + " Left out: dropout, gradients, nested tensors.",
-         FUSED_ATTENTION, close_to_fused),
+         FUSED_ATTENTION, close_to_fused, _sources(grids.FUSED_ATTENTION)),
     Rule("onnx_nodes", "ONNX's fixed cases",
          "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",
          "The node cases of its Attention operator that fit the contract, at their sizes: entries in [0, 1), B=2, T=4, "
          "S=6, d=8; float and boolean masks, causal, scale, grouped heads, wider values, rows that see nothing, heads "
          "side by side, weights; rtol 1e-3 (bfloat16 2^-6), atol 1e-7. Those published in float32 are put in the "
          "half dtypes, too, against a reference rounded once. All are put, but for caches, windows and softcap.",
-         ONNX_NODES, close_to_same(ONNX)),
+         ONNX_NODES, close_to_same(ONNX), (NODE_CASES,)),
 )
 
 RULES: Mapping[str, Rule] = {rule.name: rule for rule in _ALL}

@@ -118,8 +118,8 @@ class PowerJobs:
         from attnspec.faults.catalogue import fault_named, fault_row  # noqa: PLC0415  (weight: NumPy)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read
-        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
-                 for rule in RULES.values()]
+        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning,
+                  "sizes_from": ", ".join(map(str, rule.read))} for rule in RULES.values()]
         faults = (fault_row(fault_named(target.removeprefix(FAULT)))
                   for target in self.plan.targets if target.startswith(FAULT))
         asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
