@@ -12,14 +12,14 @@ from attnspec.evaluation.baselines.grids import Grid, Option
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Sizes
 
-SMALL = 2.5e8
+SMALL = 5e8
 """Work of a small case. One beyond it is put with fewer sequences, but for every fourth; if need be with just one."""
 
-LARGEST = 1.25e9
+LARGEST = 2.5e9
 """The most work of a case. One beyond it is put with one sequence, then with fewer heads, else left out."""
 
 HALF = 8e9
-"""What small cases cost together, and large ones: two seconds of a core each, for a subject that is not convicted.
+"""What small cases cost together, and large ones: a second of a core each, for a subject that is not convicted.
 
 So a rule comes to an end within half an hour of two cores at ten seeds of a hundred faults, three dtypes.
 """
@@ -45,8 +45,8 @@ class GridCase:
 
 
 def work(sizes: Sizes) -> float:
-    """What a case costs: multiply-adds, and about 100 operations for each weight."""
-    return float(sizes.B) * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv + 100)
+    """What a case costs: multiply-adds, and what a weight costs beside them, in the same time as some 400."""
+    return float(sizes.B) * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv + 400)
 
 
 def affordable(sizes: Sizes, *, keeps_batch: bool = False) -> Sizes | None:
