@@ -53,8 +53,8 @@ class SubjectCounter:
 
     def _count(self, put: SubjectPut) -> None:
         self._done += 1
-        convicted = any(said.convicted for said in put.convictions if said.rule == SUITE)
-        self._missed += put.is_fault and not put.equivalent and not convicted
+        suite = [said.convicted for said in put.convictions if said.rule == SUITE]  # empty where other rules are alone
+        self._missed += put.is_fault and not put.equivalent and (bool(put.lost) or suite == [False])
         self._lost += bool(put.lost)
         if put.lost and self._lost <= LISTED:
             self._line.say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
