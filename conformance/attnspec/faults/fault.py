@@ -65,3 +65,8 @@ class Fault:
     def function(self) -> Attend | Layer:
         """A freshly made function: faults that keep state start anew with each."""
         return self.make()
+
+    @property
+    def shows_at(self) -> str:
+        """Of a fault that shows only at certain sizes, at which; "" for all others."""
+        return self.planted.reach if self.planted else ""

@@ -210,6 +210,11 @@ def total_runs(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
     return FaultGroup(rule, sum(run.convicted for run in runs), len(runs))
 
 
+def total_at_sizes(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
+    """Of all dtypes together, the faults that show only at certain sizes."""
+    return total([put for put in puts if put.shows_at], rule)
+
+
 def curve(puts: Sequence[SubjectPut], rule: str) -> tuple[tuple[int, float], ...]:
     """Which share of its runs a rule had convicted after so many cases, at every number at which the share rises."""
     runs = runs_of(tellable(puts), rule)

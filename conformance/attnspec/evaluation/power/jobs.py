@@ -119,7 +119,8 @@ class PowerJobs:
         from attnspec.faults.catalogue import fault_named, fault_row  # noqa: PLC0415  (weight: NumPy)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read
-        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
+        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning,
+                  "sizes_from": ", ".join(map(str, rule.read))}
                  for rule in RULES.values()]
         named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
                  for seed in self.plan.more[_SEEDS])
@@ -173,10 +174,12 @@ class PowerJobs:
     def _blank(self, job: Measurement) -> SubjectPut:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
 
-        dtype, is_fault = DType(job.dtype), job.target.startswith(FAULT)
-        stage = fault_named(job.target.removeprefix(FAULT)).stage.value if is_fault else ""
-        equivalent = self._equivalent(job.target, dtype) if is_fault else ""
-        return SubjectPut(job.target, dtype, job.seed, is_fault, stage, equivalent, ())
+        dtype = DType(job.dtype)
+        if not job.target.startswith(FAULT):
+            return SubjectPut(job.target, dtype, job.seed, is_fault=False, stage="")
+        fault = fault_named(job.target.removeprefix(FAULT))
+        return SubjectPut(job.target, dtype, job.seed, is_fault=True, stage=fault.stage.value,
+                          equivalent=fault.equivalents.get(dtype, ""), shows_at=fault.shows_at)
 
     @staticmethod
     def _equivalent(target: str, dtype: DType) -> str:
