@@ -22,7 +22,7 @@ from attnspec.spec.load import OWN, load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
@@ -117,12 +117,13 @@ class Engine:
         return compile_spec(self.spec, faults=CATALOGUE.keys())
 
     def _subject_run(self, target: str) -> SubjectRun:
-        from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
-
         if target in self._absent:
             raise TargetError(str(self._absent[target]))
         if target not in self._subject_runs:
             self._let_go()
+            self._begin(target)
+            from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis)
+
             try:
                 subject = summon(target, self.plan)
             except TargetError as problem:
@@ -132,6 +133,16 @@ class Engine:
             subject = replace(subject, declaration=declaration)
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks)
         return self._subject_runs[target]
+
+    def _begin(self, target: str) -> None:
+        """Have the subject's process begin while what judges it is imported here."""
+        from attnspec.subjects.target import begin  # noqa: PLC0415  (weight: numpy)
+
+        known = self._registered(target)
+        is_python = ":" in target or (known and not known.missing and not known.library.program)
+        if is_python and target not in self.plan.in_process:
+            surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
+            begin(target, surroundings, tuple(map(Path, self.plan.implementations)))
 
     def _let_go(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -84,7 +86,7 @@ class Answer:
     gradients: tuple[Array, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Call:
     """The arguments of a call, and the shapes of what should come back.
 
@@ -97,15 +99,15 @@ class Call:
     dtype: DType
     shapes: tuple[tuple[int, ...], ...]
 
-    @property
+    @cached_property
     def named(self) -> Mapping[str, Array]:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
         return dict(_flat({**self.arrays, **self.keywords}))
 
-    @property
+    @cached_property
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
-        results = sum(8 * int(np.prod(shape, dtype=np.int64)) for shape in self.shapes) if self.shapes else LARGEST
+        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
@@ -140,8 +142,13 @@ def _span(array: Array) -> int:
 
 def entries_of(array: Array) -> Entries:
     """An array of any shape as the host's code has it: a bfloat16 by its bits."""
-    name = array.dtype.name
+    name = _name(array.dtype)
     return Entries(name, array.view(np.uint16) if name == DType.BFLOAT16.value else array)
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype.name)  # NumPy puts it together each time
 
 
 def array_of(entries: Entries) -> Array:

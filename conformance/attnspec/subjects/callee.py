@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,6 +50,9 @@ class Callee(Protocol):
         Raises SubjectRaised, SubjectDied or UnusableAnswer.
         """
 
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """Inside, each call may do one piece of the work, none of which calls, while the answer is worked out."""
+
     def flushed(self, dtype: DType) -> str:
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
 
@@ -82,6 +87,10 @@ class InProcess:
                                 caught=(Exception, SystemExit))  # an interruption is the user's
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
         return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
+
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
+        """Nothing is done meanwhile: the answer is worked out here."""
+        return contextlib.nullcontext()
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
@@ -150,10 +159,13 @@ class Hosted:
         except HostDied as died:
             raise SubjectDied(died.death) from None
 
-    def _kind(self, call: Call) -> str:
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """The client does it."""
+        return self.client.meanwhile(work)
+
+    def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
-        shapes = [array.shape for array in call.arrays.values()]
-        return f"{self.number} {call.dtype.value} {sorted(call.keywords)} {shapes}"
+        return self.number, call.dtype, frozenset(call.keywords), *(array.shape for array in call.arrays.values())
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:

@@ -116,6 +116,11 @@ def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
                    library, described=described)
 
 
+def begin(target: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> None:
+    """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells."""
+    _client(target, surroundings, () if ":" in target else tuple(folders)).begin()
+
+
 def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
     adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))

@@ -4,8 +4,9 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -225,7 +226,9 @@ def see(scene: Scene, run: str, name: str) -> Seen:
 
 
 def _see(scene: Scene, run: str, name: str) -> Seen:
-    observed, posed = observe(scene, run, name), scene.runs[run]
+    posed = scene.runs[run]
+    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part)):
+        observed = observe(scene, run, name)
     parts = [LOOKS[name].define(expected, scene) for expected in expectations(scene, posed, LOOKS[name].part)]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
@@ -277,6 +280,12 @@ def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation
     """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
     return [scene.evaluator.expect(problem, f"{posed.key}#{index}", part, scene.rows)
             for index, problem in enumerate(posed.parts)]
+
+
+def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], object]]:
+    """What `expectations` will ask for, as far as it is remembered: it can be worked out before there is an answer."""
+    for index, problem in enumerate(posed.parts if posed.key else ()):
+        yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part, scene.rows)
 
 
 def relative_logits(weights: Array, truth: Array) -> Array:
