@@ -48,7 +48,7 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
 def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
     run = next(iter(scene.runs))
     posed = scene.runs[run]
-    if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
+    if not measured.index or len(posed.parts) != 1:
         return
     at, output = _place(measured.index), see(scene, run, "output")
     difference = "output seen - output by definition"

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.numerics.reference import Operands, Truth
+from attnspec.numerics.hull import attended_range
+from attnspec.numerics.operands import Operands
+from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings, capped_error, room, scaled
 from attnspec.problems.problem import Array
 
@@ -171,7 +173,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
 def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     """(B,H,T,Dv): B1, the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
     value, o = operands.value, truth.output
-    largest = operands.sizes.largest()[2]
+    largest = operands.sizes.largest_value
     if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
         return _drift_by_squares(value, o, errors)
     return _drift_by_entries(value, o, errors)
@@ -210,25 +212,11 @@ def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array,
     rows = ~(errors.mass <= 1)
     if not rows.any() or operands.shape[3] == 0:
         return drift, reach
-    top, bottom = _hull(operands, rows)
+    top, bottom = attended_range(operands.value, operands.visible, rows)
     o = truth.output[rows]
     drift[rows] = np.fmin(drift[rows], np.maximum(top - o, o - bottom))  # fmin: what overflowed became NaN
     reach[rows] = np.fmin(reach[rows], np.maximum(np.abs(top), np.abs(bottom)))
     return drift, reach
-
-
-def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
-    """(·,Dv) each: the largest and smallest attended value of each of the rows that are True in `rows` (B,H,T)."""
-    batch, head, query = np.nonzero(rows)
-    if operands.visible is None:
-        return operands.value.max(axis=-2)[batch, head], operands.value.min(axis=-2)[batch, head]
-    top = np.full((len(batch), operands.value.shape[-1]), -np.inf)
-    bottom = -top
-    for row, (b, h, i) in enumerate(zip(batch, head, query, strict=True)):
-        attended = operands.value[b, h][operands.visible[b, h, i]]  # gathered, they stay in the cache
-        attended.max(axis=0, initial=-np.inf, out=top[row])
-        attended.min(axis=0, initial=np.inf, out=bottom[row])
-    return top, bottom
 
 
 def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
@@ -263,7 +251,7 @@ def _scale_fits(operands: Operands, r: Roundings) -> bool:
 def _surely_fits(operands: Operands, r: Roundings) -> bool:
     """Whether the largest entries alone settle it."""
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
-    query, key, _ = operands.held.largest()
+    query, key = operands.held.largest_query, operands.held.largest_key
     bias = 0.0 if operands.bias is None else float(np.abs(operands.bias).max(initial=0.0))
     largest = room(operands.softcap) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4

@@ -144,18 +144,17 @@ class Evaluator:
             return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
         return make_problem(recipe, self.dtype)
 
-    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances, at `rows`: indices along T of (B,H,T,S), None for all."""
-        # the sample follows from the recipe, which the key holds, so it is enough whether there is one
-        name = key and f"{key}@{part}{rows is None}"
-        return self._archive.expectations.recall(name, lambda: self._expect(problem, part, rows))
+    def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
+        """What the definition says, with allowances."""
+        return self._archive.expectations.recall(key and f"{key}@{part}", lambda: self._expect(problem, part))
 
-    def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
-        """The same, worked out; of a layer (B,T,M) all rows, which are never sampled."""
+    def _expect(self, problem: AnyProblem, part: str) -> Expectation:
+        """The same, worked out."""
+        parts = frozenset({part})
         if isinstance(problem, Problem):
-            return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({part}),
+            return expect(problem, self.precision, conventions=self.conventions, parts=parts,
                           scale_width=self.subject.scale_width(problem))
-        return expect_layer(problem, self.precision, conventions=self.conventions)
+        return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""

@@ -192,7 +192,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
 def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
     arrays, axes = look.observe(scene, posed)
     joined = _joined([working(array, scene.dtype) for array in arrays], posed, axes)
-    return Observed(_sampled(joined, axes, scene.rows), axes)
+    return Observed(joined, axes)
 
 
 def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
@@ -210,11 +210,6 @@ def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arra
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
-def _sampled(array: Array, axes: tuple[str, ...], rows: Array | None) -> Array:
-    """The sampled rows (None: all) of an array of any shape with these axes, one of which is T."""
-    return array if rows is None else np.take(array, rows, axis=axes.index("T"))
-
-
 def see(scene: Scene, run: str, name: str) -> Seen:
     """What the subject shows of a run beside what the definition says of it."""
     key = (run, f"{name} defined")
@@ -229,7 +224,7 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
     parts = [LOOKS[name].define(expected, scene) for expected in expectations(scene, posed, LOOKS[name].part)]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = _joined([np.asarray(~claim, float) for claim in claims], posed, observed.axes)
+    unclaimed = _joined([_numbers(~claim) for claim in claims], posed, observed.axes)
     truth, allowance = (_joined(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
     return Seen(array, truth, allowance, unclaimed == 0)
@@ -240,7 +235,12 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
     relations compare.
     """
     posed = scene.runs[run]
-    return _joined([np.asarray(pick(expected), float) for expected in expectations(scene, posed, part)], posed, axes)
+    return _joined([_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
+
+
+def _numbers(array: Array) -> Array:
+    """An array of any shape, as numbers that can be added up: small ones where it says yes or no."""
+    return array.astype(np.int16 if array.dtype == bool else float)
 
 
 def settled_rows(scene: Scene, run: str) -> Array:
@@ -274,8 +274,8 @@ def _finite_places(problem: AnyProblem) -> Array:
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
-    """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
-    return [scene.evaluator.expect(problem, f"{posed.key}#{index}", part, scene.rows)
+    """What the definition says of each part of a run; `part` is what is needed of it."""
+    return [scene.evaluator.expect(problem, f"{posed.key}#{index}", part)
             for index, problem in enumerate(posed.parts)]
 
 

@@ -90,10 +90,8 @@ class AnyEvaluator(Protocol):
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
         """The subject's answer; remembered under the key unless it must be fresh."""
 
-    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it. rows:
-        the indices along T to judge, as which T counts in (B,H,T,Dv) and (B,H,T,S); None for all.
-        """
+    def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
+        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
@@ -130,8 +128,8 @@ class Observed:
 class Scene:
     """What a relation may look at.
 
-    rows: the sampled query rows of a large problem, or None for all.  cases: among how many cases of one clause a rate
-    of false alarms is shared out.  compiles: whether variants that compile are asked of this case.
+    cases: among how many cases of one clause a rate of false alarms is shared out.  compiles: whether variants that
+    compile are asked of this case.
     """
 
     subject: Subject
@@ -140,7 +138,6 @@ class Scene:
     runs: Mapping[str, Posed[Any]]
     evaluator: AnyEvaluator
     drawn: Mapping[str, int] = field(default_factory=dict)
-    rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
     cases: int = 1
     compiles: bool = True
@@ -169,7 +166,7 @@ class Scene:
 
     def against(self, evaluator: AnyEvaluator) -> Scene:
         """The same case before another evaluator."""
-        return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn, self.rows,
+        return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn,
                      cases=self.cases)
 
     @property

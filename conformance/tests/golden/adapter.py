@@ -160,10 +160,12 @@ class Case:
             self.without = OUTSIDE
 
     def arrays(self) -> Named:
-        """Everything that the subject is handed, run by run, call by call; and what was drawn beside it."""
+        """Everything that the subject is handed, run by run, call by call; and what was drawn beside it. Digests were
+        recorded while rows of large cases could be sampled; all of them are judged now.
+        """
         assert self._scene is not None
         return {**dict(self._problems()), "drawn": json.dumps(dict(self._scene.drawn), sort_keys=True),
-                "rows": self._scene.rows}
+                "rows": None}
 
     def _problems(self) -> Iterator[tuple[str, object]]:
         assert self._scene is not None
@@ -197,7 +199,7 @@ class Case:
             found = expect_layer(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
         else:
             found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions,
-                           rows=self._scene.rows, parts=EVERYTHING | typical,
+                           parts=EVERYTHING | typical,
                            scale_width=self._evaluator.subject.scale_width(problem))
         return ((field.name, getattr(found, field.name)) for field in fields(found))
 
