@@ -1,4 +1,4 @@
-"""A problem in blocks of batch entries, heads and queries that stay in the cache, and what is found of them put together."""
+"""A problem in blocks of batch entries, heads and queries that stay in the cache, and their results put together."""
 
 from __future__ import annotations
 

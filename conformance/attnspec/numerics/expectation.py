@@ -17,6 +17,7 @@ from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
+from attnspec.numerics.screen import screening_allowance
 from attnspec.numerics.typical import Typical, multiple, typical
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
@@ -141,7 +142,8 @@ class Expectation:
     logits, logits_allowance: (B,H,T,S), logits less the row's largest (hidden: -inf); the allowance is that of
     log(weight) less the top key's log(weight), infinite where the weight may underflow.
     row_sum_allowance: (B,H,T), how far an honest row of weights may sum from 1.
-    visible: (B,H,T,S) bool, beside weights, logits and what is typical, or asked for alone.  empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
+    visible: (B,H,T,S) bool, beside weights, logits and what is typical, or asked for alone.
+    empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
     claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
     typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
@@ -163,6 +165,7 @@ class Expectation:
     typical_spread: Array
     typical_strain: Array
     typical_sure: Array
+    is_screened: bool = False
 
     def typical_allowance(self, false_alarm: float) -> Array:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
@@ -175,25 +178,26 @@ class Expectation:
 
 def expect(
     problem: Problem, precision: Precision, *, conventions: Mapping[str, str], scale_width: int | None = None,
-    rows: Array | None = None, parts: frozenset[str] = EVERYTHING,
+    rows: Array | None = None, parts: frozenset[str] = EVERYTHING, screens: bool = False,
 ) -> Expectation:
     """The truth and the allowances of a problem: output (B,H,T,Dv), weights and logits (B,H,T,S); see `Expectation`.
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
     recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
     T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed; `typical` must
-    be asked for, and is for values without structure only.
+    be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
+    float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
     T = problem.sizes.T if rows is None else len(rows)
-    real = wide_float(problem.dtype)
+    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, precision, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((block.place, _expectation(block.operands, attend(block.operands, real), precision, parts))
-                 for block in blocks(problem, conventions, scale_width, rows))
-        return Expectation(**joined((problem.sizes.B, problem.sizes.H, T), found))
+        found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
+        return Expectation(**joined((problem.sizes.B, problem.sizes.H, T), found), is_screened=screens)
 
 
-_NOTHING: Mapping[str, Array] = {
-    each.name: np.zeros((0, 0, 0) if each.name == "row_sum_allowance" else (0, 0, 0, 0)) for each in fields(Expectation)}
+_NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
+_NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
+            if each.name != "is_screened"}
 
 
 def expect_layer(
@@ -209,12 +213,31 @@ def expect_layer(
     return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
 
 
-def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> dict[str, Array]:
-    """The fields of `Expectation` of one block."""
-    truth = wide.narrow()
+def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+    """The fields of `Expectation` of one block, from a float64 truth and a cheap bound where that says enough."""
+    truth, r = attend(operands, np.float64), roundings(precision)
+    classes = [r, *([roundings(assumed(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
+    bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
+    known = [each for each in bounds if each is not None]
+    if len(known) < len(bounds):
+        return _found(operands, truth, classes, parts)
+    slack = _total(allowance for allowance, _ in known)
+    claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
+    return {**_NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
+            "claimed": claimed, "output_claimed": claimed}
+
+
+def _exactly(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+    """The fields of `Expectation` of one block, from a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
     classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
-    erring = [(r, weight_error(operands, truth, r)) for r in classes]  # the subject, and the truth where it is no finer
+    return _found(operands, attend(operands, wide_float(dtype)), classes, parts)
+
+
+def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
+    """The same, given the truth and the classes that err: the subject's, and the truth's where it is no finer."""
+    truth = wide.narrow()
+    erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
     found = dict(_NOTHING)
     if parts & {"output", "typical"}:

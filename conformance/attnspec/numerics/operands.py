@@ -25,19 +25,21 @@ class Keys:
     value_sizes: Array
     key_sums: Array
     value_sums: Array
+    key_norms: Array
     largest_key: float
     largest_value: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Magnitudes:
-    """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); their sums over D (key, query)
-    and over S (value); and the largest of each.
+    """Absolute values of the operands: query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); key_norms (B,H,S), no less
+    than the Euclidean ones; their sums over D (key, query) and over S (value); and the largest of each.
     """
 
     query: Array
     key: Array
     value: Array
+    key_norms: Array
     query_sums: Array
     key_sums: Array
     value_sums: Array
@@ -161,7 +163,8 @@ def keys_of(problem: Problem, conventions: Mapping[str, str]) -> Keys:
 def _keys(key: Array, value: Array) -> Keys:
     """Key (B,H,S,D) and value (B,H,S,Dv) with the sizes of their entries."""
     sizes = np.abs(key), np.abs(value)
-    return Keys(key, value, *sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-2), *map(_largest_of, sizes))
+    return Keys(key, value, *sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-2), norms(key),
+                *map(_largest_of, sizes))
 
 
 def operands_of(
@@ -187,8 +190,14 @@ def operands_of(
 def _sizes(query: Array, keys: Keys) -> Magnitudes:
     """The sizes of the entries of query (B,H,T,D), keys and values, and their sums."""
     size = np.abs(query)
-    return Magnitudes(size, keys.key_sizes, keys.value_sizes, size.sum(axis=-1), keys.key_sums, keys.value_sums,
-                      _largest_of(size), keys.largest_key, keys.largest_value)
+    return Magnitudes(size, keys.key_sizes, keys.value_sizes, keys.key_norms, size.sum(axis=-1), keys.key_sums,
+                      keys.value_sums, _largest_of(size), keys.largest_key, keys.largest_value)
+
+
+def norms(array: Array) -> Array:
+    """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid for."""
+    squares: Array = np.sqrt(np.einsum("bhtd,bhtd->bht", array, array))
+    return squares * (1 + 1e-12) + math.sqrt(array.shape[-1]) * 2.0**-511
 
 
 def _largest_of(sizes: Array) -> float:
@@ -233,9 +242,9 @@ def _tamed(operands: Operands) -> Operands:
     kept: Array = (np.asarray(visible.any(axis=-2)) & finite_key)[..., None]
     query, held_key, held_value = (_finite(array) for array in (operands.query, operands.key, operands.value))
     key, value = np.where(kept, held_key, 0.0), np.where(kept, held_value, 0.0)
-    return replace(operands, query=query, key=key, value=value, usable=usable, sizes=_sizes(query, _keys(key, value)),
-                   bias=None if operands.bias is None else _finite(bias), held=_sizes(query, _keys(held_key, held_value)),
-                   held_key=held_key)
+    sizes, held = (_sizes(query, _keys(*pair)) for pair in ((key, value), (held_key, held_value)))
+    return replace(operands, query=query, key=key, value=value, usable=usable, sizes=sizes, held=held,
+                   bias=None if operands.bias is None else _finite(bias), held_key=held_key)
 
 
 def _finite(array: Array) -> Array:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from attnspec.numerics.hull import hull_of
+from attnspec.numerics.screen import CLOSEST
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.record.outcome import Measured
+from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.observables import (
     Observable,
@@ -26,6 +28,12 @@ from attnspec.vocabulary.observables import (
 from attnspec.vocabulary.scene import NoClaim, Scene, Seen
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
+SCREENED = Reading(
+    "rows of the largest cases", "screened", 0.0,
+    f"all rows are held to a float64 reference by a bound that is no smaller than the sharp one, and the {CLOSEST} "
+    "queries of each head that come closest to it are judged by the sharp one")
+"""How the rows of a case were judged that is too large for the sharp bound on all of them."""
+
 Parts = tuple[Array, Array, Array, Array]
 """What is seen, what is expected, how far apart they may be and where that is claimed, all (B,H,T,…)."""
 
@@ -33,8 +41,9 @@ Parts = tuple[Array, Array, Array, Array]
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """What is observed is what the definition says, within the rounding that the subject declares."""
     seen = see(scene, run, observe)
-    return measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
-                   what=f"{observe} against the definition in higher precision")
+    found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
+                    what=f"{observe} against the definition in higher precision")
+    return replace(found, readings=(SCREENED,)) if seen.is_screened else found
 
 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,

@@ -93,6 +93,11 @@ class AnyEvaluator(Protocol):
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
 
+    def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
+        """The same of the output alone at some rows, indices along T: T counts these in (B,H,T,Dv). Sharp, where what
+        is said of a large problem is not.
+        """
+
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
 
@@ -107,21 +112,24 @@ class AnyEvaluator(Protocol):
 class Seen:
     """What was observed of a run: the array, what the definition says, how far honest ones may lie from it, and where.
 
-    All have the same shape; float64, or long double for a float64 subject.
+    All have the same shape; float64, or long double for a float64 subject.  is_screened: whether the problem is so
+    large that only its closest rows are held to the sharp bound, and all others to one that is no smaller.
     """
 
     array: Array
     truth: Array
     allowance: Array
     claimed: Array
+    is_screened: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """An array as the subject showed it, with the names of its axes."""
+    """An array as the subject showed it, with the names of its axes, and the arrays of each part that it is made of."""
 
     array: Array
     axes: tuple[str, ...]
+    parts: tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
