@@ -38,7 +38,7 @@ CLOSEST = 8
 LARGEST_ERROR = 0.25
 """Of the logarithm of a weight: beyond it the cheap bound would say little, and the sharp one is worked out."""
 
-UPWARDS = 1 + 1e-12
+UPWARDS = 1 + 1e-9
 """More than what the roundings of these formulas themselves may take away."""
 
 
