@@ -93,7 +93,8 @@ def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
 def _size(array: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the largest absolute value of each row."""
     top, bottom = array.max(axis=-1, keepdims=True, initial=0.0), array.min(axis=-1, keepdims=True, initial=0.0)
-    return np.maximum(top, -bottom)
+    size: Array = np.maximum(top, -bottom)
+    return size
 
 
 def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Array) -> tuple[Array, Array]:
