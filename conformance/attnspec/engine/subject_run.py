@@ -18,6 +18,7 @@ from attnspec.engine.known_failures import listed
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import logits
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
@@ -36,6 +37,9 @@ from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 LARGEST = 24
 """Rows and columns of a picture: a part around the worst entry."""
 
+LARGEST_WEIGHTS = 2**23
+"""Logits B·H·T·S up to which the weights are pictured: they are worked out for it, all of them."""
+
 
 def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
     """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
@@ -48,16 +52,17 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
 def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
     run = next(iter(scene.runs))
     posed = scene.runs[run]
-    if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
+    if not measured.index or len(posed.parts) != 1:
         return
     at, output = _place(measured.index), see(scene, run, "output")
     difference = "output seen - output by definition"
     if isinstance(posed.one, LayerProblem):
         yield _picture(difference, "queries", "model features", (output.array - output.truth)[at[0]], at[2])
         return
-    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)[at[0], at[1]]
+    if logits(posed.one.sizes) <= LARGEST_WEIGHTS:
+        weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
+        yield _picture("weights by definition", "queries", "keys", weights[at[0], at[1]], at[2])
     seen, truth = output.array[at[0], at[1]], output.truth[at[0], at[1]]
-    yield _picture("weights by definition", "queries", "keys", weights, at[2])
     yield _picture(f"output seen ({run})", "queries", "value features", seen, at[2])
     yield _picture(difference, "queries", "value features", seen - truth, at[2])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.screen import is_large
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
@@ -26,6 +27,9 @@ from attnspec.vocabulary.scene import AnyProblem
 REMEMBERED = 512
 """How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
 
+MOST_BYTES = 2**25
+"""How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
+
 PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
 
@@ -36,11 +40,14 @@ V = TypeVar("V")
 
 
 class Memory(OrderedDict[str, V]):
-    """The `most` most recently used values by key; the key "" is never remembered."""
+    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
+    one always. The key "" is never remembered.
+    """
 
-    def __init__(self, most: int = REMEMBERED) -> None:
+    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
         super().__init__()
-        self.most = most
+        self.most, self.most_bytes = most, most_bytes
+        self._sizes: dict[str, int] = {}
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -49,10 +56,16 @@ class Memory(OrderedDict[str, V]):
             return self[key]
         value = make()
         if key:
-            self[key] = value
-            if len(self) > self.most:
-                self.popitem(last=False)
+            self[key], self._sizes[key] = value, held_bytes(value)
+            while len(self) > self.most or (sum(self._sizes.values()) > self.most_bytes and len(self) > 1):
+                del self._sizes[self.popitem(last=False)[0]]
         return value
+
+
+def held_bytes(value: object) -> int:
+    """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
+    named = [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else []
+    return sum(each.size * each.itemsize for each in named if isinstance(each, np.ndarray))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +157,23 @@ class Evaluator:
             return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
         return make_problem(recipe, self.dtype)
 
-    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances, at `rows`: indices along T of (B,H,T,S), None for all."""
-        # the sample follows from the recipe, which the key holds, so it is enough whether there is one
-        name = key and f"{key}@{part}{rows is None}"
-        return self._archive.expectations.recall(name, lambda: self._expect(problem, part, rows))
+    def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
+        """What the definition says, with allowances."""
+        return self._archive.expectations.recall(key and f"{key}@{part}", lambda: self._expect(problem, part))
 
-    def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
-        """The same, worked out; of a layer (B,T,M) all rows, which are never sampled."""
+    def _expect(self, problem: AnyProblem, part: str) -> Expectation:
+        """The same, worked out."""
+        parts = frozenset({part})
         if isinstance(problem, Problem):
-            return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({part}),
+            screens = is_large(problem) and part != "typical"
+            return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
                           scale_width=self.subject.scale_width(problem))
-        return expect_layer(problem, self.precision, conventions=self.conventions)
+        return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+
+    def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
+        """What the definition says of the output at some rows, with the sharp allowance."""
+        return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({"output"}),
+                      scale_width=self.subject.scale_width(problem))
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""

@@ -16,7 +16,6 @@ from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
@@ -41,11 +40,6 @@ SPARE = 2
 
 ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
-
-ALL_ROWS = 2**17
-"""Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
-
-SAMPLED_ROWS = 8
 
 LEAST_MARGIN = 2.0**-40
 """What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
@@ -246,7 +240,7 @@ class Trial:
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
         asked = self.evaluator
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
-                     self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
+                     cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
@@ -262,16 +256,6 @@ class Trial:
 
     def _problem(self, recipe: Recipe) -> AnyProblem:
         return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
-
-    def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
-        """Query rows of (B,H,T,S), a seeded sample, where a problem is large and the clause looks at one run of it."""
-        sizes = problem.sizes
-        scores = sizes.B * sizes.H * sizes.T * sizes.S
-        is_plain = len(self.check.runs) == 1 and not any(self.check.runs.values()) and isinstance(problem, Problem)
-        is_whole = self.effort is Effort.THOROUGH or self.check.domain.kind in FIXED_KINDS
-        if is_whole or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
-            return None
-        return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
 
     def _lawful(self, recipe: Recipe) -> Recipe:
         """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
