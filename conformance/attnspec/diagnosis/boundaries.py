@@ -37,11 +37,15 @@ _PAIRS = (("T", "S"), ("D", "Dv"))
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One condition of a failure: the axes it speaks of, how it is written, and where it holds, beside it."""
+    """One condition of a failure: the axes it speaks of, how it is written, and what holds beside it.
+
+    is_settled: whether enough other sizes were put to say so of all.
+    """
 
     axes: tuple[str, ...]
     words: str
     holds: str
+    is_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,10 @@ class Boundary:
         """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
         if not self.told:
             return ""
-        holds = " and ".join(f"at {each.holds}" for each in self.told if each.holds)
-        return f"Fails where {' and '.join(each.words for each in self.told)}{'; holds ' if holds else ''}{holds}."
+        holds = " and ".join(f"at {each.holds}" for each in self.told)
+        is_settled = all(each.is_settled for each in self.told)
+        begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
+        return f"{begin} {' and '.join(each.words for each in self.told)}; holds {holds}{end}."
 
 
 def begins(resizer: Resizer) -> Boundary | None:
@@ -78,6 +84,7 @@ class _Profile:
     here: int
     condition: Condition | None
     fared: Mapping[int, bool]
+    is_settled: bool
 
     @property
     def is_threshold(self) -> bool:
@@ -150,7 +157,7 @@ class _Search:
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
             self.at = moved(self.at, axis, here)
-        self.found[axis] = _Profile(here, condition, known)
+        self.found[axis] = _Profile(here, condition, known, not self.resizer.is_spent)
 
     def _known(self, axis: str) -> dict[int, bool]:
         """How the lengths of an axis fared so far, the other axes being as they are."""
@@ -175,24 +182,26 @@ class _Search:
 
     def _told(self, axis: str) -> Told:
         found, name = self.found[axis], self._name(axis)
+        below = found.beside if found.below is None else found.below
+        if not found.is_settled:
+            return Told((name,), f"{name} = {found.here}", f"{name} = {below}", is_settled=False)
         if found.condition is None:
-            return Told((name,), f"{name} = {found.here}, though not at every {name} beyond", f"{name} = {found.beside}")
-        if found.is_threshold and found.below is not None and found.below < found.here - 1:
-            words = f"{name} ≥ {found.here}, or from some number after {found.below} on"
-            return Told((name,), words, f"{name} = {found.below}")
-        return Told((name,), found.condition.words(name),
-                    f"{name} = {found.below if found.is_threshold else found.beside}")
+            return Told((name,), f"{name} = {found.here}, though not at every {name} beyond", f"{name} = {below}")
+        if found.is_threshold:
+            return Told((name,), found.condition.words(name), f"{name} = {below}")
+        holding = found.condition.n + 1 if found.condition.rule is Rule.UP_TO else found.beside
+        return Told((name,), found.condition.words(name), f"{name} = {holding}")
 
     def _name(self, axis: str) -> str:
-        """Key heads and query heads are told apart by groups: where the others would do as well, it is their product."""
-        if axis in {"G", "Hkv"}:
-            here, other = length(self.at, axis), "Hkv" if axis == "G" else "G"
-            if other in self.found and self.found[other].condition == self.found[axis].condition:
-                return "H"
-            swapped = moved(moved(self.at, axis, length(self.at, other)), other, here)
-            if swapped != self.at and self.resizer.fails(swapped):
-                return "H"
-        return _NAMES.get(axis, axis)
+        """Query heads, unless it is found out that key heads or groups count."""
+        if axis not in {"G", "Hkv"}:
+            return _NAMES.get(axis, axis)
+        here, other = length(self.at, axis), "Hkv" if axis == "G" else "G"
+        if other in self.found and self.found[other].condition == self.found[axis].condition:
+            return "H"
+        swapped = moved(moved(self.at, axis, length(self.at, other)), other, here)
+        counts = self.resizer.fails(swapped)
+        return "H" if counts or (counts is None and axis == "Hkv" and self.at.H == self.at.Hkv) else _NAMES.get(axis, axis)
 
     def _related(self) -> Iterator[Told]:
         """How two lengths compare, where single ones do not explain what was seen."""

@@ -14,6 +14,7 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.problem import Array, LayerProblem
@@ -124,6 +125,7 @@ class SubjectRun:
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
         self._examiner = Examiner(self._again)
+        self._whereabouts = Whereabouts()
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
@@ -222,8 +224,8 @@ class SubjectRun:
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing. At a glance nothing is diagnosed: a third of a subject's time; whoever
-        replays the case is told.
+        A known deviation is told in its listing. At a glance it is said of the first failure where it begins, and nothing
+        else is diagnosed: a third of a subject's time; whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe:
             return evidence
@@ -231,10 +233,10 @@ class SubjectRun:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
             return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
+        evidence, recipe = self._placed(trial, evidence), Recipe.parse(evidence.recipe)
         if trial.is_glance:
             return evidence
         try:
-            recipe = Recipe.parse(evidence.recipe)
             explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
                          missing_lift(self.subject))
             if explained:
@@ -244,6 +246,15 @@ class SubjectRun:
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
+
+    def _placed(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the sizes at which it fails, and the entries that are wrong."""
+        try:
+            place = self._whereabouts.place(trial, Recipe.parse(evidence.recipe),
+                                            Violated if evidence.measured else SubjectRaised)
+        except Exception:  # noqa: BLE001  (a help: whatever goes wrong in it must not cost the verdict)
+            return evidence
+        return replace(evidence, begins=place.begins, wrong=place.wrong)
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

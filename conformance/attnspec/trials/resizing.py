@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attnspec.core.declaration import Limits
+from attnspec.problems.choices import SEED_BYTES, Menu
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import MOST_ENTRIES, MOST_FEATURES, MOST_HEADS, Recipe
 from attnspec.problems.shapes import is_lawful
-from attnspec.trials.covering_cases import FIXED_KINDS
-from attnspec.trials.evaluator import Tally, Violated
 from attnspec.subjects.subject import SubjectRaised
+from attnspec.trials.covering_cases import FIXED_KINDS, Choices
+from attnspec.trials.evaluator import Tally, Violated
 
 LOGITS_AND_SOFTMAX = 100
 """What an entry of the scores costs beside its products, in multiply-adds."""
@@ -26,8 +27,16 @@ NARROW = 3
 SEEDS = 2
 """A case that holds is put again with other entries before it counts as holding."""
 
-_HEADS = frozenset({"B", "H", "Hkv", "G"})
+_HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
+
+
+MOST, MOST_WORK, MOST_SECONDS = 40, 1e9, 10.0
+"""At so many other sizes, so many multiply-adds and seconds, a failing case is put to make its sizes small."""
+
+
+HANDY = 4
+"""The lengths and widths that a failing case is given first, if it fails with them."""
 
 
 def length(sizes: Sizes, axis: str) -> int:
@@ -97,7 +106,7 @@ class Resizer:
     most: int
     work_left: float
     seconds: float
-    failure: type[Exception] = Violated
+    failure: type[Violated | SubjectRaised] = Violated
     least: int = 1
     tried: int = 0
     cases: int = 0
@@ -176,7 +185,7 @@ class Resizer:
 
     def smallest(self) -> Sizes:
         """The smallest sizes at which it still fails, one axis after the other; twice, where that shrinks further."""
-        sizes = self.recipe.sizes
+        sizes = self._all_at_once(self.recipe.sizes)
         for _ in range(2):
             before = sizes
             alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
@@ -186,6 +195,17 @@ class Resizer:
                     sizes = moved(sizes, axis, self._lowest(sizes, axis))
             if sizes == before:
                 break
+        return sizes
+
+    def _all_at_once(self, sizes: Sizes) -> Sizes:
+        """With the least widths and heads, if it fails there, or else with the least lengths: one put for many."""
+        for are_lengths in (False, True):
+            small = sizes
+            for axis in self.axes:
+                if (axis in _LENGTHS) is are_lengths:
+                    small = moved(small, axis, min(length(small, axis), 1 if axis in _HEADS else self.least))
+            if small != sizes and self.fails(small):
+                return small
         return sizes
 
     def _lowest(self, sizes: Sizes, axis: str) -> int:
@@ -226,5 +246,29 @@ def rungs_below(value: int) -> list[int]:
     return [rung for rung in [1, 2, 3, *(p + d for p in powers for d in (0, 1))] if rung < value]
 
 
-RESIZED = (Violated, SubjectRaised)
-"""The failures that are looked for at other sizes: each death costs a process."""
+def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, limits: Limits) -> Recipe | None:
+    """The case that failed last, at the smallest sizes at which it fails in the same way; None if these are its own."""
+    failing = tally.failing
+    if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
+        return None
+    resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))
+    return resizer.failing.get(resizer.smallest())
+
+
+def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally) -> tuple[Menu, Choices]:
+    """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
+    fail there.
+
+    Not the very smallest: with a few more entries it is easier to see which keywords and values it takes.
+    """
+    if not isinstance(tally.failure, (Violated, SubjectRaised)):
+        return menu, choices
+    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, MOST_WORK, MOST_SECONDS,
+                      type(tally.failure), HANDY)
+    sizes = resizer.smallest()
+    if sizes not in resizer.failing:
+        return menu, choices
+    entries, *drawn = choices
+    # the first byte chooses the shape, the last ones are the seed
+    seed = resizer.failing[sizes].seed.to_bytes(SEED_BYTES, "big")
+    return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *drawn)
