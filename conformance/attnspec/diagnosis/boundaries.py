@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Rule, narrowed
+from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Rule, lengths_to_try, narrowed
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.trials.resizing import Resizer, length, moved
+from attnspec.trials.resizing import SEEDS, Resizer, length, moved
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
@@ -74,7 +74,11 @@ def begins(resizer: Resizer) -> Boundary | None:
     """Where the failure of the resizer's case begins; None where it does not fail again."""
     if not resizer.fails(resizer.recipe.sizes):
         return None
-    return _Search(resizer, resizer.smallest()).boundary()
+    smallest = resizer.smallest()
+    resizer.find_out_how_often(smallest)
+    if resizer.seeds > SEEDS:
+        smallest = resizer.smallest()
+    return _Search(resizer, smallest).boundary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +158,22 @@ class _Search:
         condition = narrowed(known, here, top, lambda value: self.resizer.fails(moved(self.at, axis, value)))
         if condition and condition.rule is Rule.UP_TO:
             condition = replace(condition, n=self._last(axis, condition, known))
+        if condition and condition.rule is not Rule.FROM and not self._is_confirmed(axis, condition, known, top):
+            condition = None
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
             self.at = moved(self.at, axis, here)
         self.found[axis] = _Profile(here, condition, known, not self.resizer.is_spent)
+
+    def _is_confirmed(self, axis: str, condition: Condition, known: dict[int, bool], top: int) -> bool:
+        """Whether further lengths fare as it says, one that should fail and one that should hold, as far as there are."""
+        fresh = [value for value in dict.fromkeys(lengths_to_try(length(self.at, axis), top))
+                 if 1 <= value <= top and value not in known]
+        for should_fail in (True, False):
+            value = next((each for each in reversed(fresh) if condition.includes(each) is should_fail), None)
+            if value and self.resizer.fails(moved(self.at, axis, value)) is (not should_fail):
+                return False
+        return True
 
     def _known(self, axis: str) -> dict[int, bool]:
         """How the lengths of an axis fared so far, the other axes being as they are."""
@@ -176,8 +192,11 @@ class _Search:
     def _is_told(self, axis: str) -> bool:
         """Whether it matters: it is no threshold so low that it needs no reason, and something smaller holds."""
         found = self.found.get(axis)
-        if found is None or not found.is_threshold:
-            return found is not None and found.beside is not None
+        if found is None:
+            return False
+        if found.condition and not found.is_threshold:
+            is_chance = self.resizer.seeds > SEEDS and found.here <= NEEDS_NO_REASON
+            return found.beside is not None and not is_chance
         return found.here >= _least_told(axis) and found.below is not None
 
     def _told(self, axis: str) -> Told:

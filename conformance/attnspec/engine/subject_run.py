@@ -129,6 +129,7 @@ class SubjectRun:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
+        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -241,9 +242,12 @@ class SubjectRun:
                          missing_lift(self.subject))
             if explained:
                 return replace(evidence, explained=explained)
+            if evidence.begins in self._unlike:  # what begins at the same sizes is the same mistake
+                return evidence
             diagnosis = self._examiner.diagnose(trial, recipe)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+        self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
 

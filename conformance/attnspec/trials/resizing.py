@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from math import log
 from typing import Any
 
 from attnspec.core.declaration import Limits
@@ -24,8 +25,11 @@ LOGITS_AND_SOFTMAX = 100
 NARROW = 3
 """A window's side up to which it is the same at all sizes; a longer one keeps its share of the keys."""
 
-SEEDS = 2
-"""A case that holds is put again with other entries before it counts as holding."""
+SEEDS, MOST_SEEDS = 2, 8
+"""With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
+
+SURE = 0.01
+"""The share of cases that may be missed so."""
 
 _HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
@@ -112,7 +116,9 @@ class Resizer:
     cases: int = 0
     known: dict[Sizes, bool] = field(default_factory=dict)
     failing: dict[Sizes, Recipe] = field(default_factory=dict)
+    seeds: int = SEEDS
     _unknown: set[Sizes] = field(default_factory=set)
+    _held: dict[Sizes, int] = field(default_factory=dict)
     _started: float = field(default_factory=time.monotonic)
 
     @property
@@ -122,38 +128,48 @@ class Resizer:
 
     def fails(self, sizes: Sizes) -> bool | None:
         """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
-        if sizes in self.known:
+        if sizes in self.known and (self.known[sizes] or self._held[sizes] >= self.seeds or self.is_spent):
             return self.known[sizes]
         if sizes in self._unknown or self.is_spent or work(sizes) > self.work_left:
             return None
         if resized(self.recipe, sizes, self.domain, self.limits) is None:
             self._unknown.add(sizes)
             return None
+        self.tried += sizes not in self.known
         return self._put(sizes)
 
     def _put(self, sizes: Sizes) -> bool | None:
-        self.tried += 1
-        held = False
-        for recipe in self._entries(sizes):
-            self.work_left -= work(sizes)
-            self.cases += 1
-            tally = self.put(recipe)
+        """The same, with entries that were not put yet."""
+        for number in range(self._held.get(sizes, 0), self.seeds):
+            tally = self._judged(sizes, number)
             if type(tally.failure) is self.failure:
-                self.failing[sizes] = recipe
                 self.known[sizes] = True
                 return True
-            held = held or (tally.failure is None and tally.cases > 0)
-        if held:
-            self.known[sizes] = False
-            return False
-        self._unknown.add(sizes)
-        return None
+            if tally.failure is None and tally.cases:
+                self.known[sizes] = False
+        self._held[sizes] = self.seeds
+        if sizes not in self.known:
+            self._unknown.add(sizes)
+        return self.known.get(sizes)
 
-    def _entries(self, sizes: Sizes) -> Iterator[Recipe]:
-        """The case at these sizes, with its own entries and with others."""
+    def _judged(self, sizes: Sizes, number: int) -> Tally:
+        """The case at these sizes with the number-th entries."""
         recipe = resized(self.recipe, sizes, self.domain, self.limits)
-        if recipe is not None:
-            yield from (replace(recipe, seed=(recipe.seed + further) % 2**24) for further in range(SEEDS))
+        if recipe is None:
+            return Tally()
+        recipe = replace(recipe, seed=(recipe.seed + number) % 2**24)
+        self.work_left -= work(sizes)
+        self.cases += 1
+        tally = self.put(recipe)
+        if type(tally.failure) is self.failure:
+            self.failing.setdefault(sizes, recipe)
+        return tally
+
+    def find_out_how_often(self, sizes: Sizes) -> None:
+        """Put more entries from now on, if at these sizes it fails with some entries only."""
+        often = sum(type(self._judged(sizes, number).failure) is self.failure for number in range(MOST_SEEDS // 2))
+        share = min(often / (MOST_SEEDS // 2), 1 - SURE)
+        self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
 
     @property
     def axes(self) -> tuple[str, ...]:
