@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from attnspec.diagnosis.boundaries import Boundary, begins
 from attnspec.diagnosis.conditions import Condition, Rule, narrowed
 from attnspec.diagnosis.ranges import ranges
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.runner.texts import in_short, violation
@@ -25,7 +24,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator, Violated
 from attnspec.trials.resizing import Resizer
 from attnspec.trials.trial import Trial
-from helpers.planted import half_scale, last_row_wrong, one_more, planted, refused
+from helpers.planted import Wrong, half_scale, last_row_wrong, planted, refused
 
 SPEC = load_spec()
 CHECKS = compile_spec(SPEC)
@@ -94,7 +93,7 @@ def test_what_is_planted_is_said(condition: Callable[[Sizes], object], sizes: tu
 @pytest.mark.parametrize("wrong", [half_scale, last_row_wrong])
 @pytest.mark.parametrize(("condition", "sizes", "said"), [PLANTED[n] for n in (0, 4, 8, 24, 26)])
 def test_whatever_is_wrong_there_the_boundary_is_the_same(condition: Callable[[Sizes], object], sizes: tuple[int, ...],
-                                                          said: str, wrong: Callable[..., object]) -> None:
+                                                          said: str, wrong: Wrong) -> None:
     assert located(planted(condition, wrong), sizes).sentence.startswith(f"Fails where {said}")
 
 
@@ -167,8 +166,8 @@ def test_the_likeliest_rule_is_found_by_few_lengths() -> None:
 # Ranges
 
 
-def wrong(*shape: int, at: tuple[object, ...]) -> np.ndarray:
-    entries = np.zeros(shape, bool)
+def wrong(*shape: int, at: Any) -> Array:  # noqa: ANN401  (any index of NumPy's)
+    entries: Array = np.zeros(shape, bool)
     entries[at] = True
     return entries
 
@@ -189,7 +188,7 @@ ALL = slice(None)
     (wrong(2, 1, 40, 8, at=(ALL, ALL, [1, 4, 5, 9, 30])), "5 of 40 rows, 1 to 30"),
     (wrong(2, 4, 9, 8, at=(ALL,)), "every entry"),
     (np.eye(9, dtype=bool)[None, None], "some entries everywhere")])
-def test_wrong_entries_are_told_as_ranges(entries: np.ndarray, said: str) -> None:
+def test_wrong_entries_are_told_as_ranges(entries: Array, said: str) -> None:
     assert ranges(entries, ("B", "H", "T", "Dv")) == said
 
 
@@ -221,7 +220,8 @@ def test_at_a_glance_the_first_failure_alone_is_located() -> None:
     case = recipe((1, 2, 2, 33, 17, 16, 8)).text
     first, second = (run.replay(CHECKS[clause], DType.FLOAT32, case)
                      for clause in ("attention.definition", "attention.convex_hull"))
-    assert first.evidence and second.evidence
+    assert first.evidence
+    assert second.evidence
     assert first.evidence.begins == "Fails where T ≥ 17; holds at T = 16."
     assert second.evidence.begins == ""
 
@@ -235,7 +235,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
 
     subject = planted(counted)
     run = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.QUICK), lambda _: None)
-    place = run._whereabouts.place  # noqa: SLF001  (what is counted)
+    place = run._whereabouts.place
     trial, case = trial_of(subject), recipe((1, 2, 2, 33, 17, 16, 8))
     first = place(trial, case, Violated)
     before = len(calls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Rule, lengths_to_try, narrowed
+from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.resizing import SEEDS, Resizer, length, moved
@@ -21,7 +21,7 @@ _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 2
 _MOST_HEADS = 64
 _NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
 
-# Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, and either longer.
+# Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, either longer.
 _SCREENS: Sequence[Mapping[str, int]] = (
     {"T": 256, "S": 256, "T=S": 256}, {"T": 257, "S": 259, "T=S": 257}, {"T": 263, "S": 261},
     {"D": 128, "Dv": 128, "D=Dv": 128}, {"D": 97, "Dv": 99, "D=Dv": 97}, {"D": 101, "Dv": 99},
@@ -81,40 +81,13 @@ def begins(resizer: Resizer) -> Boundary | None:
     return _Search(resizer, smallest).boundary()
 
 
-@dataclass(frozen=True, slots=True)
-class _Profile:
-    """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
-
-    here: int
-    condition: Condition | None
-    fared: Mapping[int, bool]
-    is_settled: bool
-
-    @property
-    def is_threshold(self) -> bool:
-        """Whether it fails from some length on."""
-        return self.condition is not None and self.condition.rule is Rule.FROM
-
-    @property
-    def below(self) -> int | None:
-        """The largest length below that holds."""
-        return max((value for value, failed in self.fared.items() if not failed and value < self.here), default=None)
-
-    @property
-    def beside(self) -> int | None:
-        """The nearest length that holds, among those that a condition could have spoken of if there are any."""
-        start = self.condition.start if self.condition else 1
-        return min((value for value, failed in self.fared.items() if not failed),
-                   key=lambda value: (value < start, abs(value - self.here)), default=None)
-
-
 @dataclass(slots=True)
 class _Search:
     """From the smallest failing sizes on, which move along."""
 
     resizer: Resizer
     at: Sizes
-    found: dict[str, _Profile] = field(default_factory=dict)
+    found: dict[str, Profile] = field(default_factory=dict)
     _odd: set[str] = field(default_factory=set)
 
     def boundary(self) -> Boundary:
@@ -163,10 +136,10 @@ class _Search:
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
             self.at = moved(self.at, axis, here)
-        self.found[axis] = _Profile(here, condition, known, not self.resizer.is_spent)
+        self.found[axis] = Profile(here, condition, known, not self.resizer.is_spent)
 
     def _is_confirmed(self, axis: str, condition: Condition, known: dict[int, bool], top: int) -> bool:
-        """Whether further lengths fare as it says, one that should fail and one that should hold, as far as there are."""
+        """Whether two further lengths fare as it says: one that should fail and one that should hold."""
         fresh = [value for value in dict.fromkeys(lengths_to_try(length(self.at, axis), top))
                  if 1 <= value <= top and value not in known]
         for should_fail in (True, False):
@@ -220,19 +193,38 @@ class _Search:
             return "H"
         swapped = moved(moved(self.at, axis, length(self.at, other)), other, here)
         counts = self.resizer.fails(swapped)
-        return "H" if counts or (counts is None and axis == "Hkv" and self.at.H == self.at.Hkv) else _NAMES.get(axis, axis)
+        if counts is None:
+            counts = axis == "Hkv" and length(self.at, "G") == 1
+        return "H" if counts else _NAMES.get(axis, axis)
 
     def _related(self) -> Iterator[Told]:
         """How two lengths compare, where single ones do not explain what was seen."""
         for one, other in _PAIRS:
             are_near = {one, other} <= set(self._axes) and abs(length(self.at, one) - length(self.at, other)) <= 1
-            odd = [axis for axis in (one, other) if axis in self.found
-                   and (axis in self._odd or are_near or not self.found[axis].is_threshold)]
-            if odd and (relation := self._relation(one, other)):
+            odd = [axis for axis in (one, other) if axis in self.found]
+            if all(self.found[axis].is_threshold and axis not in self._odd and not are_near for axis in odd):
+                continue
+            if len(odd) == len((one, other)) and (apart := self._apart(*odd)):
+                yield apart
+            elif odd and (relation := self._relation(one, other)):
                 for axis in odd:
                     if are_near or not self.found[axis].is_threshold:
                         del self.found[axis]
                 yield Told((one, other), f"{one} {relation} {other}", f"{one} {_HOLDING[relation]} {other}")
+
+    def _apart(self, one: str, other: str) -> Told | None:
+        """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
+        long, short = sorted((one, other), key=lambda axis: length(self.at, axis), reverse=True)
+        here, there = length(self.at, long), length(self.at, short)
+        if here - there < 2:
+            return None
+        further = [self.resizer.fails(moved(moved(self.at, short, there + 40), long, here + 40 - less)) for less in (0, 1)]
+        if further != [True, False]:
+            return None
+        for axis in (one, other):
+            del self.found[axis]
+        by = here - there - 1
+        return Told((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
 
     def _relation(self, one: str, other: str) -> str:
         """The comparison that two rounds of three cases bear out; empty if none is."""
@@ -282,11 +274,13 @@ class _Search:
         return high
 
     def _held_product(self, one: str, other: str) -> int:
-        """The largest product that is known to hold below the smallest failing one, the other axes being as they are."""
-        here = length(self.at, one) * length(self.at, other)
-        products = (length(sizes, one) * length(sizes, other) for sizes, failed in self.resizer.known.items()
-                    if not failed and moved(moved(self.at, one, length(sizes, one)), other, length(sizes, other)) == sizes)
-        return max((product for product in products if product < here), default=0)
+        """The largest product that is known to hold below the smallest failing one, all other axes as they are."""
+        here, products = length(self.at, one) * length(self.at, other), []
+        for sizes, failed in self.resizer.known.items():
+            a, b = length(sizes, one), length(sizes, other)
+            if not failed and a * b < here and moved(moved(self.at, one, a), other, b) == sizes:
+                products.append(a * b)
+        return max(products, default=0)
 
     def _outside(self) -> Iterator[Sizes]:
         """The nearest sizes that hold, of each axis that matters."""

@@ -89,6 +89,33 @@ class Condition:
         return f"{self.start} ≤ {told}" if self.rule is Rule.UP_TO else f"{told} and ≥ {self.start}"
 
 
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
+
+    here: int
+    condition: Condition | None
+    fared: Mapping[int, bool]
+    is_settled: bool
+
+    @property
+    def is_threshold(self) -> bool:
+        """Whether it fails from some length on."""
+        return self.condition is not None and self.condition.rule is Rule.FROM
+
+    @property
+    def below(self) -> int | None:
+        """The largest length below that holds."""
+        return max((value for value, failed in self.fared.items() if not failed and value < self.here), default=None)
+
+    @property
+    def beside(self) -> int | None:
+        """The nearest length that holds, among those that a condition could have spoken of if there are any."""
+        start = self.condition.start if self.condition else 1
+        return min((value for value, failed in self.fared.items() if not failed),
+                   key=lambda value: (value < start, abs(value - self.here)), default=None)
+
+
 def conditions(fails_at: int, top: int) -> Iterator[Condition]:
     """What may be behind a case that fails at this length of an axis, up to `top`."""
     yield from (Condition(Rule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))

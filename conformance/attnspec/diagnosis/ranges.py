@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -39,7 +40,8 @@ def ranges(wrong: Array, axes: Sequence[str]) -> str:
 
     wrong: bool, of any shape with these axes, some of them True.
     """
-    among = [wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)) for axis in range(wrong.ndim)]
+    among = [np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
+             for axis in range(wrong.ndim)]
     told = {name: _indices(name, each) for name, each in zip(axes, among, strict=True) if not each.all()}
     filled = wrong[np.ix_(*(np.flatnonzero(each) for each in among))].mean()
     some = "some entries of " if filled < _FILLED else ""
@@ -71,7 +73,7 @@ def _indices(name: str, among: Array) -> str:
     at = [int(index) for index in np.flatnonzero(among)]
     if len(at) == 1:
         return f"the last {one}" if at[0] == len(among) - 1 else f"{one} {at[0]}"
-    steps = {after - before for before, after in zip(at, at[1:], strict=False)}
+    steps = {after - before for before, after in pairwise(at)}
     if steps == {1}:
         return f"{many} {at[0]} to {at[-1]}"
     if len(steps) == 1 and len(at) > 2:

@@ -38,8 +38,8 @@ def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] 
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
     note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_place(outcome.evidence), *_explanation(outcome.evidence), ("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note),
-            ("again", outcome.repeat)]
+    rows = [*_place(outcome.evidence), *_explanation(outcome.evidence), ("says", says), ("by", by),
+            *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
     return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
 
 
@@ -87,8 +87,8 @@ def _indented(text: str) -> str:
 
 def in_short(outcome: Outcome) -> str:
     """One line: the verdict and why."""
-    evidence = outcome.evidence
-    why = " ".join(filter(None, (evidence and evidence.begins, outcome.reason or (evidence and evidence.sentence))))
+    begins, seen = (outcome.evidence.begins, outcome.evidence.sentence) if outcome.evidence else ("", "")
+    why = " ".join(filter(None, (begins, outcome.reason or seen)))
     return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
 
 

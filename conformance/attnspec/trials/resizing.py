@@ -196,7 +196,7 @@ class Resizer:
         if self.limits.single_head:
             return ()
         grouped = replace(sizes, H=4, Hkv=2)
-        may_group = sizes.H > sizes.Hkv or is_lawful(grouped, self.domain, self.limits)
+        may_group = sizes.Hkv < sizes.H or is_lawful(grouped, self.domain, self.limits)
         return ("G", "Hkv") if may_group else ("H",)
 
     def smallest(self) -> Sizes:
@@ -268,7 +268,8 @@ def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, lim
     if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
         return None
     resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))
-    return resizer.failing.get(resizer.smallest())
+    smallest = resizer.smallest()
+    return resizer.failing.get(smallest) if smallest != failing.sizes else None
 
 
 def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally) -> tuple[Menu, Choices]:

@@ -15,7 +15,7 @@ from hypothesis.errors import Flaky
 from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
-from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
+from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
@@ -83,9 +83,15 @@ class Trial:
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):
             self._hold(tally)
-        if self.shrinks and not self.is_glance and (recipe := made_small(self.put, tally, self.check.domain, self._limits)):
-            self._fails(recipe, tally)
+            return tally
+        with contextlib.suppress(_Enough):
+            if self.shrinks and not self.is_glance:
+                self._make_small(tally)
         return tally
+
+    def _make_small(self, tally: Tally) -> None:
+        if recipe := made_small(self.put, tally, self.check.domain, self._limits):
+            self._fails(recipe, tally)
 
     def _hold(self, tally: Tally) -> None:
         fixed = self._fixed
@@ -135,8 +141,7 @@ class Trial:
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick.
 
-        Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem. When it is done, sizes are
-        made as small as they go.
+        Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
         """
         trial = self
         if not self.is_glance:

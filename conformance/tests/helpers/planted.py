@@ -23,16 +23,21 @@ def sizes_of(call: HandedOver) -> Sizes:
     return Sizes(B, H, Hkv, T, S, D, Dv)
 
 
-def one_more(call: HandedOver) -> Array:
-    """(B,H,T,Dv) with 1 added everywhere."""
-    return np.asarray(staged.attention(call) + 1)
+def _changed(call: HandedOver, change: Callable[[Array], Array]) -> Answer:
+    """The sound answer with another output, (B,H,T,Dv)."""
+    answer = staged.attention(call)
+    return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
 
 
-def last_row_wrong(call: HandedOver) -> Array:
-    """(B,H,T,Dv) with 1 added to the last row."""
-    output = np.array(staged.attention(call))
-    output[:, :, -1] += 1
-    return output
+def one_more(call: HandedOver) -> Answer:
+    """An output with 1 added everywhere."""
+    return _changed(call, lambda output: output + np.ones_like(output))
+
+
+def last_row_wrong(call: HandedOver) -> Answer:
+    """An output with 1 added to its last row."""
+    last = (np.arange(call.query.shape[2]) == call.query.shape[2] - 1)[:, None]
+    return _changed(call, lambda output: output + last.astype(output.dtype))
 
 
 def half_scale(call: HandedOver) -> Answer:
