@@ -19,6 +19,7 @@ LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 
 _TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
+_FURTHER = 40
 _NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
 
 # Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, either longer.
@@ -189,13 +190,14 @@ class _Search:
         if axis not in {"G", "Hkv"}:
             return _NAMES.get(axis, axis)
         here, other = length(self.at, axis), "Hkv" if axis == "G" else "G"
-        if other in self.found and self.found[other].condition == self.found[axis].condition:
+        is_alike = other in self.found and self.found[other].condition == self.found[axis].condition
+        if is_alike and not self.found[axis].is_threshold:
             return "H"
-        swapped = moved(moved(self.at, axis, length(self.at, other)), other, here)
-        counts = self.resizer.fails(swapped)
-        if counts is None:
-            counts = axis == "Hkv" and length(self.at, "G") == 1
-        return "H" if counts else _NAMES.get(axis, axis)
+        if self.resizer.is_spent:
+            return "H" if axis == "Hkv" and length(self.at, "G") == 1 else _NAMES.get(axis, axis)
+        few = [max(few, length(self.at, other)) for few in (1, 2) if few < here]
+        shared = (moved(moved(self.at, axis, each), other, -(-here // each)) for each in few)
+        return "H" if any(map(self.resizer.fails, shared)) else _NAMES.get(axis, axis)
 
     def _related(self) -> Iterator[Told]:
         """How two lengths compare, where single ones do not explain what was seen."""
@@ -218,8 +220,8 @@ class _Search:
         here, there = length(self.at, long), length(self.at, short)
         if here - there < 2:
             return None
-        further = [self.resizer.fails(moved(moved(self.at, short, there + 40), long, here + 40 - less)) for less in (0, 1)]
-        if further != [True, False]:
+        both = moved(self.at, short, there + _FURTHER)
+        if [self.resizer.fails(moved(both, long, here + _FURTHER - less)) for less in (0, 1)] != [True, False]:
             return None
         for axis in (one, other):
             del self.found[axis]

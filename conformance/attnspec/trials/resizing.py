@@ -28,6 +28,9 @@ NARROW = 3
 SEEDS, MOST_SEEDS = 2, 8
 """With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
 
+DEAREST = 0.1
+"""Sizes that would cost more than this share of what work is left are not put, but those that it failed at."""
+
 SURE = 0.01
 """The share of cases that may be missed so."""
 
@@ -130,7 +133,8 @@ class Resizer:
         """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
         if sizes in self.known and (self.known[sizes] or self._held[sizes] >= self.seeds or self.is_spent):
             return self.known[sizes]
-        if sizes in self._unknown or self.is_spent or work(sizes) > self.work_left:
+        is_dear = work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
+        if sizes in self._unknown or self.is_spent or is_dear:
             return None
         if resized(self.recipe, sizes, self.domain, self.limits) is None:
             self._unknown.add(sizes)
@@ -158,7 +162,7 @@ class Resizer:
         if recipe is None:
             return Tally()
         recipe = replace(recipe, seed=(recipe.seed + number) % 2**24)
-        self.work_left -= work(sizes)
+        self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
         tally = self.put(recipe)
         if type(tally.failure) is self.failure:
