@@ -34,7 +34,13 @@ ENOUGH = 0.9
 _NAMES = {"G": "H/Hkv"}
 
 
-def told(term: Any) -> str:  # noqa: ANN401  (a term of what was planted)
+def says(sentence: str, term: Any) -> bool:  # noqa: ANN401  (a term of what was planted)
+    """Whether a sentence names this demand: S > T may be told as T < S."""
+    turned = f"{term.other} < {term.axis}" if term.relation.value == "longer" and not term.number else told(term)
+    return told(term) in sentence or turned in sentence
+
+
+def told(term: Any) -> str:  # noqa: ANN401
     """What a sentence that names this demand contains."""
     axis, n, kind = _NAMES.get(term.axis, term.axis), term.number, term.relation.value
     return {"above": f"{axis} ≥ {n + 1}", "up to": f"{axis} ≤ {n}", "exactly": f"{axis} = {n}",
@@ -92,7 +98,7 @@ def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     resizer = Resizer(trial.put, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4)
     boundary = begins(resizer)
     sentence = boundary.sentence if boundary else ""
-    return Named(fault.name, fault.planted.reach, sentence, all(told(term) in sentence for term in fault.planted.terms),
+    return Named(fault.name, fault.planted.reach, sentence, all(says(sentence, term) for term in fault.planted.terms),
                  resizer.tried, resizer.cases, time.perf_counter() - started)
 
 
