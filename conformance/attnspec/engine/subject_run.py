@@ -14,6 +14,7 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.problem import Array, LayerProblem
@@ -129,9 +130,11 @@ class SubjectRun:
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
         self._examiner = Examiner(self._again)
+        self._whereabouts = Whereabouts()
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
+        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -227,8 +230,8 @@ class SubjectRun:
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing. At a glance nothing is diagnosed: a third of a subject's time; whoever
-        replays the case is told.
+        A known deviation is told in its listing. At a glance only the first failure is located, and nothing else is
+        diagnosed: a third of a subject's time; whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe:
             return evidence
@@ -236,19 +239,39 @@ class SubjectRun:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
             return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
+        evidence = self._placed(trial, evidence)
         if trial.is_glance:
             return evidence
         try:
-            recipe = Recipe.parse(evidence.recipe)
-            explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
-                         missing_lift(self.subject))
-            if explained:
-                return replace(evidence, explained=explained)
-            diagnosis = self._examiner.diagnose(trial, recipe)
+            return self._explained(trial, evidence)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    def _explained(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the arithmetic that allows it or the faults that it is like.
+
+        What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
+        """
+        recipe = Recipe.parse(evidence.recipe)
+        explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
+                     missing_lift(self.subject))
+        if explained:
+            return replace(evidence, explained=explained)
+        if evidence.begins in self._unlike:
+            return evidence
+        diagnosis = self._examiner.diagnose(trial, recipe)
+        self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
+
+    def _placed(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the sizes at which it fails, and the entries that are wrong."""
+        failure = Violated if evidence.measured else SubjectRaised
+        try:
+            place = self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
+        except Exception:  # a help, as above
+            return evidence
+        return replace(evidence, begins=place.begins, wrong=place.wrong)
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:

@@ -163,3 +163,8 @@ def _adapted(sizes: Sizes, limits: Limits) -> Sizes:
     least = limits.min_head_width
     sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
     return replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
+
+
+def is_lawful(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
+    """Whether a clause speaks of problems of these sizes, and the subject takes them as they are."""
+    return _fits(sizes, domain, limits) and _adapted(sizes, limits) == sizes

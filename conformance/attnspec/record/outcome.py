@@ -131,6 +131,8 @@ class Explanation:
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
+    begins: at which sizes it fails and beside which it holds; empty where all sizes are alike, or nobody looked.
+    wrong: which entries of the answer are wrong, as ranges.
     explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
     like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
     """
@@ -145,6 +147,8 @@ class Evidence:
     like: tuple[Likeness, ...] = ()
     located: str = ""
     explained: Explanation | None = None
+    begins: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,14 @@ from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
-from attnspec.problems.strategy import from_menu
+from attnspec.problems.strategy import choices_of
 from attnspec.record.outcome import Measured
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
+from attnspec.trials.resizing import made_handy, made_small
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -76,7 +77,15 @@ class Trial:
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):
             self._hold(tally)
+            return tally
+        with contextlib.suppress(_Enough):
+            if self.shrinks and not self.is_glance:
+                self._make_small(tally)
         return tally
+
+    def _make_small(self, tally: Tally) -> None:
+        if recipe := made_small(self.put, tally, self.check.domain, self._limits):
+            self._fails(recipe, tally)
 
     def _hold(self, tally: Tally) -> None:
         fixed = self._fixed
@@ -97,8 +106,11 @@ class Trial:
             return
         cases = self.cases or CASES[self.effort]
         if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
-            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
-            self._sparing._run(menu, tally, max_examples=cases // 2, phases=phases)
+            trial, drawn = self._sparing, list[Choices]()
+            try:
+                trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
+            except (Violated, SubjectRaised):
+                trial._shrink(menu, drawn[-1], tally)
 
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
@@ -121,16 +133,21 @@ class Trial:
         return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
-        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
+        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick.
+
+        Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
+        """
         trial = self
-        if self.is_glance:
+        if not self.is_glance:
+            menu, choices = made_handy(self.put, menu, choices, tally)
+        else:
             if self.before and self._fails(self.before, tally):
                 return
             small = self._menu(Effort.QUICK)
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
             menu, choices = wider, within(menu, choices, wider)
             trial = replace(self, most=tally.tried + ATTEMPTS)
-        trial._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+        trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
         try:
@@ -156,18 +173,22 @@ class Trial:
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
         return f"the function refuses what the clause's problems need ({told})"
 
-    def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
-        """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
+    def _run(self, menu: Menu, tally: Tally, drawn: list[Choices], **how: Any) -> None:  # noqa: ANN401  (settings)
+        """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last.
+
+        It climbs towards cases that come close, and is told how close in octaves.
+        """
         # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all that a tally
         # keeps
         decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
                           report_multiple_bugs=False, print_blob=False)
 
-        def holds(recipe: Recipe) -> None:
-            if (margin := self._try(recipe, tally)) is not None:
+        def holds(choices: Choices) -> None:
+            drawn.append(choices)
+            if (margin := self._try(menu.recipe(*choices), tally)) is not None:
                 target(np.log2(max(margin, LEAST_MARGIN)))
 
-        test = decide(seeded(self.seed)(given(recipe=from_menu(menu))(holds)))  # seeded first, or no database is read
+        test = decide(seeded(self.seed)(given(choices=choices_of(menu))(holds)))  # seeded first, or no database is read
         with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
             test()
 

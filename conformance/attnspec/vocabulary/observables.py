@@ -324,7 +324,7 @@ def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation
 def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], object]]:
     """What `expectations` will ask for, as far as it is remembered: it can be worked out before there is an answer."""
     for index, problem in enumerate(posed.parts if posed.key else ()):
-        yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part, scene.rows)
+        yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part)
 
 
 def relative_logits(weights: Array, truth: Array) -> Array:
