@@ -9,7 +9,7 @@ The seed comes last: the next larger number is the same problem with other entri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, TypeVar
 
 from attnspec.core.declaration import Limits
@@ -19,7 +19,8 @@ from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.demand import logits, work
+from attnspec.problems.shapes import shapes_for
 
 Choice = TypeVar("Choice")
 
@@ -31,19 +32,19 @@ SEED_BYTES = 3
 
 
 def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
-            draws: tuple[str, ...] = ()) -> Menu | None:
+            draws: tuple[str, ...] = (), shapes: tuple[Sizes, ...] | None = None) -> Menu | None:
     """What a clause may choose from on a subject that offers these keywords within these limits.
 
-    None where domain and limits leave no shape.
+    shapes: those that it was dealt; None: those that it would be dealt alone. None where domain and limits leave none.
     """
-    shapes = shapes_for(domain, limits, effort)
+    shapes = shapes_for(domain, limits, effort) if shapes is None else shapes
     domain = replace(domain, masks=domain.masks_within(limits))
     return Menu(domain, limits, shapes, tuple(sorted(domain.sometimes & offered)), draws) if shapes else None
 
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """What there is to choose from, and which bytes stand for which choice."""
+    """What there is to choose from, and which bytes stand for which choice. shapes: in the order of their dealing."""
 
     domain: Domain
     limits: Limits
@@ -85,8 +86,9 @@ class Menu:
 
     @property
     def weighted(self) -> tuple[Sizes, ...]:
-        """The shapes, small ones three times: a large problem costs as much as ten small ones and finds no more."""
-        return tuple(sizes for sizes in self.shapes for _ in range(3 if logits(sizes) <= SMALL else 1))
+        """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
+        ascending = sorted(self.shapes, key=lambda sizes: (work(sizes), astuple(sizes)))
+        return tuple(sizes for sizes in ascending for _ in range(3 if logits(sizes) <= SMALL else 1))
 
     def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Unpack, get_args
 
 from attnspec.core.declaration import Limits
@@ -85,6 +85,15 @@ class Domain:
     def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
         """The masks that the subject takes; all of them where it takes none, for its refusal to say why."""
         return tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes)) or self.masks
+
+
+def spelled(domain: Domain) -> str:
+    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
+    out, so that the seed is the same as before there were any.
+    """
+    plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
+    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
 # What a kind fixes unless the clause says otherwise.

@@ -16,9 +16,9 @@ from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits
+from attnspec.problems.demand import logits
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
 from attnspec.subjects.refusals import limits_without_refusals
@@ -63,6 +63,7 @@ class Trial:
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
     under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.
     """
 
     check: Check
@@ -76,6 +77,7 @@ class Trial:
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
     compiles: bool = True
+    shapes: tuple[Sizes, ...] | None = None
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -112,7 +114,7 @@ class Trial:
         for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
-            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
+            trial = self if number < COMPILED else self._sparing
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
@@ -152,7 +154,9 @@ class Trial:
 
     def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
         keywords = self.evaluator.subject.declaration.keywords
-        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
+        shapes = self.shapes if effort is self.effort and limits is None else None
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw),
+                       shapes)
 
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
