@@ -17,6 +17,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.known_failures import listed
 from attnspec.faults.subject import is_own, own_subject
+from attnspec.problems.coverage import taken_by, written
 from attnspec.problems.demand import Demand
 from attnspec.problems.problem import Array, LayerProblem, Sizes
 from attnspec.problems.recipe import Recipe
@@ -153,7 +154,7 @@ class SubjectRun:
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
         precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
-        return self.subject.card(probed, precision)
+        return replace(self.subject.card(probed, precision), taken=written(taken_by(declared.limits, declared.keywords)))
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -214,7 +215,8 @@ class SubjectRun:
         declared = self.subject.declaration
         flipped = COMPILED if any(variant.compiles for variant in declared.variants.values()) else 0
         demands = self._demands if demand in self._demands else (demand,)
-        plan = SizePlan(demands, declared.limits, self.plan.effort, self.plan.seed, dtype, declared.is_compiled, flipped)
+        plan = SizePlan(demands, declared.limits, self.plan.effort, self.plan.seed, dtype, declared.is_compiled,
+                        flipped)
         if demands is self._demands:
             self._plans[dtype] = plan
         return plan
@@ -287,7 +289,7 @@ class SubjectRun:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings))
+                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans)
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:

@@ -115,8 +115,8 @@ def axes(*, is_thorough: bool = False) -> Mapping[str, Axis]:
     tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else MOST_TOKENS)
     widths = _added((_scaled(_lengths(MOST_WIDTH), 1 - _STANDARD),
                      dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))
-    batches = {1: 6.0, 2: 5.0, **{length: 1.0 for length in range(3, 10)}, 17: 0.6, 33: 0.5}
-    heads = {1: 4.0, 2: 4.0, 3: 2.0, 4: 3.0, **{length: 1.2 for length in range(5, 10)}, 12: 1.0, 14: 0.5, 16: 1.0,
+    batches = {1: 6.0, 2: 5.0, **dict.fromkeys(range(3, 10), 1.0), 17: 0.6, 33: 0.5}
+    heads = {1: 4.0, 2: 4.0, 3: 2.0, 4: 3.0, **dict.fromkeys(range(5, 10), 1.2), 12: 1.0, 14: 0.5, 16: 1.0,
              17: 0.4, 20: 0.5, 28: 0.5, 32: 1.0, 33: 0.3, 40: 0.5, 64: 0.4, 71: 0.3, 128: 0.3}
     groups = {1: 8.0, 2: 3.0, 3: 1.5, 4: 3.0, 5: 1.0, 6: 1.0, 7: 1.5, 8: 2.0, 16: 0.3, 71: 0.2}
     return {
@@ -132,8 +132,6 @@ def axes(*, is_thorough: bool = False) -> Mapping[str, Axis]:
 
 BUCKETED = ("B", "H", "G", "T", "S", "D", "Dv")
 """The axes that have buckets, in their order."""
-
-WIDTHS = ("D", "Dv")
 
 
 def lengths_of(sizes: Sizes) -> dict[str, int]:

@@ -16,14 +16,17 @@ MOST_FEATURES = 1536
 """H·D of a layer that is drawn: its projections are so many numbers squared."""
 
 CALLS = 4
-"""Calls that reading the weights of one case may take: S/Dv of them, so values must be wide where there are many keys."""
+"""Calls that reading the weights of one case may take: S/Dv of them, so values are wide where there are many keys."""
 
 MOST_PIECES: Mapping[str, int] = {"B": 9, "H": 12, "T": 33}
 """How long an axis may be along which a run takes a problem apart, one call a piece."""
 
 _HALVINGS = 64
-PER_LOGIT = 100
+_PER_LOGIT = 100
 """What a logit costs beside its products with D and Dv: an exponential and the bound, in multiply-adds."""
+
+_PER_ENTRY = 40
+"""What an entry of query, key or value costs: it is drawn, rounded and copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Demand:
         is_swapped = {"more_queries": T < S, "more_keys": T > S}.get(domain.lengths, False)
         if is_swapped and "T" not in self.parted:
             T, S = S, T
-        if domain.lengths != "any" and domain.lengths != "self" and T == S:
+        if domain.lengths not in {"any", "self"} and T == S:
             T, S = (T + 1, S) if domain.lengths == "more_queries" else (T, S + 1)
         if domain.lengths == "self" or self._is_square(T, S, limits):
             S = T = max(T, domain.min_keys)
@@ -150,8 +153,13 @@ class Demand:
 
 
 def work(sizes: Sizes) -> int:
-    """About how many multiply-adds a call costs: B·H·T·S·(D + Dv + 100)."""
-    return logits(sizes) * (sizes.D + sizes.Dv + PER_LOGIT)
+    """About how many multiply-adds a call costs, and what is worked out beside it."""
+    return work_of(sizes.B, sizes.H, sizes.T, sizes.S, sizes.D + sizes.Dv)
+
+
+def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
+    """The same: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D + Dv."""
+    return B * H * (T * S * (widths + _PER_LOGIT) + _PER_ENTRY * (T + S) * widths)
 
 
 def logits(sizes: Sizes) -> int:

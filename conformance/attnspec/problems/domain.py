@@ -24,7 +24,7 @@ FamilyName = Literal[
     "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
     "spread_logits"]
 MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "banded", "left_padding",
-                   "causal_like", "triangle", "with_empty_rows", "attack"]
+                   "causal_like", "triangle", "packed", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
 
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
@@ -52,8 +52,8 @@ GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
 # Along which of the axes B, H, T and S a mask differs.
 MASK_AXES: Mapping[MaskName, str] = {
     "all_true": "", "padding": "BS", "random": "BHTS", "per_head": "BHS", "single_key": "BHTS", "block": "BTS",
-    "banded": "BTS", "left_padding": "BS", "causal_like": "BTS", "triangle": "TS", "with_empty_rows": "BHTS",
-    "attack": "S"}
+    "packed": "BTS", "banded": "BTS", "left_padding": "BS", "causal_like": "BTS", "triangle": "TS",
+    "with_empty_rows": "BHTS", "attack": "S"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.axes import BUCKETED, WIDTHS, Axis, axes, lengths_of
-from attnspec.problems.demand import PER_LOGIT, Demand
+from attnspec.problems.axes import BUCKETED, Axis, axes, lengths_of
+from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Lengths, domain
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Sizes
@@ -125,7 +125,16 @@ class SizePlan:
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
 
     def _own(self, demand: Demand) -> Iterator[Sizes]:
-        """One demand's rows, those first that may cost most and those aimed at pairs before those at random."""
+        """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
+        function fails on them, and how long a slow one takes is known in time; but at a glance, which has one.
+        """
+        rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
+        if self.effort is not Effort.GLANCE:
+            rows[:aimed] = sorted(rows[:aimed], key=demand.work)
+        yield from rows
+
+    def _drawn(self, demand: Demand) -> Iterator[Sizes]:
+        """The same in the order of what they may cost, the dearest first."""
         drawer, pairs = self._drawer(demand.spelled), iter(self._aims[demand])
         for row in range(ROWS[self.effort]):
             cap = self._cap(demand, row)
@@ -153,7 +162,7 @@ class SizePlan:
     @cached_property
     def _aims(self) -> Mapping[Demand, list[Pair]]:
         """Each demand's part of the pairs, the dearest first; only those are dealt a pair that may pay for it."""
-        table, hands = self._table, {demand: list[tuple[float, Pair]]() for demand in self.demands}
+        table, hands = self._table, {demand: list[tuple[int, Pair]]() for demand in self.demands}
         pairs = all_pairs(is_thorough=self.effort is Effort.THOROUGH)
         order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable")
         purses = {demand: self._cap(demand, 0) for demand in self.demands}
@@ -180,8 +189,7 @@ class SizePlan:
         return sizes if sizes and pair in pairs_of(sizes, table) else None
 
     def _shared(self, count: int) -> Iterator[Sizes]:
-        """What all clauses share: T = S, T < S and T > S in turn, grouped heads in every fourth, where they are taken.
-        """
+        """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
         cap, drawer = BUDGET[self.effort] / SHARED[self.effort] / _SHARERS, self._drawer("shared")
         projects = any(demand.projects for demand in self.demands)
         for row in range(count):
@@ -212,7 +220,7 @@ class SizePlan:
             lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap)))
         if "Dv" not in pinned and drawer.share() < _SAME_WIDTHS:
             lengths["Dv"] = lengths["D"]
-        return demand.within(_sizes(lengths), self.limits, cap)
+        return demand.within(sizes_of(lengths), self.limits, cap)
 
 
 def _weight(demand: Demand) -> int:
@@ -222,22 +230,25 @@ def _weight(demand: Demand) -> int:
     return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
 
 
-def _least_work(pair: Pair, table: Mapping[str, Axis]) -> float:
+def _least_work(pair: Pair, table: Mapping[str, Axis]) -> int:
     """The work of the cheapest problem that meets a pair."""
     least = {name: table[name].bounds(bucket)[0] for name, bucket in (pair[:2], pair[2:])}
-    B, H, G, T, S, D, Dv = (least.get(name, 1) for name in BUCKETED)
-    return B * max(H, G) * T * S * (D + Dv + PER_LOGIT)
+    return _work({**dict.fromkeys(BUCKETED, 1), **least})
 
 
 def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
     """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
-    B, H, _, T, S, D, Dv = (1 if each == name else lengths[each] for each in BUCKETED)
-    if name in WIDTHS:
-        return int(cap / (B * H * T * S)) - D - Dv - PER_LOGIT
-    return int(cap / (B * H * T * S * (D + Dv + PER_LOGIT)))
+    plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
+    one, two = (_work({**plain, name: length}) for length in (1, 2))
+    return int(1 + (cap - one) / (two - one))  # the work is linear in every axis
 
 
-def _sizes(lengths: Mapping[str, int]) -> Sizes:
+def _work(lengths: Mapping[str, int]) -> int:
+    return work_of(lengths["B"], max(lengths["H"], lengths["G"]), lengths["T"], lengths["S"],
+                   lengths["D"] + lengths["Dv"])
+
+
+def sizes_of(lengths: Mapping[str, int]) -> Sizes:
     """H query heads, or as near to that as whole groups come."""
     B, H, G, T, S, D, Dv = (lengths[name] for name in BUCKETED)
     kv_heads = max(1, H // G)

@@ -17,12 +17,12 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
+from attnspec.problems.demand import logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
 from attnspec.problems.entries import words
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.demand import logits
 from attnspec.problems.shapes import shapes_for
 
 FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -15,8 +16,11 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.problems.axes import lengths_of
+from attnspec.problems.coverage import met_by
+from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
@@ -32,15 +36,24 @@ PROBLEMS = 64
 HEAP = 2**25 - 2**14
 """Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
 
-V = TypeVar("V")
+ROOM = 2**26
+"""Bytes of arrays that a memory keeps: large cases are soon forgotten."""
+
+LONGEST = 5.0
+"""Seconds that a call may be expected to take; what would take longer is left out, and the reason told."""
+
+TELLING = 2e6
+"""The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
+
+V = TypeVar("V", Answer, Expectation, AnyProblem)
 
 
 class Memory(OrderedDict[str, V]):
-    """The `most` most recently used values by key; the key "" is never remembered."""
+    """The `most` most recently used values by key, as long as there is room; the key "" is never remembered."""
 
     def __init__(self, most: int = REMEMBERED) -> None:
         super().__init__()
-        self.most = most
+        self.most, self.held = most, 0
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -50,9 +63,17 @@ class Memory(OrderedDict[str, V]):
         value = make()
         if key:
             self[key] = value
-            if len(self) > self.most:
-                self.popitem(last=False)
+            self.held += bytes_of(value)
+            while len(self) > self.most or self.held > ROOM:
+                _, forgotten = self.popitem(last=False)
+                self.held -= bytes_of(forgotten)
         return value
+
+
+def bytes_of(value: Answer | Expectation | AnyProblem) -> int:
+    """What the arrays of a dataclass take."""
+    arrays = (getattr(value, each.name) for each in fields(value))
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +105,7 @@ class Evaluator:
         self._given = conventions
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
+        self._pace = 0.0
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
@@ -131,8 +153,17 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> Answer:
+        begun, size = time.perf_counter(), work(problem.sizes)
         with np.errstate(all="ignore"):
-            return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
+            answer = (self.subject.answer(problem) if isinstance(problem, Problem) else
+                      self.subject.answer_layer(problem))
+        if size >= TELLING:
+            self._pace = (time.perf_counter() - begun) / size
+        return answer
+
+    def seconds(self, sizes: Sizes) -> float:
+        """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""
+        return self._pace * work(sizes)
 
     def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
@@ -201,10 +232,12 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.
+    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
+    they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
     """
 
     tried: int = 0
+    work: float = 0.0
     cases: int = 0
     no_claims: int = 0
     silent: dict[str, int] = field(default_factory=dict)
@@ -213,6 +246,15 @@ class Tally:
     last: Recipe | None = None
     failure: Violated | SubjectRaised | SubjectDied | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
+    met: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def meet(self, recipe: Recipe) -> None:
+        """Count the sizes and keywords of a case of which something was claimed."""
+        self.met |= met_by(recipe.sizes, recipe.features)
+        for name, length in lengths_of(recipe.sizes).items():
+            least, most = self.spans.get(name, (length, length))
+            self.spans[name] = min(least, length), max(most, length)
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""
