@@ -121,19 +121,19 @@ def _read_window(text: str) -> Window:
     return left, right
 
 
-_GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
+GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
 
 
 def _grown_window(window: Window, keys: int) -> Window:
     """Reaches so much longer as there are more keys than a few, and a little less round."""
-    times = max(1, keys // _GROWN_FROM)
+    times = max(1, keys // GROWN_FROM)
     left, right = (side if side is None else side * times - (side > 1) * (times > 1) for side in window)
     return left, right
 
 
 def _grown_softcap(cap: float, keys: int) -> float:
     """A power of two higher for every four times as many keys: the largest of more logits is larger."""
-    return math.ldexp(cap, max(0, (keys // _GROWN_FROM).bit_length() // 2))
+    return math.ldexp(cap, max(0, (keys // GROWN_FROM).bit_length() // 2))
 
 
 _WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has room for

@@ -154,7 +154,8 @@ class SubjectRun:
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
         precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
-        return replace(self.subject.card(probed, precision), taken=written(taken_by(declared.limits, declared.keywords)))
+        taken = written(taken_by(declared.limits, declared.keywords))
+        return replace(self.subject.card(probed, precision), taken=taken)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Limits
+from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, spelled
 from attnspec.problems.problem import Sizes
 
@@ -128,6 +129,7 @@ class Demand:
     def takes(self, sizes: Sizes, limits: Limits) -> bool:
         """Whether clause and subject take a problem of these sizes as it is."""
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits) and _is_drawn(sizes)
+                and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
                 and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)

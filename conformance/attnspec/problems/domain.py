@@ -23,8 +23,8 @@ FamilyName = Literal[
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
     "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
     "spread_logits"]
-MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "banded", "left_padding",
-                   "causal_like", "triangle", "packed", "with_empty_rows", "attack"]
+MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed", "banded",
+                   "left_padding", "causal_like", "triangle", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
 
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.

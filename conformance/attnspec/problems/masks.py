@@ -92,8 +92,8 @@ def _block(seed: int, sizes: Sizes) -> Bools:
 
 
 def _packed(seed: int, sizes: Sizes) -> Bools:
-    """The same with so many parts as a long row of short sequences has."""
-    parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, max(1, min(sizes.S, sizes.T) // 8))
+    """The same, with as many parts as a long row of short sequences has."""
+    parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 

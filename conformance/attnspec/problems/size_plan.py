@@ -21,7 +21,7 @@ from attnspec.problems.domain import Lengths, domain
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Sizes
 
-ROWS: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 84}
+ROWS: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
 """How many sizes each demand is dealt."""
 
 AIMED: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 8, Effort.DEFAULT: 16, Effort.THOROUGH: 75}
@@ -39,11 +39,15 @@ MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DE
 LEAST = 1e6
 """The work that every row may cost, however many share the budget: some thousand logits."""
 
+SIMPLEST = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 2, 2, 2, 3, 2, 2))
+"""What every clause has, too, for its search to begin with and its findings to be read on."""
+
 SLOWER = 10
 """By how much less a float64 subject is put: long double has no BLAS."""
 
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
+_SECOND = 0.6       # of the rows that may have a second batch entry, or a second head, have one
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
 _WIDEST = 3         # clauses that have the largest problems
@@ -131,7 +135,8 @@ class SizePlan:
         rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
         if self.effort is not Effort.GLANCE:
             rows[:aimed] = sorted(rows[:aimed], key=demand.work)
-        yield from rows
+        simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
+        yield from (*rows, *filter(None, simplest))
 
     def _drawn(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
@@ -172,7 +177,8 @@ class SizePlan:
             if takers:
                 fewest = min(takers, key=lambda demand: len(hands[demand]))
                 hands[fewest].append((cost, pairs[index]))
-        return {demand: [pair for _, pair in sorted(hand, key=lambda each: -each[0])] for demand, hand in hands.items()}
+        return {demand: _spread_out(sorted(hand, key=lambda each: -each[0]), AIMED[self.effort])
+                for demand, hand in hands.items()}
 
     @property
     def _table(self) -> Mapping[str, Axis]:
@@ -218,9 +224,18 @@ class SizePlan:
         lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
         for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
             lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap)))
+        for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
+            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
+                lengths[name] = 2
         if "Dv" not in pinned and drawer.share() < _SAME_WIDTHS:
             lengths["Dv"] = lengths["D"]
         return demand.within(sizes_of(lengths), self.limits, cap)
+
+
+def _spread_out(hand: Sequence[tuple[int, Pair]], count: int) -> list[Pair]:
+    """The pairs of a hand: so many, from the dearest to the cheapest, before the others."""
+    step = max(1, len(hand) // count)
+    return [pair for _, pair in (*hand[::step], *(card for at, card in enumerate(hand) if at % step))]
 
 
 def _weight(demand: Demand) -> int:
