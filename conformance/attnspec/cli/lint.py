@@ -101,7 +101,7 @@ def _unposable(check: Check) -> Iterator[SpecError]:
     from attnspec.problems.shapes import shapes_for  # noqa: PLC0415  (weight: NumPy)
 
     if not any(shapes_for(check.domain, Limits(grouped=each), Effort.THOROUGH) for each in (True, False)):
-        yield SpecError(f"no problem is put under {check.clause.id!r}: no size of the pool has what `given` asks for "
+        yield SpecError(f"no problem is put under {check.clause.id!r}: no size that is drawn has what `given` asks for "
                         "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 
 

@@ -170,6 +170,8 @@ class Outcome:
     readings: what its instruments measured, in every case.
     change: how it differs from the list of known failures that it is held against, if it is held against one.
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
+    met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
+    the greatest length of each axis.
     """
 
     subject: str
@@ -188,6 +190,8 @@ class Outcome:
     readings: tuple[Reading, ...] = ()
     change: Change | None = None
     finding: str = ""
+    met: str = ""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def how(self) -> str:
@@ -222,6 +226,7 @@ class SubjectCard:
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
+    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
     """
 
     id: str
@@ -243,3 +248,4 @@ class SubjectCard:
     defaults: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     lives_in: Mapping[str, str] = field(default_factory=dict)
+    taken: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -16,8 +17,11 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.screen import is_large
+from attnspec.problems.axes import lengths_of
+from attnspec.problems.coverage import met_by
+from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
@@ -36,6 +40,12 @@ PROBLEMS = 64
 HEAP = 2**25 - 2**14
 """Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
 
+LONGEST = 5.0
+"""Seconds that a call may be expected to take; what would take longer is left out, and the reason told."""
+
+TELLING = 2e6
+"""The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
+
 V = TypeVar("V")
 
 
@@ -46,8 +56,7 @@ class Memory(OrderedDict[str, V]):
 
     def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
         super().__init__()
-        self.most, self.most_bytes = most, most_bytes
-        self._sizes: dict[str, int] = {}
+        self.most, self.most_bytes, self.held = most, most_bytes, 0
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -56,9 +65,10 @@ class Memory(OrderedDict[str, V]):
             return self[key]
         value = make()
         if key:
-            self[key], self._sizes[key] = value, held_bytes(value)
-            while len(self) > self.most or (sum(self._sizes.values()) > self.most_bytes and len(self) > 1):
-                del self._sizes[self.popitem(last=False)[0]]
+            self[key] = value
+            self.held += held_bytes(value)
+            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
+                self.held -= held_bytes(self.popitem(last=False)[1])
         return value
 
 
@@ -97,6 +107,7 @@ class Evaluator:
         self._given = conventions
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
+        self._pace = 0.0
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
@@ -144,8 +155,17 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> Answer:
+        begun, size = time.perf_counter(), work(problem.sizes)
         with np.errstate(all="ignore"):
-            return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
+            answer = (self.subject.answer(problem) if isinstance(problem, Problem) else
+                      self.subject.answer_layer(problem))
+        if size >= TELLING:
+            self._pace = (time.perf_counter() - begun) / size
+        return answer
+
+    def seconds(self, sizes: Sizes) -> float:
+        """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""
+        return self._pace * work(sizes)
 
     def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
@@ -219,10 +239,12 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.
+    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
+    they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
     """
 
     tried: int = 0
+    work: float = 0.0
     cases: int = 0
     no_claims: int = 0
     silent: dict[str, int] = field(default_factory=dict)
@@ -231,6 +253,15 @@ class Tally:
     last: Recipe | None = None
     failure: Violated | SubjectRaised | SubjectDied | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
+    met: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def meet(self, recipe: Recipe) -> None:
+        """Count the sizes and keywords of a case of which something was claimed."""
+        self.met |= met_by(recipe.sizes, recipe.features)
+        for name, length in lengths_of(recipe.sizes).items():
+            least, most = self.spans.get(name, (length, length))
+            self.spans[name] = min(least, length), max(most, length)
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""

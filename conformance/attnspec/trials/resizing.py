@@ -10,17 +10,15 @@ from typing import Any
 
 from attnspec.core.declaration import Limits
 from attnspec.problems.choices import SEED_BYTES, Menu
+from attnspec.problems.demand import work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import MOST_ENTRIES, MOST_FEATURES, MOST_HEADS, Recipe
+from attnspec.problems.recipe import MOST_ENTRIES, MOST_HEADS, Recipe
 from attnspec.problems.shapes import is_lawful
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices
 from attnspec.trials.evaluator import Tally, Violated
-
-LOGITS_AND_SOFTMAX = 100
-"""What an entry of the scores costs beside its products, in multiply-adds."""
 
 NARROW = 3
 """A window's side up to which it is the same at all sizes; a longer one keeps its share of the keys."""
@@ -64,11 +62,6 @@ def moved(sizes: Sizes, axis: str, value: int) -> Sizes:
     return replace(sizes, **dict.fromkeys(_PAIRS.get(axis, (axis,)), value))
 
 
-def work(sizes: Sizes) -> int:
-    """About how many multiply-adds a problem of these sizes costs."""
-    return sizes.B * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv + LOGITS_AND_SOFTMAX)
-
-
 def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
     """The same case at other sizes; None where the clause or the subject has no such problem.
 
@@ -87,7 +80,7 @@ def _is_too_large(sizes: Sizes) -> bool:
     """Whether a recipe of these sizes could not be read back."""
     heads, width = sizes.B * sizes.H, max(sizes.D, sizes.Dv)
     entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * width)
-    return heads > MOST_HEADS or entries > MOST_ENTRIES or sizes.H * width > MOST_FEATURES
+    return heads > MOST_HEADS or entries > MOST_ENTRIES
 
 
 def _scaled(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,15 +17,16 @@ from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
+from attnspec.problems.demand import logits
+from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import choices_of
 from attnspec.record.outcome import Measured
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
-from attnspec.trials.evaluator import Evaluator, Tally, Violated
+from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
 from attnspec.trials.resizing import made_handy, made_small
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
@@ -42,8 +44,14 @@ SPARE = 2
 ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
 
+SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
+"""The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
+
 LEAST_MARGIN = 2.0**-40
 """What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
+
+
+TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
 
 class _Enough(BaseException):
@@ -58,6 +66,8 @@ class Trial:
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
     under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
+    the cases have cost so much.
     """
 
     check: Check
@@ -71,6 +81,8 @@ class Trial:
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
     compiles: bool = True
+    shapes: tuple[Sizes, ...] | None = None
+    purse: float = math.inf
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -118,7 +130,7 @@ class Trial:
         for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
-            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
+            trial = self if number < COMPILED else self._sparing
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
@@ -147,6 +159,7 @@ class Trial:
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
             menu, choices = wider, within(menu, choices, wider)
             trial = replace(self, most=tally.tried + ATTEMPTS)
+        trial = replace(trial, purse=tally.work + SHRINKING[self.effort])
         trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
@@ -163,7 +176,9 @@ class Trial:
 
     def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
         keywords = self.evaluator.subject.declaration.keywords
-        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
+        shapes = self.shapes if effort is self.effort and limits is None else None
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw),
+                       shapes=shapes)
 
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
@@ -194,9 +209,10 @@ class Trial:
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
-        if self.most and tally.tried >= self.most:
+        if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
             raise _Enough
         tally.tried += 1
+        tally.work += self.check.demand(projects=False).work(recipe.sizes)
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
@@ -221,6 +237,7 @@ class Trial:
         self.breadcrumb(recipe.text)
         try:
             recipe = self._lawful(recipe)
+            self._be_quick(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
@@ -236,8 +253,15 @@ class Trial:
             raise
         return self._conclude(found, recipe, tally)
 
+    def _be_quick(self, recipe: Recipe) -> None:
+        """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
+        if self.evaluator.seconds(recipe.sizes) > LONGEST:
+            raise OutsideLimits(TOO_LONG.format(LONGEST))
+
     def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
         claimed = any(measured.claimed for measured in found)
+        if claimed:
+            tally.meet(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
