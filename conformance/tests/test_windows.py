@@ -160,11 +160,14 @@ def test_windows_reach_further_and_caps_are_higher_among_many_keys() -> None:
     assert min(reaches) < 4
 
 
-def test_a_window_grows_with_the_number_of_keys_and_a_cap_with_its_root() -> None:
-    assert VALUED["window"].grown((2, None), 1024) == (63, None)
-    assert VALUED["window"].grown((1, 0), 1024) == (32, 0)
-    assert VALUED["window"].grown((1, 2), 31) == (1, 2)
-    assert VALUED["softcap"].grown(30.0, 1024) == 240.0
+@pytest.mark.parametrize(("name", "value", "keys", "grown"), [
+    ("window", (2, None), 1024, (63, None)), ("window", (1, 0), 1024, (32, 0)), ("window", (1, 2), 31, (1, 2)),
+    ("softcap", 30.0, 1024, 120.0)])
+def test_a_window_grows_with_the_number_of_keys_and_a_cap_with_its_root(
+        name: str, value: object, keys: int, grown: object) -> None:
+    grow = VALUED[name].grown
+    assert grow is not None
+    assert grow(value, keys) == grown
 
 
 def test_a_subject_without_them_gets_the_cases_that_it_always_got() -> None:

@@ -133,7 +133,7 @@ def _grown_window(window: Window, keys: int) -> Window:
 
 def _grown_softcap(cap: float, keys: int) -> float:
     """A power of two higher for every four times as many keys: the largest of more logits is larger."""
-    return math.ldexp(cap, max(0, (keys // GROWN_FROM).bit_length() // 2))
+    return math.ldexp(cap, max(0, ((keys // GROWN_FROM).bit_length() - 1) // 2))
 
 
 _WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has room for

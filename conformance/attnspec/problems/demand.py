@@ -11,7 +11,7 @@ from attnspec.problems.domain import Domain, spelled
 from attnspec.problems.problem import Sizes
 
 MOST_ENTRIES = 2**24
-"""Of the largest array of a problem that is drawn."""
+"""Scores of a problem that is drawn, and twice the entries of its query, key and value: these are copied more often."""
 
 MOST_FEATURES = 1536
 """H·D of a layer that is drawn: its projections are so many numbers squared."""
@@ -186,7 +186,8 @@ def _features(sizes: Sizes) -> int:
 
 def _is_drawn(sizes: Sizes) -> bool:
     """Whether a problem of these sizes is small enough to be drawn: no array of it takes much memory."""
-    return sizes.B * sizes.H * max(sizes.T * sizes.S, (sizes.T + sizes.S) * max(sizes.D, sizes.Dv)) <= MOST_ENTRIES
+    heads = sizes.B * sizes.H
+    return max(heads * sizes.T * sizes.S, 2 * heads * (sizes.T + sizes.S) * max(sizes.D, sizes.Dv)) <= MOST_ENTRIES
 
 
 def _refuses_groups(limits: Limits) -> bool:

@@ -17,7 +17,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.axes import BUCKETED, Axis, axes, lengths_of
 from attnspec.problems.demand import Demand, work_of
-from attnspec.problems.domain import Lengths, domain
+from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Sizes
 
@@ -199,7 +199,7 @@ class SizePlan:
         cap, drawer = BUDGET[self.effort] / SHARED[self.effort] / _SHARERS, self._drawer("shared")
         projects = any(demand.projects for demand in self.demands)
         for row in range(count):
-            grouped = "always" if row % 4 == 1 and self.limits.grouped else "no"
+            grouped: Grouped = "always" if row % 4 == 1 and self.limits.grouped else "no"
             turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
                      for lengths in (_TURNS[row % len(_TURNS)], "any"))
             rows = (self._candidate(demand, {}, max(LEAST, cap), drawer) for demand in turns)
