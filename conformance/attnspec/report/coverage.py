@@ -51,7 +51,7 @@ class Covered:
         missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken and not cell.met]
         # rounded down: what was not met is not said to be
         pairs = f"{int(100 * self.share)} % of {self.taken.bit_count():,} pairs of sizes and keywords"
-        return f"{lengths}; {pairs}{f'; not tried: {', '.join(missed)}' if missed else ''}"
+        return "; ".join([lengths, pairs, *([f"not tried: {', '.join(missed)}"] if missed else [])])
 
     @property
     def rows(self) -> tuple[Row, ...]:
