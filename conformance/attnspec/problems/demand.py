@@ -23,6 +23,7 @@ MOST_PIECES: Mapping[str, int] = {"B": 9, "H": 12, "T": 33}
 """How long an axis may be along which a run takes a problem apart, one call a piece."""
 
 _HALVINGS = 64
+_ANY_LENGTH = (1, MOST_TOKENS_THOROUGH)
 _PER_LOGIT = 100
 """What a logit costs beside its products with D and Dv: an exponential and the bound, in multiply-adds."""
 
@@ -61,6 +62,26 @@ class Demand:
         calls = self.runs * (-(-sizes.S // sizes.Dv) if self.reads else 1)
         features = _features(sizes) if self.projects else 0
         return (work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
+
+    @property
+    def calls(self) -> int:
+        """About how many calls a case takes."""
+        return self.runs * (2 if self.reads else 1) + bool(self.parted)
+
+    def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
+        """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""
+        (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
+        if self.domain.lengths == "self" or self._is_square(1, 2, limits):
+            least_t = least_s = max(least_t, least_s)
+            most_t = most_s = min(most_t, most_s)
+        is_grouped = self.domain.grouped != "no" and limits.grouped is True
+        groups, values = spans.get("G", _ANY_LENGTH), spans.get("Dv", _ANY_LENGTH)
+        return (least_t <= most_t and (is_grouped or groups[0] == 1)
+                and not (self.domain.grouped == "always" and groups[1] == 1)
+                and not (self.domain.lengths == "more_keys" and least_t >= most_s)
+                and not (self.domain.lengths == "more_queries" and most_t <= least_s)
+                and not (self.reads and least_s > CALLS * values[1])
+                and all(spans.get(axis, _ANY_LENGTH)[0] <= MOST_PIECES[axis] for axis in self.parted))
 
     def fitted(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""

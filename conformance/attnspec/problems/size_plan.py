@@ -47,6 +47,8 @@ SLOWER = 10
 
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
+_AT_ONCE = 3        # pairs that a row is aimed at, at most
+_ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
 _SECOND = 0.6       # of the rows that may have a second batch entry, or a second head, have one
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
@@ -124,19 +126,23 @@ class SizePlan:
 
     def _drawn(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
-        drawer, pairs = self._drawer(demand.spelled), iter(self._aims[demand])
+        drawer, hand = self._drawer(demand.spelled), list(self._aims[demand])
         for row in range(ROWS[self.effort]):
             cap = self._cap(demand, row)
-            aimed = (self._aimed(demand, pair, cap, drawer) for pair in pairs) if row < AIMED[self.effort] else iter(())
-            sizes = next(filter(None, aimed), None) or self._candidate(demand, {}, cap, drawer)
+            aims = list(_aims_of(hand, cap / demand.calls)) if row < AIMED[self.effort] else []
+            pinned = {axis: self._table[axis].drawn(drawer.share(), *bounds(axis, bucket))
+                      for pair in aims for axis, bucket in pair.places}
+            sizes = self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
             if sizes is not None:
+                met = set(pairs_of(lengths_of(sizes)))
+                hand = [pair for pair in hand if pair not in met and pair not in aims[:1]]
                 yield sizes
 
     def _cap(self, demand: Demand, row: int) -> float:
         """What a row may cost: each less than the one before, all together no more than the demand's share."""
         share = _SHARED_OUT * BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
         first = MOST[self.effort] if demand in self._widest else share * (1 - _FALL)
-        cap = max(LEAST, min(MOST[self.effort], first * _FALL**row))
+        cap = max(LEAST * demand.calls, min(MOST[self.effort], first * _FALL**row))
         return cap / (SLOWER if self.dtype is DType.FLOAT64 else 1)
 
     @cached_property
@@ -150,31 +156,22 @@ class SizePlan:
 
     @cached_property
     def _aims(self) -> Mapping[Demand, list[Pair]]:
-        """Each demand's part of the pairs, the dearest first; only those are dealt a pair that may pay for it."""
-        hands = {demand: list[tuple[int, Pair]]() for demand in self.demands}
-        pairs = pairs_of_axes()
-        order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable")
-        purses = {demand: self._cap(demand, 0) for demand in self.demands}
-        for index in order.tolist():
-            cost = _least_work(pairs[index])
-            takers = [demand for demand, purse in purses.items() if purse >= cost]
-            if takers:
-                fewest = min(takers, key=lambda demand: len(hands[demand]))
-                hands[fewest].append((cost, pairs[index]))
-        return {demand: _spread_out(sorted(hand, key=lambda each: -each[0]), AIMED[self.effort])
-                for demand, hand in hands.items()}
+        """Each demand's part of the pairs, the dearest first: dealt to whom most rows are left that may pay for it."""
+        pairs, hands = pairs_of_axes(), {demand: list[Pair]() for demand in self.demands}
+        order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable").tolist()
+        caps = {demand: [self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
+                for demand in self.demands}
+        for pair in sorted((pairs[index] for index in order), key=lambda pair: -_least_work(dict(pair.places))):
+            cost, spans = _least_work(dict(pair.places)), _spans(pair)
+            spare = {demand: sum(cap >= cost for cap in caps[demand]) - len(hands[demand]) for demand in self.demands
+                     if caps[demand][0] >= cost and demand.may_meet(spans, self.limits)}
+            if spare:
+                hands[max(spare, key=lambda demand: spare[demand])].append(pair)
+        return {demand: _spread_out(hand, AIMED[self.effort]) for demand, hand in hands.items()}
 
     @property
     def _table(self) -> Mapping[str, Axis]:
         return axes(is_thorough=self.effort is Effort.THOROUGH)
-
-    def _aimed(self, demand: Demand, pair: Pair, cap: float, drawer: Drawer) -> Sizes | None:
-        """A row that meets the pair; None where clause and subject take none, or none is cheap enough."""
-        if _least_work(pair) > cap:
-            return None
-        pinned = {axis: self._table[axis].drawn(drawer.share(), *bounds(axis, bucket)) for axis, bucket in pair.places}
-        sizes = self._candidate(demand, pinned, cap, drawer)
-        return sizes if sizes and pair in pairs_of(lengths_of(sizes)) else None
 
     def _shared(self, count: int) -> Iterator[Sizes]:
         """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
@@ -205,7 +202,7 @@ class SizePlan:
         table = self._table
         lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
         for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
-            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap)))
+            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap / demand.calls)))
         for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
                 lengths[name] = 2
@@ -214,10 +211,28 @@ class SizePlan:
         return demand.within(sizes_of(lengths), self.limits, cap)
 
 
-def _spread_out(hand: Sequence[tuple[int, Pair]], count: int) -> list[Pair]:
-    """The pairs of a hand: so many, from the dearest to the cheapest, before the others."""
-    step = max(1, len(hand) // count)
-    return [pair for _, pair in (*hand[::step], *(card for at, card in enumerate(hand) if at % step))]
+def _spans(pair: Pair) -> Mapping[str, tuple[int, int]]:
+    return {axis: bounds(axis, bucket) for axis, bucket in pair.places}
+
+
+def _aims_of(hand: Sequence[Pair], cap: float) -> Iterator[Pair]:
+    """The first pair of a hand that a row may pay for, and further ones of other axes that fit beside it."""
+    places: dict[str, int] = {}
+    for pair in hand:
+        own = dict(pair.places)
+        wanted = {**places, **own}
+        is_pulled = wanted.keys() >= _ARE_ONE != own.keys()
+        if len(wanted) == len(places) + 2 and not is_pulled and _least_work(wanted) <= cap:
+            places = wanted
+            yield pair
+        if len(places) >= 2 * _AT_ONCE:
+            return
+
+
+def _spread_out(hand: Sequence[Pair], count: int) -> list[Pair]:
+    """The pairs of a hand, the dearest first; of a large one so many evenly before the others."""
+    step = max(1, len(hand) // (_AT_ONCE * count))
+    return [*hand[::step], *(pair for at, pair in enumerate(hand) if at % step)]
 
 
 def _weight(demand: Demand) -> int:
@@ -227,11 +242,9 @@ def _weight(demand: Demand) -> int:
     return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
 
 
-@cache
-def _least_work(pair: Pair) -> int:
-    """The work of the cheapest problem that meets a pair."""
-    least = {axis: bounds(axis, bucket)[0] for axis, bucket in pair.places}
-    return _work({**dict.fromkeys(AXES, 1), **least})
+def _least_work(places: Mapping[str, int]) -> int:
+    """The work of the cheapest problem with these axes in these buckets."""
+    return _work({**dict.fromkeys(AXES, 1), **{axis: bounds(axis, bucket)[0] for axis, bucket in places.items()}})
 
 
 def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
