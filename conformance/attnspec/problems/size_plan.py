@@ -130,8 +130,7 @@ class SizePlan:
         for row in range(ROWS[self.effort]):
             cap = self._cap(demand, row)
             aims = list(_aims_of(hand, cap / demand.calls)) if row < AIMED[self.effort] else []
-            pinned = {axis: self._table[axis].drawn(drawer.share(), *bounds(axis, bucket))
-                      for pair in aims for axis, bucket in pair.places}
+            pinned = self._pinned(aims, cap / demand.calls, drawer)
             sizes = self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
             if sizes is not None:
                 met = set(pairs_of(lengths_of(sizes)))
@@ -172,6 +171,13 @@ class SizePlan:
     @property
     def _table(self) -> Mapping[str, Axis]:
         return axes(is_thorough=self.effort is Effort.THOROUGH)
+
+    def _pinned(self, aims: Sequence[Pair], cap: float, drawer: Drawer) -> dict[str, int]:
+        """Any lengths in the buckets of these pairs; the least ones where any would cost too much."""
+        spans = {axis: bounds(axis, bucket) for pair in aims for axis, bucket in pair.places}
+        drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
+        is_dear = _work({**dict.fromkeys(AXES, 1), **drawn}) > cap
+        return {axis: least for axis, (least, _) in spans.items()} if is_dear else drawn
 
     def _shared(self, count: int) -> Iterator[Sizes]:
         """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
