@@ -78,7 +78,7 @@ def sample(*, convicted: bool) -> list[Pair]:
 @pytest.mark.parametrize("convicted", [True, False], ids=["convicted", "not convicted"])
 def test_a_sample_of_the_matrix_is_found_anew(convicted: bool) -> None:
     wrong = [f"{clause} {fault} {dtype.value}" for clause, fault, dtype in sample(convicted=convicted)
-             if (trial(checks()[clause], FAULT + fault, dtype).failure is not None) is not convicted]
+             if (trial(checks()[clause], FAULT + fault, dtype, checks()).failure is not None) is not convicted]
     assert wrong == [], "make it anew: attnspec refutations --write"
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Kind, Level, Verdict
+from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
@@ -20,10 +19,9 @@ from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
-from attnspec.problems.demand import Demand, logits
-from attnspec.problems.problem import Array, LayerProblem, Sizes
+from attnspec.problems.demand import logits
+from attnspec.problems.problem import Array, LayerProblem
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
@@ -33,9 +31,10 @@ from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import importable
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, seed_of
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
-from attnspec.trials.trial import COMPILED, Trial
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import defined, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
@@ -139,9 +138,7 @@ class SubjectRun:
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
-        self._checks = checks
-        self._sizes: dict[tuple[Demand, DType], tuple[Sizes, ...]] = {}
-        self._plans: dict[DType, SizePlan] = {}
+        self._dealer = Dealer(subject, checks, plan.effort, plan.seed)
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -208,38 +205,7 @@ class SubjectRun:
                      self.breadcrumb, shrinks=known is None,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
-                     shapes=None if check.domain.kind in FIXED_KINDS else self._dealt(check, dtype))
-
-    def _dealt(self, check: Check, dtype: DType) -> tuple[Sizes, ...]:
-        """The sizes that the clause is dealt among all that can be put to the subject."""
-        demand = check.demand(projects=self._projects)
-        if (demand, dtype) not in self._sizes:
-            self._sizes[demand, dtype] = self._plan_of(dtype, demand).rows(demand)
-        return self._sizes[demand, dtype]
-
-    def _plan_of(self, dtype: DType, demand: Demand) -> SizePlan:
-        """The plan for a dtype; a clause of another spec has one of its own."""
-        if demand in self._demands and dtype in self._plans:
-            return self._plans[dtype]
-        declared = self.subject.declaration
-        flipped = COMPILED if any(variant.compiles for variant in declared.variants.values()) else 0
-        demands = self._demands if demand in self._demands else (demand,)
-        plan = SizePlan(demands, declared.limits, self.plan.effort, self.plan.seed, dtype, declared.is_compiled,
-                        flipped)
-        if demands is self._demands:
-            self._plans[dtype] = plan
-        return plan
-
-    @cached_property
-    def _demands(self) -> tuple[Demand, ...]:
-        """What all clauses ask of sizes that search for cases and can be put to the subject."""
-        put = (check for check in self._checks().values()
-               if check.domain.kind not in FIXED_KINDS and not check.lacking(self.subject))
-        return tuple(dict.fromkeys(check.demand(projects=self._projects) for check in put))
-
-    @property
-    def _projects(self) -> bool:
-        return self.subject.declaration.kind is Kind.LAYER
+                     shapes=self._dealer.shapes(check, dtype))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""

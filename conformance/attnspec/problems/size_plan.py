@@ -7,8 +7,8 @@ that it holds. What a clause is dealt follows from the seed, the subject's limit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 
@@ -107,9 +107,15 @@ class SizePlan:
     dtype: DType = DType.FLOAT32
     compiles: bool = False
     flipped: int = 0
+    _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def rows(self, demand: Demand) -> tuple[Sizes, ...]:
         """The sizes that a demand is put, each different; none where clause and subject rule each other out."""
+        if demand not in self._dealt:
+            self._dealt[demand] = self._rows(demand)
+        return self._dealt[demand]
+
+    def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
         count = SHARED[self.effort] if self.compiles else self.flipped if demand.flips else 0
         shared = self._of_shared(demand, tuple(self._shared(count))) if count else ()
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
@@ -270,3 +276,10 @@ def sizes_of(lengths: Mapping[str, int]) -> Sizes:
     B, H, G, T, S, D, Dv = (lengths[name] for name in AXES)
     kv_heads = max(1, H // G)
     return Sizes(B, kv_heads * G, kv_heads, T, S, D, Dv)
+
+
+@lru_cache(maxsize=16)
+def plan_for(demands: tuple[Demand, ...], limits: Limits, effort: Effort, seed: int, dtype: DType, *,
+             compiles: bool, flipped: int) -> SizePlan:
+    """The plan for these, which subjects that take the same share."""
+    return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped)

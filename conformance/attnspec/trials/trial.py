@@ -26,6 +26,7 @@ from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
+from attnspec.trials.dealer import COMPILED
 from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
 from attnspec.trials.resizing import made_handy, made_small
 from attnspec.vocabulary.observables import verdict
@@ -33,10 +34,6 @@ from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
-
-COMPILED = 5
-"""Variants that compile are put the first cases of a trial: so many, or one in so many where that is more. In these all
-keywords stand together once and each alone once, and shapes are dealt; what comes later is put to other variants."""
 
 SPARE = 2
 """How many openings more a glance may try for each case, where nothing was claimed."""

@@ -31,21 +31,23 @@ def without(plan: Plan, done: Iterable[SubjectPut]) -> Plan:
     return replace(plan, more={_DONE: tuple(f"{put.subject}-{put.dtype.value}" for put in done)})
 
 
-def trial(check: Check, target: str, dtype: DType) -> Tally:
+def trial(check: Check, target: str, dtype: DType, checks: Mapping[str, Check]) -> Tally:
     """The clause on the first cases that `attnspec check` would put to the fault, and none after one that fails.
 
-    The fault is made anew: what one clause asked of one with a memory must not serve the next.
+    checks: the law, of which each clause is dealt its part of the sizes. The fault is made anew: what one clause asked
+    of one with a memory must not serve the next.
     """
     from attnspec.evaluation.power.measure import shared_archive  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.covering_cases import seed_of  # noqa: PLC0415  (weight: hypothesis)
+    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.evaluator import Evaluator  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.trial import Trial  # noqa: PLC0415  (weight: hypothesis)
 
     subject = own_subject(target)
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
     return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
-                 most=CASES).hold()
+                 most=CASES, shapes=Dealer(subject, lambda: checks, EFFORT, SEED).shapes(check, dtype)).hold()
 
 
 class MatrixDocket:
@@ -76,12 +78,15 @@ class MatrixDocket:
         """A fault needs none."""
 
     @cached_property
-    def _checks(self) -> Mapping[str, Check]:
+    def _law(self) -> Mapping[str, Check]:
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
 
-        checks = compile_spec(self.spec, faults=CATALOGUE.keys())
-        return {name: check for name, check in checks.items() if name in (self.plan.clauses or checks)}
+        return compile_spec(self.spec, faults=CATALOGUE.keys())
+
+    @property
+    def _checks(self) -> Mapping[str, Check]:
+        return {name: check for name, check in self._law.items() if name in (self.plan.clauses or self._law)}
 
     def carry_out(self, job: Measurement) -> SubjectPut:
         """Put the fault to every clause that applies to it."""
@@ -94,7 +99,7 @@ class MatrixDocket:
         for name, check in self._checks.items():
             if check.lacking(subject):
                 continue
-            tally = trial(check, job.target, DType(job.dtype))
+            tally = trial(check, job.target, DType(job.dtype), self._law)
             if tally.failure is not None:
                 yield Conviction(name, convicted=True, cases=tally.tried)
 
