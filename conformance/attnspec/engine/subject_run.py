@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.nouns import DType, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
@@ -21,7 +21,10 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.refusals import with_refusals
+from attnspec.subjects.causes import Found
+from attnspec.subjects.interview import refusal_in
+from attnspec.subjects.plain import case_of
+from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
@@ -127,6 +130,7 @@ class SubjectRun:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
+        self._interviews: dict[DType, Begun | None] = {}
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -163,12 +167,58 @@ class SubjectRun:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
-        trial = self._trial(check, dtype)
-        return self._sentence(trial, self._as_known(trial) or trial.hold())
+        return self._held(check, dtype)
+
+    def _held(self, check: Check, dtype: DType) -> Outcome:
+        """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
+
+        What one trial finds out is no limit to another: a clause has the same verdict whatever was judged before it.
+        """
+        evaluator = self.evaluator(dtype)
+        for left in range(MOST_CAUSES, -1, -1):
+            if reason := check.lacking(evaluator.subject):
+                return self._with_refused(self._inapplicable(check, dtype, reason), evaluator.subject)
+            trial = self._trial(check, evaluator)
+            trial = replace(trial, refused_by=self._refused_by(dtype)) if left and self._is_own else trial
+            tally = self._as_known(trial) or trial.hold()
+            if not tally.refused:
+                return self._with_refused(self._sentence(trial, tally), evaluator.subject)
+            evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
+        raise AssertionError("the last trial takes refusals for failures")
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether it is a function of somebody's own, which has no manifest that says what it takes."""
+        return ":" in self.subject.id and self.subject.declaration.kind is not Kind.LAYER
+
+    def _refused_by(self, dtype: DType) -> Callable[[SubjectRaised], tuple[Found, ...]]:
+        """Looks for what an exception refuses; for what is said in the same words and was none, once a trial."""
+        failures = set[str]()
+
+        def found(raised: SubjectRaised) -> tuple[Found, ...]:
+            if raised.asked is None or raised.gist in failures or not refusal_in(raised, raised.asked):
+                return ()
+            begun = self._begun(dtype)
+            refused = begun.refused(case_of(raised.asked)) if begun else ()
+            failures.update(() if refused else (raised.gist,))
+            return refused
+
+        return found
+
+    def _begun(self, dtype: DType) -> Begun | None:
+        """What the subject said of plain problems at a dtype."""
+        if dtype not in self._interviews:
+            self._interviews[dtype] = begin(self.subject, dtype)
+        return self._interviews[dtype]
+
+    def _with_refused(self, outcome: Outcome, subject: Subject) -> Outcome:
+        """The outcome with what was found out on the way."""
+        found = {name: words for name, words in subject.refused.items() if name not in self.subject.refused}
+        return replace(outcome, refused=found) if found else outcome
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial = self._trial(check, dtype)
+        trial = self._trial(check, self.evaluator(dtype))
         return self._sentence(trial, trial.put(Recipe.parse(recipe)))
 
     def claims(self, profile: str) -> bool:
@@ -186,9 +236,9 @@ class SubjectRun:
         tally = trial.put(parsed_case(known.case, known.where))
         return tally if tally.failure else None
 
-    def _trial(self, check: Check, dtype: DType) -> Trial:
-        known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
-        return Trial(check, self.evaluator(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain),
+    def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
+        known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
+        return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
                      self.breadcrumb, shrinks=known is None,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised))

@@ -14,7 +14,9 @@ from dataclasses import replace
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
+from attnspec.core.refusal import with_groups
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
+from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
 
 #                 B  H Hkv  T    S   D   Dv      in the order in which they are worth having
@@ -90,13 +92,16 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort) -> tuple[Sizes, .
     if domain.kind in _OF_KIND:
         fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort) if _may_be_put(sizes, domain, limits)]
         tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
-        return _distinct(_adapted(sizes, limits) for sizes in fixed[:tried])
+        adapted = _distinct(_adapted(sizes, limits) for sizes in fixed[:tried])
+        return tuple(sizes for sizes in adapted if not _is_refused(sizes, domain, limits))
     count, most = _BUDGET[effort]
-    offered = (*_GLANCED, *POOL) if effort is Effort.GLANCE else POOL
+    glanced = _distinct(near(sizes, limits) for sizes in _GLANCED)
+    pool = _distinct(near(sizes, limits) for sizes in POOL)
+    offered = (*glanced, *pool) if effort is Effort.GLANCE else pool
     fitting = sorted((sizes for sizes in offered if _fits(sizes, domain, limits) and logits(sizes) <= most), key=logits)
     if not fitting:
         return ()
-    first = _GLANCED if effort is Effort.GLANCE else (fitting[0], fitting[-1])
+    first = glanced if effort is Effort.GLANCE else (fitting[0], fitting[-1])
     chosen = dict.fromkeys(sizes for sizes in (*first, *offered) if sizes in fitting)
     return _distinct(sorted((_adapted(sizes, limits) for sizes in list(chosen)[:count]), key=logits))
 
@@ -122,7 +127,14 @@ def _distinct(sizes: Iterable[Sizes]) -> tuple[Sizes, ...]:
 def _fits(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
     return (_inputs_fit(sizes, domain, limits) and _lengths_fit(sizes, domain) and _heads_fit(sizes, domain, limits)
             and domain.min_batch <= sizes.B and domain.min_queries <= sizes.T and domain.min_keys <= sizes.S
-            and domain.min_width <= sizes.D and limits.min_scores <= logits(sizes))
+            and domain.min_width <= sizes.D and limits.min_scores <= logits(sizes)
+            and not _is_refused(_adapted(sizes, limits), domain, limits))
+
+
+def _is_refused(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
+    """Whether the subject refuses these sizes with what the clause always puts."""
+    refusals = (each.meets(with_groups(sizes.by_axis), domain.always) for each in limits.refuses)
+    return any(refusals)
 
 
 def _may_be_put(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
@@ -162,4 +174,5 @@ def _adapted(sizes: Sizes, limits: Limits) -> Sizes:
         sizes = replace(sizes, H=1, Hkv=1)
     least = limits.min_head_width
     sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
+    sizes = replace(sizes, D=limits.nearest("D", sizes.D), Dv=limits.nearest("Dv", sizes.Dv))
     return replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes

@@ -166,6 +166,7 @@ class Outcome:
     readings: what its instruments measured, in every case.
     change: how it differs from the list of known failures that it is held against, if it is held against one.
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
+    refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
     """
 
     subject: str
@@ -184,6 +185,7 @@ class Outcome:
     readings: tuple[Reading, ...] = ()
     change: Change | None = None
     finding: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def how(self) -> str:

@@ -45,7 +45,8 @@ class Axis:
         step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
         if all(size % step for size in inner):
             return Condition(self.name, "≠", 0, step), *self._ends(step)
-        return (self._list(inner), *self._ends(1))
+        listed = self._list(inner)
+        return (listed,) if listed.sign == "not in" else (listed, *self._ends(1))
 
     def _ends(self, step: int) -> Iterator[Condition]:
         """Refused from a size on, upwards and downwards, among the multiples of a step."""
@@ -55,7 +56,8 @@ class Axis:
             yield Condition(self.name, "≠", self.taken[0])
             return
         if below:
-            yield Condition(self.name, "<", self._edge(min(self.taken), max(below), step))
+            edge = self._edge(min(self.taken), max(below), step)
+            yield Condition(self.name, "=", 1) if edge == 2 else Condition(self.name, "<", edge)
         if above:
             yield Condition(self.name, ">", self._edge(max(self.taken), min(above), step))
 
@@ -73,4 +75,4 @@ class Axis:
         unlisted = [(low + high) // 2 for low, high in pairwise(taken) if high - low > 1]
         if len(taken) <= LONGEST_LIST and all(map(self.refuses, unlisted)):
             return Condition(self.name, "not in", tuple(taken))
-        return Condition(self.name, "in", tuple(sorted(inner)))
+        return Condition(self.name, "in", tuple(inner)) if len(inner) > 1 else Condition(self.name, "=", inner[0])

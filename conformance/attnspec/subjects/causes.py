@@ -11,7 +11,7 @@ from attnspec.subjects.boundaries import FEW, PLACES, Axis
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import Case, between, differing
 
-MOST_WORK = 4_000_000
+MOST_WORK = 16_000_000
 """Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too."""
 
 
@@ -106,7 +106,7 @@ class _Search:
         listed = FEW if self.interview.subject.declaration.lift == "jax" else PLACES
         asked = sorted({*listed.get(axis, listed["D"]), self.start.at(axis), self.end.at(axis)})
         answers = {size: self._refuses(moved(size)) for size in asked
-                   if size == self.end.at(axis) or self._is_cheap(self._at(moved(size)))}
+                   if size in (self.start.at(axis), self.end.at(axis)) or self._is_cheap(self._at(moved(size)))}
         return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
 
     def _is_cheap(self, case: Case | None) -> bool:

@@ -26,30 +26,31 @@ from attnspec.subjects.subject import Subject, SubjectDied
 @dataclass(frozen=True, slots=True)
 class Optional:
     """What an attention need not take: by how its sizes differ from plain ones, the limit of those that refuse it, and
-    its profile. half: the axes that are half as long as in the case that is taken.
+    its profile. half: the axis that is half as long as its partner; the other way to have it so is to double that one.
     """
 
     name: str
-    half: tuple[str, ...]
+    half: str
     limits: Mapping[str, Any]
+    partner: str = ""
     causal: bool = False
     profile: str = ""
 
 
 OPTIONAL = (
-    Optional("grouped heads (Hkv < H)", ("Hkv",), {"grouped": False}, profile="grouped"),
-    Optional("values of another width (Dv ≠ D)", ("Dv",), {"ties_value_width": True}),
-    Optional("T ≠ S", ("T",), {"lengths": "equal"}),
-    Optional("T > S", ("S",), {"lengths": "no_more_queries"}),
-    Optional("causal with T ≠ S", ("T",), {"causal_lengths": "equal"}, causal=True),
-    Optional("causal with T > S", ("S",), {"causal_lengths": "no_more_queries"}, causal=True),
+    Optional("grouped heads (Hkv < H)", "Hkv", {"grouped": False}, profile="grouped"),
+    Optional("values of another width (Dv ≠ D)", "Dv", {"ties_value_width": True}, "D"),
+    Optional("T ≠ S", "T", {"lengths": "equal"}, "S"),
+    Optional("T > S", "S", {"lengths": "no_more_queries"}, "T"),
+    Optional("causal with T ≠ S", "T", {"causal_lengths": "equal"}, "S", causal=True),
+    Optional("causal with T > S", "S", {"causal_lengths": "no_more_queries"}, "T", causal=True),
 )
 
 FAR = (
     Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
-    Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
-    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 257, 300, 24, 24), Sizes(1, 14, 2, 16, 16, 64, 64),
-    Sizes(1, 71, 1, 16, 16, 16, 16))
+    Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
+    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512), Sizes(1, 1, 1, 257, 300, 24, 40),
+    Sizes(1, 14, 2, 16, 16, 64, 64), Sizes(1, 71, 1, 16, 16, 16, 16))
 """Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
 
 FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 2, 2, 1, 4096, 33, 33),
@@ -140,16 +141,22 @@ def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
 def _asked(begun: Begun, optional: Optional) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in optional.limits)
-    if is_said or optional.profile in declared.claims or (optional.half == ("Hkv",) and begun.start.sizes.H == 1):
+    if is_said or optional.profile in declared.claims or (optional.half == "Hkv" and begun.start.sizes.H == 1):
         return subject
-    sizes = begun.start.sizes
-    words = begun.interview.refusal(replace(begun.start, sizes=replace(
-        sizes, **{axis: sizes.by_axis[axis] // 2 for axis in optional.half})))
-    if not words:
+    words = [begun.interview.refusal(case) for case in _unlike(begun.start, optional)]
+    if not all(words):
         return subject
     limits = replace(declared.limits, **optional.limits)
     return replace(subject, declaration=replace(declared, limits=limits),
-                   refused={**subject.refused, optional.name: words})
+                   refused={**subject.refused, optional.name: words[0]})
+
+
+def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
+    """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
+    sizes = start.sizes.by_axis
+    yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
+    if optional.partner:
+        yield replace(start, sizes=replace(start.sizes, **{optional.partner: sizes[optional.partner] * 2}))
 
 
 def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
@@ -181,7 +188,7 @@ def _with_found(subject: Subject) -> Subject:
 def _questions(begun: Begun) -> Iterator[Case]:
     declared = begun.subject.declaration
     is_compiled = declared.lift == "jax"
-    # a flag that changes what is computed is no size; each alone, since what they do together is a convention
+    # each alone: what a mask does beside the causal flag is a convention
     for keyword in () if is_compiled else sorted(declared.keywords & OFF.keys() - begun.start.keywords.keys()):
         yield with_keyword(begun.start, keyword, declared.limits)
     for sizes in FAR_COMPILED if is_compiled else FAR:

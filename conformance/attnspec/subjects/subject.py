@@ -78,6 +78,8 @@ class Subject:
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
+        if refused := next((name for name in missing if name in self.refused), ""):
+            return f"{self.id} refuses {refused} ({self.refused[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def refuses(self, problem: Problem | LayerProblem) -> str:
@@ -100,8 +102,13 @@ class Subject:
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
         if reason := limits.misfit_of(sizes.by_axis, problem.keywords):
-            yield f"{self.id} {reason}; here {sizes}"
+            yield f"{self.id} {reason}{self._words_for(reason)}; here {sizes}"
         yield self.lacks(problem.keywords)
+
+    def _words_for(self, reason: str) -> str:
+        """What the function said where it is known to refuse it."""
+        words = self.refused.get(reason.removeprefix("refuses "), "")
+        return f" ({words})" if words else ""
 
     def _of_keywords(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the keywords in use."""

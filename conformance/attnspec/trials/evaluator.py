@@ -20,6 +20,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
+from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -91,6 +92,12 @@ class Evaluator:
         other.precision, other._answers = precision, self._answers
         return other
 
+    def within(self, subject: Subject) -> Evaluator:
+        """The same subject within other limits: what it answered and what it is held to stand."""
+        other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+        other.precision, other._answers = self.precision, self._answers
+        return other
+
     @property
     def remembered(self) -> Iterable[Answer]:
         """The subject's answers that are remembered."""
@@ -131,8 +138,13 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> Answer:
-        with np.errstate(all="ignore"):
-            return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
+        try:
+            with np.errstate(all="ignore"):
+                return (self.subject.answer(problem) if isinstance(problem, Problem) else
+                        self.subject.answer_layer(problem))
+        except SubjectRaised as raised:
+            raised.asked = problem
+            raise
 
     def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
@@ -201,7 +213,7 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.
+    reasons of those without. refused: what the subject turned out to refuse clearly, which ended the trial.
     """
 
     tried: int = 0
@@ -213,6 +225,7 @@ class Tally:
     last: Recipe | None = None
     failure: Violated | SubjectRaised | SubjectDied | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
+    refused: tuple[Found, ...] = ()
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""

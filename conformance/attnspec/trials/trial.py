@@ -15,12 +15,14 @@ from hypothesis.errors import Flaky
 from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
+from attnspec.core.refusal import with_groups
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import logits
 from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
+from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
@@ -63,6 +65,7 @@ class Trial:
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
     under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
     """
 
     check: Check
@@ -76,6 +79,7 @@ class Trial:
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
     compiles: bool = True
+    refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -194,7 +198,7 @@ class Trial:
     def put(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied):  # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):  # the tally keeps it
             self.judge(recipe, tally)
         return tally
 
@@ -217,6 +221,9 @@ class Trial:
         except UnusableAnswer as unusable:
             found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except (SubjectRaised, SubjectDied) as raised:
+            if isinstance(raised, SubjectRaised) and (found := self.refused_by(raised)):
+                tally.refused = found
+                raise _Enough from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally)
@@ -277,7 +284,7 @@ class Trial:
         """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
         promises nothing.
         """
-        recipe = self._of_causal_lengths(recipe)
+        recipe = self._of_refusals(self._of_causal_lengths(recipe))
         together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
         if not together or self.evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
             return recipe
@@ -291,6 +298,13 @@ class Trial:
         if name not in subject.declaration.conventions and self.evaluator.conventions[name] == UNDEFINED:
             return unfound(name, subject.id)
         return "it makes no promise of mask or bias together with the causal flag"
+
+    def _of_refusals(self, recipe: Recipe) -> Recipe:
+        """Without the keywords that the subject refuses with others or at these sizes, unless the clause needs them."""
+        for each in self._limits.refuses:
+            if each.meets(with_groups(recipe.sizes.by_axis), recipe.features):
+                recipe = replace(recipe, features=recipe.features - (each.keywords - self.check.domain.always))
+        return recipe
 
     def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
         """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
