@@ -9,22 +9,20 @@ import numpy as np
 
 from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Kind, Level, Verdict
+from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.known_failures import listed
+from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.causes import Found
-from attnspec.subjects.interview import refusal_in
-from attnspec.subjects.plain import case_of
-from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin, narrowed, with_refusals
+from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
@@ -130,7 +128,7 @@ class SubjectRun:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
-        self._interviews: dict[DType, Begun | None] = {}
+        self._refusals = Refusals(subject)
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -177,44 +175,14 @@ class SubjectRun:
         evaluator = self.evaluator(dtype)
         for left in range(MOST_CAUSES, -1, -1):
             if reason := check.lacking(evaluator.subject):
-                return self._with_refused(self._inapplicable(check, dtype, reason), evaluator.subject)
+                return self._refusals.told(self._inapplicable(check, dtype, reason), evaluator.subject)
             trial = self._trial(check, evaluator)
-            trial = replace(trial, refused_by=self._refused_by(dtype)) if left and self._is_own else trial
+            trial = replace(trial, refused_by=self._refusals.met(dtype)) if left else trial
             tally = self._as_known(trial) or trial.hold()
             if not tally.refused:
-                return self._with_refused(self._sentence(trial, tally), evaluator.subject)
+                return self._refusals.told(self._sentence(trial, tally), evaluator.subject)
             evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
         raise AssertionError("the last trial takes refusals for failures")
-
-    @property
-    def _is_own(self) -> bool:
-        """Whether it is a function of somebody's own, which has no manifest that says what it takes."""
-        return ":" in self.subject.id and self.subject.declaration.kind is not Kind.LAYER
-
-    def _refused_by(self, dtype: DType) -> Callable[[SubjectRaised], tuple[Found, ...]]:
-        """Looks for what an exception refuses; for what is said in the same words and was none, once a trial."""
-        failures = set[str]()
-
-        def found(raised: SubjectRaised) -> tuple[Found, ...]:
-            if raised.asked is None or raised.gist in failures or not refusal_in(raised, raised.asked):
-                return ()
-            begun = self._begun(dtype)
-            refused = begun.refused(case_of(raised.asked)) if begun else ()
-            failures.update(() if refused else (raised.gist,))
-            return refused
-
-        return found
-
-    def _begun(self, dtype: DType) -> Begun | None:
-        """What the subject said of plain problems at a dtype."""
-        if dtype not in self._interviews:
-            self._interviews[dtype] = begin(self.subject, dtype)
-        return self._interviews[dtype]
-
-    def _with_refused(self, outcome: Outcome, subject: Subject) -> Outcome:
-        """The outcome with what was found out on the way."""
-        found = {name: words for name, words in subject.refused.items() if name not in self.subject.refused}
-        return replace(outcome, refused=found) if found else outcome
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""

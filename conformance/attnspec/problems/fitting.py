@@ -17,7 +17,7 @@ def near(sizes: Sizes, limits: Limits) -> Sizes:
         return sizes
     moved = {axis: limits.nearest(axis, sizes.by_axis[axis]) for axis in ("B", "T", "S", "D", "Dv")}
     heads = limits.nearest("H", sizes.H)
-    grouped = {"H": heads, "Hkv": heads} if sizes.H == sizes.Hkv else {}
+    grouped = {"H": heads, "Hkv": heads} if sizes.Hkv == sizes.H else {}
     return replace(sizes, **moved, **grouped)
 
 

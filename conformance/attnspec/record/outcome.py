@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
@@ -197,6 +197,12 @@ class Outcome:
             return self.evidence.measured.relation
         is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
         return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason) if is_told else ""
+
+
+def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """What a subject refuses, with its words: what was found before it was judged, and what came up in its cases."""
+    found = {name: words for outcome in outcomes for name, words in outcome.refused.items()}
+    return {**(card.refused if card else {}), **dict(sorted(found.items()))}
 
 
 @dataclass(frozen=True, slots=True)

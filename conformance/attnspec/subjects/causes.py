@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from attnspec.core.refusal import Condition, Refusal
+from attnspec.core.refusal import Condition, Refusal, with_groups
 from attnspec.subjects.boundaries import FEW, PLACES, Axis
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import Case, between, differing
@@ -63,9 +63,13 @@ class _Search:
         least = between(self.start, self.end, self.kept)
         assert least is not None  # it was refused, so it could be made
         words = self.interview.refusal(least)
-        alternatives = [self._relation(axes)] if self._relation(axes) else [self._along(axis) for axis in self._led(axes)]
+        relation = self._relation(axes)
+        alternatives = [relation] if relation else [self._along(axis) for axis in self._led(axes)]
         if words and all(alternatives):
-            yield from (Found(Refusal(tuple(conditions), keywords), words) for conditions in product(*alternatives))
+            refusals = (Refusal(tuple(conditions), keywords) for conditions in product(*alternatives))
+            found = [Found(refusal, words) for refusal in refusals]
+            sizes = with_groups(self.end.sizes.by_axis)
+            yield from found if any(each.refusal.meets(sizes, self.end.keywords) for each in found) else ()
 
     def _led(self, axes: frozenset[str]) -> Sequence[str]:
         """The axes to look along: one that moves with another is left to it."""

@@ -16,8 +16,8 @@ ON_PURPOSE = frozenset({"ValueError", "TypeError", "NotImplementedError", "Asser
 """The exceptions by which code refuses; frameworks raise them, or subclasses of them, for shapes that do not fit."""
 
 _OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
-_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|values?\b|"
-                        r"\b[qkv]\b", re.IGNORECASE)
+_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
+                        r"values?\b|\b[qkv]\b", re.IGNORECASE)
 _OF_AXES = re.compile(r"\b[A-Z]\b")
 
 

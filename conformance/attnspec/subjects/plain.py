@@ -48,8 +48,7 @@ class Case:
         return None if H % G else replace(self, sizes=replace(self.sizes, H=H, Hkv=H // G, **places))
 
     def problem(self, dtype: DType) -> Problem:
-        """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv); masks hide and biases add nothing.
-        """
+        """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv); masks hide nothing."""
         B, H, Hkv, T, S, D, Dv = self.sizes.by_axis.values()
         number = numpy_dtype(dtype)
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)

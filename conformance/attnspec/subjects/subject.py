@@ -11,7 +11,7 @@ from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee

@@ -12,10 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
 
-from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
-from attnspec.core.refusal import with_groups
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
@@ -28,6 +26,7 @@ from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
+from attnspec.trials.lawful import lawful
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -209,7 +208,7 @@ class Trial:
         """
         self.breadcrumb(recipe.text)
         try:
-            recipe = self._lawful(recipe)
+            recipe = lawful(recipe, self.check.domain, self.evaluator)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
@@ -279,36 +278,3 @@ class Trial:
         if is_whole or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
             return None
         return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
-
-    def _lawful(self, recipe: Recipe) -> Recipe:
-        """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
-        promises nothing.
-        """
-        recipe = self._of_refusals(self._of_causal_lengths(recipe))
-        together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-        if not together or self.evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
-            return recipe
-        for spare in ({"causal"}, {"mask", "bias"}):
-            if not spare & self.check.domain.always:
-                return replace(recipe, features=recipe.features - spare)
-        raise OutsideLimits(self._refused_together())
-
-    def _refused_together(self) -> str:
-        subject, name = self.evaluator.subject, "mask_with_causal"
-        if name not in subject.declaration.conventions and self.evaluator.conventions[name] == UNDEFINED:
-            return unfound(name, subject.id)
-        return "it makes no promise of mask or bias together with the causal flag"
-
-    def _of_refusals(self, recipe: Recipe) -> Recipe:
-        """Without the keywords that the subject refuses with others or at these sizes, unless the clause needs them."""
-        for each in self._limits.refuses:
-            if each.meets(with_groups(recipe.sizes.by_axis), recipe.features):
-                recipe = replace(recipe, features=recipe.features - (each.keywords - self.check.domain.always))
-        return recipe
-
-    def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
-        """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
-        is_spare = "causal" in recipe.features - self.check.domain.always
-        if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
-            return replace(recipe, features=recipe.features - {"causal"})
-        return recipe
