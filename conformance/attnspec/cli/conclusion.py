@@ -134,7 +134,7 @@ def _why(digest: Digest) -> str:
     """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
     if broken := digest.broken_contract:
         rest = "" if len(broken) == len(digest.failures) else f". {likely_words(digest.failures)}".rstrip(". ")
-        return f"{_refused(digest)}: it must take {' and '.join(broken)}{rest}"
+        return f"{_refused(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := likely_words(digest.failures):
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     number, unknown = len(digest.failures), len(unexplained(digest.failures))

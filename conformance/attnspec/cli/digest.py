@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from attnspec.core.contract import ALL
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
@@ -101,7 +102,8 @@ class Digest:
     @property
     def broken_contract(self) -> list[str]:
         """The words of the contract that are refused, each once."""
-        return list(dict.fromkeys(word for each in self.failures if (word := word_of(each.clause))))
+        words = dict.fromkeys(word for each in self.failures if (word := word_of(each.clause)))
+        return ["all of the contract together" if word == ALL else word for word in words]
 
     @property
     def subjects(self) -> tuple[str, ...]:

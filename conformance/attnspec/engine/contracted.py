@@ -32,11 +32,10 @@ def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> O
         return _outcome(subject, word, dtype, verdict, reason=_broken(word, reason) if word == dtype.value else reason)
     if word in {each.value for each in contract.dtypes if each is not dtype}:
         return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is put at {word}")
-    keywords = contract.keywords if word == ALL else tuple({word} & {*contract.keywords})
-    if lacking := subject.lacks(frozenset(keywords)):
+    if word != ALL and (lacking := subject.lacks(frozenset({word} & {*contract.keywords}))):
         return _outcome(subject, word, dtype, Verdict.VIOLATED, reason=_broken(word, lacking))
     recipe = recipe_for(contract, word, subject.declaration.limits)
-    if (reason := _too_large(recipe.sizes)) and word == ALL:
+    if word == ALL and (reason := _too_large(recipe.sizes) or _alone(subject, contract, dtype)):
         return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
     return try_recipe(subject, word, dtype, recipe)
 
@@ -86,6 +85,13 @@ def _too_large(sizes: Sizes) -> str:
     if scores <= MOST_SCORES and scores * (sizes.D + sizes.Dv) <= MOST_WORK:
         return ""
     return f"all of it together is too large to be put here ({sizes}); each word is put by itself"
+
+
+def _alone(subject: Subject, contract: Contract, dtype: DType) -> str:
+    """Why it says nothing more that all is refused together: a word is refused by itself; empty if none is."""
+    alone = (try_word(subject, contract, word, dtype) for word in (*contract.keywords, *contract.sizes))
+    refused = next((each.clause for each in alone if each.verdict is not Verdict.HELD), "")
+    return f"{refused} says it already" if refused else ""
 
 
 def _broken(word: str, why: str) -> str:

@@ -29,7 +29,7 @@ def causes(interview: Interview, start: Case, end: Case) -> tuple[Found, ...]:
     A refusal that does not come again is none: it depends on something else than the sizes and keywords.
     """
     kept = frozenset(differing(start, end))
-    if not kept or not interview.refusal(end) or not interview.refusal_now(end) or not interview.takes(start):
+    if not kept or not interview.lasting(end) or not interview.takes(start):
         return ()
     return tuple(_Search(interview, start, end, _needed(interview, start, end, kept)).found())
 

@@ -70,6 +70,10 @@ class Interview:
             self._said[case.key] = self.refusal_now(case)
         return self._said[case.key]
 
+    def lasting(self, case: Case) -> str:
+        """The words of a refusal that comes again: what does not depends on something else than the case."""
+        return self.refusal(case) if self.refusal(case) and self.refusal_now(case) else ""
+
     def refusal_now(self, case: Case, *, of_dtype: bool = False) -> str:
         """The same, asked anew; of_dtype: the refusal of a number format."""
         problem = case.problem(self.dtype)

@@ -143,8 +143,8 @@ def _asked(begun: Begun, optional: Optional) -> Subject:
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in optional.limits)
     if is_said or optional.profile in declared.claims or (optional.half == "Hkv" and begun.start.sizes.H == 1):
         return subject
-    words = [begun.interview.refusal(case) for case in _unlike(begun.start, optional)]
-    if not all(words):
+    words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
+    if not all(words) or not begun.interview.takes(begun.start):
         return subject
     limits = replace(declared.limits, **optional.limits)
     return replace(subject, declaration=replace(declared, limits=limits),
