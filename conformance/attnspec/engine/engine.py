@@ -94,8 +94,9 @@ class Engine:
             for dtype in dtypes:
                 yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
                             if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
-            yield from (Item(target, clause.id, dtype.value) for dtype in dict.fromkeys((*dtypes, *self.contract.dtypes))
-                        for clause in self._of_contract if _is_put(clause.id, dtype))
+            named = dict.fromkeys((*dtypes, *self.contract.dtypes))
+            yield from (Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
+                        if _is_put(clause.id, dtype))
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""

@@ -63,7 +63,7 @@ class GateCost:
             self._note_refusals(report)
 
     def _note_refusals(self, report: pytest.TestReport) -> None:
-        outcome = json.loads(next(text for name, text in report.user_properties if name == "attnspec"))
+        outcome = json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec"))
         if refused := outcome.get("refused"):
             self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
 

@@ -133,9 +133,8 @@ def _begun(subject: Subject) -> Begun | None:
 def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
     """An interview at the first dtype at which it takes the start with the causal flag, or without it."""
     case = Case(start.sizes, {"causal": True} if is_on else {})
-    taken = (asked for dtype in subject.declaration.dtypes if (asked := Interview(subject, dtype)).takes(case))
-    asked = next(taken, None)
-    return Begun(asked, case) if asked else None
+    interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
+    return next((Begun(each, case) for each in interviews if each.takes(case)), None)
 
 
 def _asked(begun: Begun, optional: Optional) -> Subject:

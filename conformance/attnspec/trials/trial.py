@@ -220,8 +220,8 @@ class Trial:
         except UnusableAnswer as unusable:
             found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except (SubjectRaised, SubjectDied) as raised:
-            if isinstance(raised, SubjectRaised) and (found := self.refused_by(raised)):
-                tally.refused = found
+            if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
+                tally.refused = refused
                 raise _Enough from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
