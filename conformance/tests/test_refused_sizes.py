@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import Condition, read_refusal, with_groups
+from attnspec.core.refusal import Condition, read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
 from attnspec.problems.domain import domain

@@ -9,7 +9,7 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import LARGEST_SIZE, Refusal, with_groups
+from attnspec.core.refusal import LARGEST_SIZE, Refusal
 
 INPUT = "input"
 """The output has the dtype of the inputs."""
@@ -20,6 +20,11 @@ LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
     "no_more_queries": lambda T, S: T <= S,
 }
 """The answers to which numbers of queries T and keys S a subject takes."""
+
+
+def with_groups(sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Sizes with G beside the others."""
+    return {**sizes, "G": sizes["H"] // sizes["Hkv"]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,3 @@ def _axis(name: str) -> str:
     if name not in AXES:
         raise UsageError.unknown("axis", name, AXES)
     return name
-
-
-def with_groups(sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Sizes with G beside the others."""
-    return {**sizes, "G": sizes["H"] // sizes["Hkv"]}

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.nouns import Effort
-from attnspec.core.refusal import with_groups
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from attnspec.core.refusal import Condition, Refusal, with_groups
+from attnspec.core.declaration import with_groups
+from attnspec.core.refusal import Condition, Refusal
 from attnspec.subjects.boundaries import FEW, PLACES, Axis
 from attnspec.subjects.interview import Interview
 from attnspec.subjects.plain import Case, between, differing

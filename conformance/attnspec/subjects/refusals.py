@@ -54,7 +54,7 @@ FAR = (
 """Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
 
 FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 2, 2, 1, 4096, 33, 33),
-                Sizes(1, 1, 1, 15, 31, 256, 256))
+                Sizes(1, 1, 1, 15, 31, 512, 512))
 """The same where each costs a compilation; what else is refused is found out where it comes up."""
 
 MOST_CAUSES = 4

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.core.conventions import UNDEFINED, unfound
-from attnspec.core.declaration import Limits
-from attnspec.core.refusal import with_groups
+from attnspec.core.declaration import Limits, with_groups
 from attnspec.problems.domain import Domain
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.evaluator import Evaluator
