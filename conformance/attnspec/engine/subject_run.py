@@ -177,8 +177,9 @@ class SubjectRun:
             if reason := check.lacking(evaluator.subject):
                 return self._refusals.told(self._inapplicable(check, dtype, reason), evaluator.subject)
             trial = self._trial(check, evaluator)
+            known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
             trial = replace(trial, refused_by=self._refusals.met(dtype)) if left else trial
-            tally = self._as_known(trial) or trial.hold()
+            tally = known or trial.hold()
             if not tally.refused:
                 return self._refusals.told(self._sentence(trial, tally), evaluator.subject)
             evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
