@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attnspec.cli import main
 from attnspec.core.contract import MOST, read_contract
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
@@ -127,3 +128,17 @@ def test_a_word_that_makes_no_sense_is_told_with_the_nearest(text: str, message:
     assert str(told.value) == message
     with pytest.raises(UsageError):
         gate("numpy/msa", must_take=text)
+
+
+def test_a_broken_contract_is_exit_code_1_and_the_verdict_says_so(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(HEAD.format(check=NARROW, more=""), encoding="utf-8")
+    words = ["check", "mine.py:attend", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance",
+             "-n", "1", "--no-record", "--must-take"]
+    assert main([*words, "D128"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "Does not conform; refuses D > 64: it must take D128. (exit code 1)")
+    assert main([*words, "causal D64"]) == 0
+    assert "must take: causal D64" in capsys.readouterr().out
+    assert main([*words, "casual"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,12 @@ from attnspec.engine.subject_run import summon
 from attnspec.problems.domain import domain
 from attnspec.problems.fitting import fitted
 from attnspec.problems.problem import Problem, Sizes
+from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.subject import Subject
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.lawful import lawful
 
 HEAD = """
 import numpy as np
@@ -162,6 +166,17 @@ def test_two_judges_find_the_same_in_any_order(tmp_path: Path) -> None:
     forwards = {item: engine.try_item(item) for item in items}
     again = Engine(engine.plan)
     assert {item: again.try_item(item) for item in reversed(items)} == forwards
+
+
+@pytest.mark.parametrize(("always", "features"), [((), frozenset({"mask"})), (("window",), {"mask", "window"})])
+def test_a_keyword_is_left_out_where_it_is_refused_and_not_needed(
+        tmp_path: Path, always: tuple[str, ...], features: frozenset[str]) -> None:
+    late = subject(tmp_path, LATE, 'attend.refuses = ["window with T != S"]')
+    recipe = Recipe(Sizes(1, 1, 1, 2, 3, 4, 4), ("normal",), "all_true", frozenset({"mask", "window"}), 0)
+    asked = domain(always=always, sometimes=("mask", "window"))
+    assert lawful(recipe, asked, Evaluator(late, DType.FLOAT32)).features == features
+    square = replace(recipe, sizes=replace(recipe.sizes, S=2))
+    assert lawful(square, asked, Evaluator(late, DType.FLOAT32)).features == {"mask", "window"}
 
 
 # --- what is declared

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from attnspec.core.declaration import with_groups
 from attnspec.core.refusal import Condition, Refusal
 from attnspec.subjects.boundaries import FEW, PLACES, Axis
 from attnspec.subjects.interview import Interview
@@ -67,10 +66,7 @@ class _Search:
         relation = self._relation(axes)
         alternatives = [relation] if relation else [self._along(axis) for axis in self._led(axes)]
         if words and all(alternatives):
-            refusals = (Refusal(tuple(conditions), keywords) for conditions in product(*alternatives))
-            found = [Found(refusal, words) for refusal in refusals]
-            sizes = with_groups(self.end.sizes.by_axis)
-            yield from found if any(each.refusal.meets(sizes, self.end.keywords) for each in found) else ()
+            yield from (Found(Refusal(tuple(conditions), keywords), words) for conditions in product(*alternatives))
 
     def _led(self, axes: frozenset[str]) -> Sequence[str]:
         """The axes to look along: one that moves with another is left to it."""
