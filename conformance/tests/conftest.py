@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from attnspec.cli import main
+from attnspec.core.surroundings import Surroundings
+from attnspec.subjects.installed import audited_command, look_in
 from helpers.browser import chromium
 from helpers.commands import Cli
 from helpers.places import SMALL_SPEC, STUBS
@@ -22,6 +26,14 @@ if TYPE_CHECKING:
 def path_of_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """A target in a file makes its folder importable: in a run of the command for good, in a test for that test."""
     monkeypatch.setattr("sys.path", [*sys.path])
+
+
+@pytest.fixture(autouse=True)
+def environment_of_subjects() -> Iterator[None]:
+    """What a command was told by --python or --host holds for that command."""
+    yield
+    if audited_command():
+        look_in(Surroundings())
 
 
 @pytest.fixture
@@ -53,6 +65,17 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of courts and dockets that know no attention: a session can name them."""
     monkeypatch.syspath_prepend(str(STUBS))
     return STUBS
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that holds NumPy and nothing else."""
+    home = tmp_path_factory.mktemp("bare")
+    venv.create(home, with_pip=False, symlinks=True)
+    site = next(home.glob("lib/python*/site-packages"))
+    for part in Path(np.__file__).parents[1].glob("numpy*"):
+        (site / part.name).symlink_to(part)
+    return home / "bin" / "python"
 
 
 @pytest.fixture(scope="module")

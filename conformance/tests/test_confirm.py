@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
+from attnspec.core.errors import TargetError
+from attnspec.core.surroundings import Surroundings
+from attnspec.runner.confirming import confirmations
+from attnspec.subjects.findings import read_findings
 
 SCRIPTS = {
     "is_so": "import sys\nprint('the sum is', 3)\nsys.exit(1)\n",
@@ -75,6 +79,31 @@ def test_a_script_runs_in_the_surroundings_of_a_subject_that_it_concerns(folder:
 def test_a_finding_of_subjects_that_are_not_here_is_not_tried(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert confirm(folder, ["is_so"], subjects="away") == 2
     assert "cannot run here  mine/is_so\n    no_such_library_anywhere is not installed" in capsys.readouterr().out
+
+
+WHERE = "import os, sys\nprint(os.environ['BACKEND'], '__file__' in vars())\nsys.exit(int(sys.prefix == {!r}))\n"
+
+
+@pytest.fixture
+def is_there(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that confirms where it runs in that environment."""
+    monkeypatch.setitem(SCRIPTS, "is_there", WHERE.format(str(bare.parents[1])))
+
+
+@pytest.mark.usefixtures("is_there")
+@pytest.mark.parametrize(("option", "told"), [("--python", "mine True"), ("--host", "mine False")])
+def test_scripts_run_in_the_environment_that_is_asked_for(folder: Path, bare: Path, option: str, told: str,
+                                                          capsys: pytest.CaptureFixture[str]) -> None:
+    """With the variables of a subject; as text where no file of this machine is seen."""
+    assert confirm(folder, ["is_there"], option, str(bare), subjects="here") == 0
+    assert capsys.readouterr().out == f"confirmed  mine/is_there\n    {told}\n1 confirmed\n"
+
+
+def test_a_command_that_starts_nothing_ends_the_confirming(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert confirm(folder, ["is_so"], "--python", "/no/such/python") == 2
+    assert "the command '/no/such/python -ISqi' cannot be started: No such file" in capsys.readouterr().err
+    with pytest.raises(TargetError, match=r"the command '/no/such/python' cannot be started: No such file"):
+        list(confirmations(read_findings(folder / "mine"), {}, there=Surroundings(("/no/such/python",))))
 
 
 def test_nothing_that_could_run_is_no_answer(folder: Path) -> None:

@@ -155,6 +155,11 @@ def test_where_no_fault_explains_it_the_place_is_told() -> None:
     assert lines[0] == f"Does not conform. Likely: {place}, 1 of 1 failure."
 
 
+def test_where_no_fault_explains_it_the_sizes_are_told() -> None:
+    lines = told(failed(evidence=replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")))
+    assert lines[0] == "Does not conform. Likely: fails where T ≥ 65, 1 of 1 failure."
+
+
 @pytest.mark.parametrize("located", [NOTHING, UNTAKEN.format("ValueError"), PARTLY_TAKEN.format("ValueError"),
                                      "the diagnosis itself failed: ValueError: no", ""])
 def test_a_diagnosis_that_found_nothing_is_no_cause(located: str) -> None:

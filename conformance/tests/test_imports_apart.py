@@ -44,3 +44,26 @@ def test_importing_anew_after_a_death_costs_the_item_nothing(tmp_path: Path) -> 
         callee.perform(DEADLY)
     assert callee.perform(CALL).output.all()
     assert callee.client._spent < 3  # type: ignore[attr-defined]  # a callee in a process of its own has a client
+
+
+@pytest.mark.parametrize(("torch", "words"), [
+    ("raise OSError('libnone.so')", r"nothing can be computed with torch on its device: OSError: libnone\.so\."),
+    ("raise KeyError('HOME')", r"nothing can be computed with torch on its device: KeyError: 'HOME'\."),
+    ("raise ImportError('no libnone')", r"the lift 'torch' needs torch, which cannot be imported \(no libnone\)"),
+    ("import os; os.write(2, b'no GPU'); os._exit(5)",
+     r"^trying torch ends the process \(exit code 5\)\. Its last words: no GPU$"),
+])
+def test_a_framework_that_cannot_be_used_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch: str,
+                                                          words: str) -> None:
+    """What an import raises is no end of the process, and is not said to be one."""
+    (tmp_path / "mine.py").write_text("def attend(query, key, value): ...\nattend.lift = 'torch'\n", encoding="utf-8")
+    (tmp_path / "torch.py").write_text(torch, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TargetError, match=words):
+        load(f"{tmp_path}/mine.py:attend", Surroundings())
+
+
+def test_an_import_that_ends_the_process_says_how(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os; os._exit(7)\n", encoding="utf-8")
+    with pytest.raises(TargetError, match=r"^importing '.*mine\.py' ends the process \(exit code 7\)\.$"):
+        load(f"{tmp_path}/mine.py:attend", Surroundings())

@@ -9,13 +9,18 @@ import pytest
 from attnspec.cli.init import init
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType
+from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold.form import Form
 from attnspec.scaffold.manifest import entry, head, learned_of
 from attnspec.scaffold.search import form_of
+from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.source import source
-from attnspec.subjects.target import foreign
+from attnspec.subjects.callee import Hosted
+from attnspec.subjects.target import host_of
 from click.testing import CliRunner
+
+pytestmark = pytest.mark.usefixtures("here")
 
 THEIRS = '''
 import numpy as np
@@ -104,72 +109,76 @@ class Headless(nn.Module):
 
 
 @pytest.fixture
-def here(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A folder with somebody's modules, where one stands."""
     (here / "their_numpy.py").write_text(THEIRS, encoding="utf-8")
     (here / "their_torch.py").write_text(LAYER, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(here))
     return here
 
 
-def found(target: str, folder: Path) -> Form:
-    return form_of(target, foreign(target), Trier(folder))
+def tried(target: str) -> tuple[Form, Trier]:
+    trier = Trier(There(host_of(target, Surroundings())))
+    return form_of(target, trier), trier
 
 
-def test_layout_polarity_and_names_are_found_out(here: Path) -> None:
-    form = found("their_numpy:attend_bthd", here)
+def found(target: str) -> Form:
+    return tried(target)[0]
+
+
+def test_layout_polarity_and_names_are_found_out() -> None:
+    form = found("their_numpy:attend_bthd")
     assert (form.arrangement.shape, form.names, form.lift) == ("(B,{L},H,D)", (), "")
     assert {each.keyword: (each.parameter, each.expression) for each in form.passed} == {
         "mask": ("attn_mask", "~mask"), "causal": ("is_causal", "True"), "scale": ("softmax_scale", "scale")}
 
 
-def test_folded_heads_a_pair_and_another_default_scale_are_found_out(here: Path) -> None:
-    form = found("their_numpy:folded", here)
+def test_folded_heads_a_pair_and_another_default_scale_are_found_out() -> None:
+    form = found("their_numpy:folded")
     assert form.reading is not None
     assert (form.arrangement.shape, form.reading.path, form.reading.back.shape) == ("(B·H,{L},D)", "[0]", "(B·H,T,D)")
     assert form.parameter("bias") == "bias"
     assert form.remarks == ("Its default scale is 1, not 1/sqrt(D).",)
 
 
-def test_a_mask_for_all_heads_is_found_out_with_its_limit(here: Path) -> None:
-    form = found("their_numpy:one_mask_for_all_heads", here)
+def test_a_mask_for_all_heads_is_found_out_with_its_limit() -> None:
+    form = found("their_numpy:one_mask_for_all_heads")
     assert form.passed[0].expression == "mask[:, 0]"
     assert form.limits["mask_axes"] == "BTS"
 
 
-def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason(here: Path) -> None:
-    form = found("their_numpy:sees_one_more", here)
+def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
+    form = found("their_numpy:sees_one_more")
     assert form.keywords == ()
     assert form.remarks == (
         "Its is_causal was not understood as `causal`, which is left out. Nearest is is_causal=True; but its output is "
         "-1.44 where 1.34 is due, at (3, 0, 1, 0).",)
 
 
-def test_a_layer_of_torch_is_found_with_its_matrices(here: Path) -> None:
-    form = found("their_torch:Own", here)
+def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
+    form, trier = tried("their_torch:Own")
     assert form.arrangement.is_one
     assert ["".join(path) for path in form.state or ()] == [".qkv.weight", ".qkv.bias", ".proj.weight", ".proj.bias"]
     assert form.parameter("mask") == "mask"
-    limits = next(line for line in entry(form, Trier(here)).splitlines() if "limits" in line)
+    limits = next(line for line in entry(form, trier).splitlines() if "limits" in line)
     assert limits.strip() == (
         "limits: {self_attention_only: true, ties_value_width: true, grouped: false, ties_model_width: true}")
 
 
-def test_a_layer_without_a_number_of_heads_has_one(here: Path) -> None:
-    form = found("their_torch:Single", here)
+def test_a_layer_without_a_number_of_heads_has_one() -> None:
+    form = found("their_torch:Single")
     assert (form.limits["single_head"], form.limits["projects_output"]) == (True, False)
 
 
-def test_the_functions_of_torch_are_understood_without_a_signature(here: Path) -> None:
-    form = found("torch.nn.functional:scaled_dot_product_attention", here)
+def test_the_functions_of_torch_are_understood_without_a_signature() -> None:
+    form = found("torch.nn.functional:scaled_dot_product_attention")
     assert set(form.keywords) == {"mask", "bias", "causal", "scale"}
     assert form.given == {"enable_gqa": "Hkv != H"}
     assert 'bias.masked_fill(~mask, float("-inf"))' in source(form)
     assert head(form).splitlines()[1] == "distribution: torch"
 
 
-def test_what_is_left_at_its_default_is_listed_in_the_adapter(here: Path) -> None:
-    form = found("their_numpy:tiled", here)
+def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
+    form = found("their_numpy:tiled")
     assert form.left == {"block": "64", "precision": "'highest'", "kernel": ""}
     assert "- Left at their defaults: block=64, precision='highest', kernel." in source(form)
     assert "block" not in source(form).partition("def attend")[2]
@@ -183,15 +192,15 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter(here: Path) -> Non
     ("their_numpy.py:folded", "'their_numpy.py:folded' cannot be imported by name, as an adapter must."),
     ("math:pi", "'math:pi' is float and cannot be called."),
 ])
-def test_what_cannot_be_found_out_is_said(here: Path, target: str, message: str) -> None:
+def test_what_cannot_be_found_out_is_said(target: str, message: str) -> None:
     with pytest.raises(TargetError, match=re.escape(message)):
-        found(target, here)
+        found(target)
 
 
 @pytest.mark.parametrize("name", ["attend", "query"])
 def test_a_callee_with_a_name_of_ours_is_imported_under_another(here: Path, name: str) -> None:
     (here / f"their_{name}.py").write_text(THEIRS.replace("def tiled", f"def {name}"), encoding="utf-8")
-    text = source(found(f"their_{name}:{name}", here))
+    text = source(found(f"their_{name}:{name}"))
     assert f"from their_{name} import {name} as theirs" in text
     assert "    return theirs(" in text
 
@@ -209,7 +218,6 @@ def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> 
     assert "is there already. Move it away" in str(again.exception)
 
 
-@pytest.mark.usefixtures("here")
 def test_a_callable_that_dies_takes_nothing_along() -> None:
     died = CliRunner().invoke(init, ["their_numpy:dies"], standalone_mode=False)
     assert isinstance(died.exception, AttnspecError)
@@ -225,9 +233,6 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
         "def attend(query, key, value):\n"
         "    logits = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5\n"
         "    return torch.softmax(logits, -1) @ value\n", encoding="utf-8")
-    monkeypatch.setattr("attnspec.scaffold.manifest.flushed_by",
-                        lambda _, dtype: "a product" if dtype == "float32" else "")
-    monkeypatch.syspath_prepend(tmp_path)
-    target = "plainly:attend"
-    trier = Trier(tmp_path)
-    assert learned_of(form_of(target, foreign(target), trier), trier).flushing == (DType.FLOAT32,)
+    monkeypatch.setattr(Hosted, "flushed", lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
+    monkeypatch.chdir(tmp_path)
+    assert learned_of(*tried("plainly:attend")).flushing == (DType.FLOAT32,)

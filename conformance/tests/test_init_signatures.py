@@ -10,8 +10,8 @@ import importlib.util
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,14 @@ from attnspec.cli.init import write
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.core.surroundings import Surroundings
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.runner.child import Written
+from attnspec.scaffold.acquaint import HURRIED, Written
 from attnspec.scaffold.form import At, Form
-from attnspec.scaffold.layers import call_of
-from attnspec.scaffold.lookup import TheirParameter, made_by, parameters_of
+from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.manifest import entry, head, names_of
 from attnspec.scaffold.search import form_of
+from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import arguments, handed
 from attnspec.scaffold.writing.source import source
@@ -34,7 +35,7 @@ from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke
 from attnspec.subjects.subject import Subject
-from attnspec.subjects.target import foreign
+from attnspec.subjects.target import host_of
 from helpers.law import checks
 from helpers.places import CHECKOUT, TESTS
 from helpers.sources import JUDGES, imported, newer
@@ -92,9 +93,16 @@ def _installed(module: str) -> bool:
     return importlib.util.find_spec(framework) is not None
 
 
-def found(target: str, folder: Path) -> tuple[Form, Trier]:
-    trier = Trier(folder)
-    return form_of(target, foreign(target), trier), trier
+@cache
+def there() -> There:
+    """One process for all: what a framework compiles in it is kept."""
+    backend = {"KERAS_BACKEND": "torch" if _installed("torch") else "jax"}
+    return There(host_of("", Surroundings(environment={**HURRIED, **backend})))
+
+
+def found(target: str) -> tuple[Form, Trier]:
+    trier = Trier(there())
+    return form_of(target, trier), trier
 
 
 def row(target: str, form: Form) -> str:
@@ -106,11 +114,11 @@ def row(target: str, form: Form) -> str:
 
 def signature(target: str) -> str:
     """As in `inspect`, without annotations."""
-    thing = foreign(target)
+    thing = there().examined(target)
     name = target.partition(":")[2]
-    if not isinstance(thing, type):
-        return f"{name}({_listed(parameters_of(thing))})"
-    return f"{name}({_listed(made_by(thing))})({_listed(call_of(thing))})"
+    if not thing.is_class:
+        return f"{name}({_listed(thing.parameters)})"
+    return f"{name}({_listed(thing.constructor)})({_listed(thing.call)})"
 
 
 def _listed(parameters: Sequence[TheirParameter]) -> str:
@@ -137,9 +145,9 @@ def implementations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("implementations")
 
 
-def written(target: str, implementations: Path, folder: Path) -> tuple[Form, Subject]:
+def written(target: str, implementations: Path) -> tuple[Form, Subject]:
     """The adapter and the manifest as `init` writes them, loaded as `check` does."""
-    form, trier = found(target, folder)
+    form, trier = found(target)
     library, name = f"{names_of(form)[0]}_own", names_of(form)[1]
     write(implementations / library, Written(library, name, source(form), head(form), entry(form, trier)))
     importlib.invalidate_caches()
@@ -189,10 +197,9 @@ def test_there_are_more_than_forty() -> None:
 
 
 @pytest.mark.parametrize("target", targets())
-def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementations: Path, tmp_path: Path,
-                                                        table: str) -> None:
+def test_a_signature_is_found_out_and_its_adapter_works(target: str, implementations: Path, table: str) -> None:
     pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
-    form, subject = written(target, implementations, tmp_path)
+    form, subject = written(target, implementations)
     assert newer(source(form)) == ""
     assert not JUDGES & {*imported(source(form))}
     assert [each for each in smoke(subject) if not each.passed] == []
@@ -206,7 +213,7 @@ def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (adapters := tmp_path / "adapters").mkdir()
     for target in LINTED:
-        form, _ = found(target, tmp_path)
+        form, _ = found(target)
         (adapters / f"{names_of(form)[1]}.py").write_text(source(form), encoding="utf-8")
     command = [sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), str(adapters)]
     ruff = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -240,15 +247,14 @@ STRANGERS: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("target", STRANGERS)
-def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str, tmp_path: Path) -> None:
+def test_a_failure_names_the_nearest_form_and_what_stood_against_it(target: str) -> None:
     pytest.importorskip("torch")
     with pytest.raises(TargetError, match=re.escape(STRANGERS[target])):
-        found(target, tmp_path)
+        found(target)
 
 
 if __name__ == "__main__":
     sys.stdout.write("| signature | from | form that was found | what is written |\n|---|---|---|---|\n")
     for each in targets():
         if _installed(each.partition(":")[0]):
-            with tempfile.TemporaryDirectory() as scratch:
-                sys.stdout.write(f"{row(each, found(each, Path(scratch))[0])}\n")
+            sys.stdout.write(f"{row(each, found(each)[0])}\n")

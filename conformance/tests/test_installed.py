@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.cli.wording import opening
 from attnspec.core.plan import Plan
 from attnspec.record.read import read_record
 from attnspec.runner.environment import environment
 from attnspec.subjects.installed import audited_environment, distribution_of, installed_version, is_installed, look_in
 from attnspec.subjects.registry import process_of
 from helpers.commands import Cli
+from helpers.records import run_started
 
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment that holds NumPy and nothing else."""
-    home = tmp_path_factory.mktemp("bare")
-    venv.create(home, with_pip=False, symlinks=True)
-    site = next(home.glob("lib/python*/site-packages"))
-    own = Path(np.__file__).parents[1]
-    for part in own.glob("numpy*"):
-        (site / part.name).symlink_to(part)
-    return home / "bin" / "python"
 
 @pytest.fixture
 def audited(bare: Path) -> Iterator[None]:
@@ -61,6 +51,26 @@ def test_the_record_tells_of_the_audited_environment_and_of_the_judge() -> None:
     assert told["judge"] == f"{own}, NumPy {np.__version__}"
     assert {"torch", "jax", "jaxlib", "ml_dtypes"} & set(told) == set()
     assert told["hypothesis"] == importlib.metadata.version("hypothesis")  # the judge draws by it
+
+
+def test_console_and_page_tell_which_python_and_which_versions(cli: Cli, bare: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    code, out, _ = cli("check", "numpy/msa", "--python", str(bare), "--clause", "attention.shape", "--dtype", "float32",
+                       "--effort", "glance", "-n", "1", "--no-record", "--html", str(page), "--device", "cpu")
+    told = f"{platform.python_implementation()} {platform.python_version()} with numpy {np.__version__}"
+    assert code == 0, out
+    assert out.splitlines()[0].endswith(f"1 worker; subjects live in {told} on cpu")
+    assert f"<dt>lived in</dt><dd>{told}</dd>" in page.read_text(encoding="utf-8")
+
+
+def test_a_run_where_all_is_one_environment_says_nothing_of_another() -> None:
+    assert run_started(environment=environment(1)).elsewhere == ""
+    assert opening(run_started(environment=environment(1))).endswith("1 worker")
+
+
+def test_a_header_claims_no_device_that_nobody_named() -> None:
+    assert environment(1)["device"] == "the framework's own"
+    assert environment(1, "cuda:1")["device"] == "cuda:1"
 
 
 def test_a_record_names_no_judge_where_all_is_one_environment() -> None:

@@ -10,7 +10,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import IMPLEMENTATIONS
+from attnspec.cli.options import IMPLEMENTATIONS, Given, elsewhere, surroundings_of
 from attnspec.core.characters import visible
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.runner.confirming import Confirmation, Shown, confirmations
@@ -28,14 +28,18 @@ _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "ye
 @click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
               help="Only the findings by which this baseline explains what it lists.")
 @IMPLEMENTATIONS
+@elsewhere
 def confirm(
     names: tuple[str, ...], workers: int, *, is_brief: bool, baseline: Path | None, implementations: tuple[str, ...],
+    **options: Given,
 ) -> int:
     """Run the script of every finding of each LIBRARY, or of all, and say whether it is still so.
 
-    A script needs the library and not attnspec. Exit codes: 0 all that could run are confirmed, 1 one is not so here, 2
-    one is broken or none could run.
+    A script needs the library and not attnspec: --python or --host says where the library is.
+
+    Exit codes: 0 all that could run are confirmed, 1 one is not so here, 2 one is broken or none could run.
     """
+    there = surroundings_of(options)
     seen: Counter[Shown] = Counter()
     findings = tuple(_findings(names, implementations))
     if baseline:
@@ -45,7 +49,7 @@ def confirm(
                        "was run. Give an entry `finding: ID` where a finding explains it, or leave out --baseline to "
                        "run them all.")
             return CONFORMS
-    for each in confirmations(findings, registered(implementations), workers):
+    for each in confirmations(findings, registered(implementations), workers, there):
         seen[each.shown] += 1
         _tell(each, is_brief=is_brief)
     click.echo(", ".join(f"{count} {shown.value}" for shown, count in seen.items()))

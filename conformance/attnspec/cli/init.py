@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from attnspec.cli import completion
 from attnspec.cli.numbers import Seconds
+from attnspec.cli.options import Given, elsewhere, surroundings_of
 from attnspec.core import paths
 from attnspec.core.characters import visible
-from attnspec.core.errors import CONFORMS, TargetError, UsageError
+from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.files import write_whole
-from attnspec.runner.child import Written, acquaint
 from attnspec.subjects.manifest import FILE
+
+if TYPE_CHECKING:
+    from attnspec.scaffold.acquaint import Written
 
 DEADLINE = 300.0
 
@@ -24,25 +30,33 @@ DEADLINE = 300.0
               type=click.Path(file_okay=False, path_type=Path), help="The folder of implementations to write into.")
 @click.option("--deadline", default=DEADLINE, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long the search may take.")
-def init(target: str, into: Path, deadline: float) -> int:
+@elsewhere
+def init(target: str, into: Path, **there: Given) -> int:
     """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
 
     How it wants its arrays, which parameter is the mask and which way round it is, is found out by trying: what is
     written has answered as attention. TARGET is a function on arrays or over parameters, or a class of PyTorch,
     Equinox, Flax, Haiku or Keras.
     """
-    written = acquaint(target, deadline=deadline)
-    if written.failure:
-        raise TargetError(written.failure)
+    from attnspec.scaffold.acquaint import acquaint  # noqa: PLC0415  (weight: NumPy)
+
+    written = acquaint(target, surroundings_of(there))
     folder = into / _free_name(written.library, into)
     write(folder, written)
     for sentence in written.found:
         click.echo(f"{'note' if sentence in written.remarks else 'found'}: {visible(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
-    subject = f"{folder.name}/{written.name}"
-    click.echo(f"Next: attnspec check {subject} --implementations {into}")
-    click.echo(f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}")')
+    named = {name: there[name] for name in ("python", "host") if there[name]}
+    click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
     return CONFORMS
+
+
+def _next(subject: str, into: Path, there: Mapping[str, str]) -> Iterator[str]:
+    """How it is judged; there: where it lives, if an option says so."""
+    options = "".join(f" --{name} {shlex.quote(told)}" for name, told in there.items())
+    arguments = "".join(f', {name}="{told}"' for name, told in there.items())
+    yield f"Next: attnspec check {subject} --implementations {into}{options}"
+    yield f'In a test file: test_attention = attnspec.gate("{subject}", implementations="{into}"{arguments})'
 
 
 def _free_name(library: str, into: Path) -> str:

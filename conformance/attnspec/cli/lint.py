@@ -101,13 +101,13 @@ def _unposable(check: Check) -> Iterator[SpecError]:
     from attnspec.problems.shapes import shapes_for  # noqa: PLC0415  (weight: NumPy)
 
     if not any(shapes_for(check.domain, Limits(grouped=each), Effort.THOROUGH) for each in (True, False)):
-        yield SpecError(f"no problem is put under {check.clause.id!r}: no size of the pool has what `given` asks for "
+        yield SpecError(f"no problem is put under {check.clause.id!r}: no size that is drawn has what `given` asks for "
                         "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 
 
 def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
-    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.catalogue import CATALOGUE, FIXED  # noqa: PLC0415  (weight: NumPy)
 
     found, where = read_refutations(law), Place(shown(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
@@ -116,7 +116,7 @@ def _check_matrix(law: Spec) -> None:
         if gone := sorted(set(named).difference(known)):
             raise SpecError(f"there is no {noun} {quoted(gone[0])}. Make the file anew: {COMMAND}.",
                             where=_named_at(law.folder / FILE, gone[0]))
-    if found.convictions and (missing := [name for name in CATALOGUE if name not in faults]):
+    if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
         raise SpecError(f"no clause convicts the fault {missing[0]!r}. Put it to the clauses: attnspec refutations "
                         f"--fault {missing[0]} --write.", where=where)
 

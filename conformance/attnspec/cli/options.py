@@ -19,6 +19,7 @@ from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan
+from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject
@@ -98,7 +99,8 @@ _SELECTION = (
     click.option("--seed", default=0, show_default=True, type=SEED, help="Another seed draws other cases."),
     LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
-_SURROUNDINGS = (PYTHON, HOST, DEVICE, MEMORY)
+_ELSEWHERE = (PYTHON, HOST)
+_SURROUNDINGS = (*_ELSEWHERE, DEVICE, MEMORY)
 _RUNNING = (
     click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
                  help=f"Processes that judge. [default: one a CPU, at most {MOST_WORKERS}]"),
@@ -118,6 +120,7 @@ def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     return add
 
 
+elsewhere = _all(_ELSEWHERE)
 surroundings = _all(_SURROUNDINGS)
 selection = _all((*_SELECTION, *_SURROUNDINGS))
 running = _all(_RUNNING)
@@ -135,8 +138,14 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
 
 def audit_there(options: Mapping[str, Given]) -> None:
     """Ask the interpreter or the host that is named, if one is, what is installed; and mind the device."""
-    named = {name: options.get(name, "") for name in ("python", "host", "device")}
-    look_in(Plan((), **named).surroundings({}))
+    surroundings_of({name: options.get(name, "") for name in ("python", "host", "device")})
+
+
+def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
+    """Where the options say that something lives; what is installed is asked there."""
+    there = Plan((), **options).surroundings({})
+    look_in(there)
+    return there
 
 
 def typed() -> tuple[str, ...]:
@@ -178,9 +187,10 @@ def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
         return judgeable(implementations)
+    from attnspec.faults.sizes.family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
-    return own_ids()
+    return own_ids(target.partition(SEEDED)[2])
 
 
 def _known_own(targets: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ import click
 
 from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
 from attnspec.core.nouns import Verdict
-from attnspec.record.events import RunStarted
+from attnspec.record.events import OWN_DEVICE, RunStarted
 from attnspec.record.measurements import SubjectProbed
 
 _COLOURS: Mapping[str, str] = {
@@ -46,7 +46,16 @@ def opening(header: RunStarted) -> str:
     environment = header.environment
     return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
             f"{plural(header.items, 'item')} of {plural(len(header.planned), 'subject')}, {', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}")
+            f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}"
+            f"{_living(header)}")
+
+
+def _living(header: RunStarted) -> str:
+    """Where subjects live, as far as somebody has named another environment or a device."""
+    device = header.environment.get("device", OWN_DEVICE)
+    places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")
+    there = " ".join(filter(None, places))
+    return f"; subjects live {there}" if there else ""
 
 
 def few(names: Sequence[str], room: int) -> str:

@@ -173,6 +173,7 @@ class Declaration:
     precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
     that is always returned, or `undefined`, which promises neither and is judged as `input`.
     precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes' there.
+    compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is compiled).
     """
 
     kind: Kind = Kind.ATTENTION
@@ -189,6 +190,12 @@ class Declaration:
     variants: Mapping[str, Variant] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
     precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
+    compiles: bool | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler runs for every new shape: it is put fewer shapes then, and all clauses the same."""
+        return self.lift == "jax" if self.compiles is None else self.compiles
 
     def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:
         """The precision classes on a kind of device: those declared for it before those declared for any."""

@@ -46,3 +46,8 @@ class Surroundings:
     deadline: float = 300.0
     memory: int = 0
     folder: str = ""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a process begins at once: an interpreter on this machine."""
+        return self.is_here and self.speaks is Speaks.PYTHON

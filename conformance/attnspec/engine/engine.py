@@ -16,14 +16,15 @@ from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
+from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due, themes_of
 from attnspec.spec.contract import contract_clauses, contract_id, word_of
 from attnspec.spec.load import OWN, load_spec
-from attnspec.spec.refutations import Refutations, read_refutations, witnesses
+from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, with_baseline
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
@@ -102,7 +103,7 @@ class Engine:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
             return self.clauses
-        names = witnesses(self._law, self._refutations, target.removeprefix(FAULT))
+        names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
     @cached_property
@@ -133,12 +134,13 @@ class Engine:
         return compile_spec(self._law, faults=CATALOGUE.keys())
 
     def _subject_run(self, target: str) -> SubjectRun:
-        from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
-
         if target in self._absent:
             raise TargetError(str(self._absent[target]))
         if target not in self._subject_runs:
             self._let_go()
+            self._begin(target)
+            from attnspec.engine.subject_run import SubjectRun, summon  # noqa: PLC0415  (weight: hypothesis)
+
             try:
                 subject = summon(target, self.plan)
             except TargetError as problem:
@@ -148,6 +150,16 @@ class Engine:
             subject = replace(subject, declaration=declaration)
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks)
         return self._subject_runs[target]
+
+    def _begin(self, target: str) -> None:
+        """Have the subject's process begin while what judges it is imported here."""
+        from attnspec.subjects.target import begin  # noqa: PLC0415  (weight: numpy)
+
+        known = self._registered(target)
+        is_python = ":" in target or (known and not known.missing and not known.library.program)
+        if is_python and target not in self.plan.in_process:
+            surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
+            begin(target, surroundings, tuple(map(Path, self.plan.implementations)))
 
     def _let_go(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""

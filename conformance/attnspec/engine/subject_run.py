@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
-from attnspec.core.declaration import Deviation
+from attnspec.core.declaration import Deviation, Limits
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.nouns import DType, Kind, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
-from attnspec.problems.problem import Array, LayerProblem
+from attnspec.problems.coverage import taken_by, written
+from attnspec.problems.demand import Demand, logits
+from attnspec.problems.problem import Array, LayerProblem, Sizes
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
@@ -28,14 +33,17 @@ from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import importable
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.covering_cases import FIXED_KINDS, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import COMPILED, Trial
 from attnspec.vocabulary.observables import defined, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 LARGEST = 24
 """Rows and columns of a picture: a part around the worst entry."""
+
+LARGEST_WEIGHTS = 2**23
+"""Logits B·H·T·S up to which the weights are pictured: they are worked out for it, all of them."""
 
 
 def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
@@ -49,16 +57,17 @@ def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
 def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
     run = next(iter(scene.runs))
     posed = scene.runs[run]
-    if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
+    if not measured.index or len(posed.parts) != 1:
         return
     at, output = _place(measured.index), see(scene, run, "output")
     difference = "output seen - output by definition"
     if isinstance(posed.one, LayerProblem):
         yield _picture(difference, "queries", "model features", (output.array - output.truth)[at[0]], at[2])
         return
-    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)[at[0], at[1]]
+    if logits(posed.one.sizes) <= LARGEST_WEIGHTS:
+        weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
+        yield _picture("weights by definition", "queries", "keys", weights[at[0], at[1]], at[2])
     seen, truth = output.array[at[0], at[1]], output.truth[at[0], at[1]]
-    yield _picture("weights by definition", "queries", "keys", weights, at[2])
     yield _picture(f"output seen ({run})", "queries", "value features", seen, at[2])
     yield _picture(difference, "queries", "value features", seen - truth, at[2])
 
@@ -125,10 +134,15 @@ class SubjectRun:
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
         self._examiner = Examiner(self._again)
+        self._whereabouts = Whereabouts()
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
         self._refusals = Refusals(subject)
+        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
+        self._checks = checks
+        self._sizes: dict[tuple[Demand, DType, Limits], tuple[Sizes, ...]] = {}
+        self._plans: dict[tuple[DType, Limits], SizePlan] = {}
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -149,7 +163,8 @@ class SubjectRun:
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
         precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
-        return self.subject.card(probed, precision)
+        taken = written(taken_by(declared.limits, declared.keywords))
+        return replace(self.subject.card(probed, precision), taken=taken)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -210,7 +225,40 @@ class SubjectRun:
         return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
                      self.breadcrumb, shrinks=known is None,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
+                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
+                     shapes=None if check.domain.kind in FIXED_KINDS else self._dealt(check, evaluator))
+
+    def _dealt(self, check: Check, evaluator: Evaluator) -> tuple[Sizes, ...]:
+        """The sizes that the clause is dealt among all that can be put to the subject."""
+        demand, limits = check.demand(projects=self._projects), evaluator.subject.declaration.limits
+        key = demand, evaluator.dtype, limits
+        if key not in self._sizes:
+            self._sizes[key] = self._plan_of(evaluator.dtype, demand, limits).rows(demand)
+        return self._sizes[key]
+
+    def _plan_of(self, dtype: DType, demand: Demand, limits: Limits) -> SizePlan:
+        """The plan for a dtype and limits; a clause of another spec has one of its own."""
+        if demand in self._demands and (dtype, limits) in self._plans:
+            return self._plans[dtype, limits]
+        declared = self.subject.declaration
+        flipped = COMPILED if any(variant.compiles for variant in declared.variants.values()) else 0
+        demands = self._demands if demand in self._demands else (demand,)
+        plan = SizePlan(demands, limits, self.plan.effort, self.plan.seed, dtype, declared.is_compiled,
+                        flipped)
+        if demands is self._demands:
+            self._plans[dtype, limits] = plan
+        return plan
+
+    @cached_property
+    def _demands(self) -> tuple[Demand, ...]:
+        """What all clauses ask of sizes that search for cases and can be put to the subject."""
+        put = (check for check in self._checks().values()
+               if check.domain.kind not in FIXED_KINDS and not check.lacking(self.subject))
+        return tuple(dict.fromkeys(check.demand(projects=self._projects) for check in put))
+
+    @property
+    def _projects(self) -> bool:
+        return self.subject.declaration.kind is Kind.LAYER
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
@@ -241,8 +289,8 @@ class SubjectRun:
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing. At a glance nothing is diagnosed: a third of a subject's time; whoever
-        replays the case is told.
+        A known deviation is told in its listing. At a glance only the first failure is located, and nothing else is
+        diagnosed: a third of a subject's time; whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe:
             return evidence
@@ -250,26 +298,46 @@ class SubjectRun:
         if evidence.measured and evidence.measured.relation == CONVENTION:
             asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
             return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
+        evidence = self._placed(trial, evidence)
         if trial.is_glance:
             return evidence
         try:
-            recipe = Recipe.parse(evidence.recipe)
-            explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
-                         missing_lift(self.subject))
-            if explained:
-                return replace(evidence, explained=explained)
-            diagnosis = self._examiner.diagnose(trial, recipe)
+            return self._explained(trial, evidence)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    def _explained(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the arithmetic that allows it or the faults that it is like.
+
+        What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
+        """
+        recipe = Recipe.parse(evidence.recipe)
+        explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
+                     missing_lift(self.subject))
+        if explained:
+            return replace(evidence, explained=explained)
+        if evidence.begins in self._unlike:
+            return evidence
+        diagnosis = self._examiner.diagnose(trial, recipe)
+        self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
+
+    def _placed(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the sizes at which it fails, and the entries that are wrong."""
+        failure = Violated if evidence.measured else SubjectRaised
+        try:
+            place = self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
+        except Exception:  # a help, as above
+            return evidence
+        return replace(evidence, begins=place.begins, wrong=place.wrong)
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings))
+                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans)
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:

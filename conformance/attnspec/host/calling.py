@@ -10,11 +10,11 @@ import numpy as np
 
 from . import said
 from .frames import Entries
+from .parts import READABLE, parts_of
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
 LONGEST = 4000  # characters of a traceback, a message, a line
-READABLE = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 Shape = Tuple[int, ...]
 
@@ -22,7 +22,8 @@ Shape = Tuple[int, ...]
 class Arguments(NamedTuple):
     """What a call gives: arrays by position, keywords, in which arrays stand too, alone or in a mapping.
 
-    dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the pair.
+    dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the pair; none where
+    nobody knows yet what comes back: it is then told part by part.
     rows: with gradients of the sum of these rows of the output, (T,) bool; None without.
     """
 
@@ -38,7 +39,7 @@ class Ended(NamedTuple):
 
     results: output, (B,H,T,Dv) or (B,T,M), and weights, if they were asked for, as copies.  own: the same in the
     subject's own memory.  gradients: in the shapes of the inputs.  aliases: the places of the arrays given whose memory
-    a result shares.  told: of what raised or cannot be used.  said: on stderr.
+    a result shares.  told: of what raised or cannot be used, and of what came back part by part.  said: on stderr.
     """
 
     ended: str
@@ -71,7 +72,7 @@ def perform(function: Any, lift: Any, given: Arguments, *,
             inputs = [handed[id(each.array)] for each in given.inputs]
             keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
             returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
-            results = _read(returned, given.shapes, lift)
+            told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
             for each in arrays:
                 lift.give_back(handed[id(each.array)], each)
         except _Unusable as unusable:
@@ -80,7 +81,8 @@ def perform(function: Any, lift: Any, given: Arguments, *,
             ending = Ended("raised", told=told_of(raised))
         else:
             ending = Ended("answered", [Entries(each.dtype, each.array.copy()) for each in results], results,
-                           pulled[0] or () if pulled else (), bool(pulled and pulled[0]), _aliases(arrays, results))
+                           pulled[0] or () if pulled else (), bool(pulled and pulled[0]), _aliases(arrays, results),
+                           told)
     return ending._replace(said=spoken.text)
 
 

@@ -20,29 +20,30 @@ def described(function: Any) -> Dict[str, Any]:
         "is_callable": callable(function),
         "is_function": hasattr_(function, "__code__") or isinstance(function, functools.partial),
         "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
-        "is_deferred": _quietly(lambda: inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)),
+        "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)),
         "qualname": _text(getattr_(function, "__qualname__", "")),
         "module": _text(getattr_(function, "__module__", "")),
         "doc": _text(getattr_(function, "__doc__", "")).strip().partition("\n")[0][:LONGEST],
         "place": _place(function),
         "parameters": _parameters(function),
         "attributes": _attributes(function),
-        "uses": _uses(function),
+        "uses": uses(function),
     }
 
 
 def hasattr_(thing: Any, name: str) -> bool:
     """`hasattr`, whatever `__getattr__` raises."""
-    return _quietly(lambda: hasattr(thing, name)) is True
+    return quietly(lambda: hasattr(thing, name)) is True
 
 
 def getattr_(thing: Any, name: str, otherwise: Any) -> Any:
     """`getattr`, whatever `__getattr__` raises."""
-    found = _quietly(lambda: getattr(thing, name, otherwise))
+    found = quietly(lambda: getattr(thing, name, otherwise))
     return otherwise if found is None else found
 
 
-def _quietly(ask: Any) -> Any:
+def quietly(ask: Any) -> Any:
+    """What it answers; None where it raises, whatever that is."""
     try:
         return ask()
     except BaseException:
@@ -59,12 +60,12 @@ def _kin(function: Any) -> List[str]:
 
 def _place(function: Any) -> Optional[List[Any]]:
     """File and line where it is defined; of a callable object, where its class is; None if nobody knows."""
-    things = (_quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function))
+    things = (quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function))
     return next(filter(None, map(_source, things)), None)
 
 
 def _source(thing: Any) -> Optional[List[Any]]:
-    found = _quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
+    found = quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
     return list(found) if found and found[0] else None
 
 
@@ -73,12 +74,12 @@ def _parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
 
     Of a module of PyTorch, whose call hides its parameters, those of its `forward`.
     """
-    found = _quietly(lambda: list(inspect.signature(function).parameters.values()))
+    found = quietly(lambda: list(inspect.signature(function).parameters.values()))
     forward = getattr_(function, "forward", None)
     is_hidden = found is not None and {each.kind for each in found} <= {
         inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     if is_hidden and callable(forward):
-        found = _quietly(lambda: list(inspect.signature(forward).parameters.values()))
+        found = quietly(lambda: list(inspect.signature(forward).parameters.values()))
     return None if found is None else [_parameter(each) for each in found]
 
 
@@ -93,7 +94,7 @@ def _attributes(function: Any) -> Dict[str, Any]:
     """What somebody set on a function; of an object, its attributes that are plain."""
     if isinstance(function, type):
         return {}
-    own = _quietly(lambda: dict(vars(function))) or {}
+    own = quietly(lambda: dict(vars(function))) or {}
     of_class = {} if hasattr_(function, "__code__") else _of_classes(function)
     return {name: plain(value) for name, value in {**of_class, **own}.items()
             if type(name) is str and not name.startswith("_")}
@@ -125,11 +126,11 @@ def plain(value: Any, depth: int = _DEEPEST) -> Any:
 
 def written(value: Any) -> str:
     """How Python writes it, short; the name of its type where its own code raises."""
-    told = _quietly(lambda: repr(value))
+    told = quietly(lambda: repr(value))
     return told[:LONGEST] if type(told) is str else type(value).__name__
 
 
-def _uses(function: Any) -> List[str]:
+def uses(function: Any) -> List[str]:
     """The packages that its module imports under any name: `jnp` makes it "jax"."""
     return sorted({value.__name__.partition(".")[0] for value in dict(getattr_(function, "__globals__", {})).values()
                    if type(value) is type(sys)})

@@ -16,11 +16,14 @@ ALIGNED = 64
 
 LARGEST_HEADER = 2**24
 PIECE = 2**16
-JOINED = 2**18
-"""Up to so many bytes a copy costs less than another write."""
+AT_ONCE = 512
+"""Buffers that one write takes; systems promise 16 to 1024."""
 
-_KINDS = frozenset({"bool", "float64", "float32", "float16", "bfloat16"}
-                   | {sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)})
+_NAMES = ["bool", "float64", "float32", "float16"]
+_NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
+_KEPT_AS["bfloat16"] = np.dtype("<u2")
+_PADDING = bytes(ALIGNED)
 
 
 class Entries(NamedTuple):
@@ -40,9 +43,9 @@ Reader = Callable[[int], Any]  # so many bytes, in a buffer that can be written 
 
 def storage(dtype: str) -> Any:
     """The NumPy dtype in which the entries of a dtype are kept. Raises BrokenFrame for a name that is none."""
-    if dtype not in _KINDS:
+    if dtype not in _KEPT_AS:
         raise BrokenFrame("there is no dtype " + repr(dtype)[:40])
-    return np.dtype("<u2") if dtype == "bfloat16" else np.dtype(dtype).newbyteorder("<")
+    return _KEPT_AS[dtype]
 
 
 def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
@@ -50,10 +53,10 @@ def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
     told, body, at = [], [], 0
     for dtype, array in arrays:
         memory, layout = spanned(array)
-        told.append({"dtype": dtype, "shape": list(array.shape), "bytes": memory.nbytes, **layout})
-        body += [memory, b"\0" * (-memory.nbytes % ALIGNED)]
+        told.append({"dtype": dtype, "shape": array.shape, "bytes": memory.nbytes, **layout})
+        body += [memory, _PADDING[:-memory.nbytes % ALIGNED]]
         at += memory.nbytes + len(body[-1])
-    text = json.dumps({**header, "arrays": told}).encode() if told else json.dumps(header).encode()
+    text = json.dumps({**header, "arrays": told} if told else header).encode()
     return [PREFIX.pack(len(text), at) + text, *body]
 
 
@@ -117,10 +120,13 @@ def _plain(shape: Sequence[int], itemsize: int) -> List[int]:
 
 
 class Incoming:
-    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end."""
+    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end.
 
-    def __init__(self, fill: Callable[[memoryview], int]) -> None:
-        self._fill, self._ahead = fill, memoryview(bytearray(PIECE))
+    ahead: where to, what was not asked for yet.
+    """
+
+    def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview) -> None:
+        self._fill, self._ahead = fill, ahead
         self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
 
     def read(self, count: int) -> Any:
@@ -139,15 +145,19 @@ class Incoming:
         return memory
 
 
-def outgoing(parts: Sequence[Any]) -> List[Any]:
-    """The buffers of a frame, small ones as one: each write wakes whoever reads."""
-    if sum(memoryview(part).nbytes for part in parts) <= JOINED:
-        return [b"".join(parts)]
-    return [part for part in parts if memoryview(part).nbytes]
+def send(parts: Sequence[Any], write: Callable[[List[Any]], int]) -> None:
+    """Write the buffers of a frame, in as few writes as may be: each wakes whoever reads. write: as much as goes."""
+    left = [memoryview(part) for part in parts if len(part)]
+    while left:
+        done = write(left[:AT_ONCE])
+        while left and done >= len(left[0]):
+            done -= len(left.pop(0))
+        if done:
+            left[0] = left[0][done:]
 
 
 def buffer(count: int) -> Any:
     """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
     memory = np.empty(count + ALIGNED, np.uint8)
-    first = -memory.ctypes.data % ALIGNED
+    first = -memory.__array_interface__["data"][0] % ALIGNED
     return memory[first:first + count]

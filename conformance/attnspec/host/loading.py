@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
+import linecache
 import pkgutil
 import sys
 import types
@@ -74,6 +76,8 @@ def _part(value: Any, part: str, file: str) -> Any:
 
 
 def _module(where: Mapping[str, Any]) -> Any:
+    if "text" in where:
+        return _from_text(where["text"])
     if "file" in where:
         return _from_file(Path(__file__).parents[1] / "handed" / where["file"])  # an absolute path stays as it is
     name = where["module"]
@@ -83,6 +87,18 @@ def _module(where: Mapping[str, Any]) -> Any:
             sys.path.insert(0, folder)
     importlib.invalidate_caches()
     return _guarded(lambda: importlib.import_module(name), name)
+
+
+def _from_text(text: str) -> Any:
+    """The text as a module of its own, which no file holds and no import finds."""
+    module = types.ModuleType(FROM_FILE + "text")
+    name = "<text {}>".format(next(_numbers))
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)  # for tracebacks, and who asks for a source
+    _guarded(lambda: exec(compile(text, name, "exec"), module.__dict__), name)
+    return module
+
+
+_numbers = itertools.count()
 
 
 def _from_file(path: Path) -> Any:

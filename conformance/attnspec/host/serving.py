@@ -14,7 +14,7 @@ import numpy as np
 from . import calling, loading
 from .calling import Arguments, Ended
 from .describing import described
-from .frames import Entries, Incoming, outgoing, packed, received
+from .frames import PIECE, Entries, Incoming, packed, received, send
 from .lifts import LIFTS, flushing
 
 VERSION = 1
@@ -45,7 +45,7 @@ class Servant:
         """What comes of a request: a header and arrays. Raises nothing of the subject's."""
         asked: Dict[str, Callable[[Mapping[str, Any], Sequence[Entries]], Answer]] = {
             "hello": self._hello, "load": self._load, "lift": self._lift, "call": self._call, "recall": self._recall,
-            "forget": self._forget, "find": self._find}
+            "forget": self._forget, "find": self._find, "examine": self._examine}
         if header.get("do") not in asked:
             return {"error": "there is no request {!r}; version {} has {}".format(
                 header.get("do"), VERSION, ", ".join(asked))}, ()
@@ -77,6 +77,13 @@ class Servant:
         self._functions.append(function)
         return {"handle": len(self._functions) - 1, "described": described(function), "versions": _versions(header)}, ()
 
+    def _examine(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
+        """What else its author wrote down: for whoever wants to find out how it is called."""
+        from . import examining  # noqa: PLC0415  (asked by few)
+
+        function = self._functions[header["of"]]
+        return {**examining.examined(function), **(examining.sources(function) if header.get("sources") else {})}, ()
+
     def _lift(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """What the framework does with each dtype on this device."""
         name, device = header["lift"], header.get("device", "")
@@ -84,14 +91,16 @@ class Servant:
             lift = self._lifted(name, device)
         except ImportError as cause:
             return {"no_lift": str(cause)}, ()
-        except LookupError as there:
-            return {"no_device": there.args[0]}, ()
-        dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
-        try:
-            flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
-        except Exception as cause:  # a driver that is too old, a device that others have filled
+        except BaseException as cause:  # an import may raise whatever it likes
+            if device and isinstance(cause, LookupError):
+                return {"no_device": str(cause.args[0] if cause.args else "")}, ()
             return {"unusable": calling.summary(cause)}, ()
-        return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
+        try:
+            dtypes = {each: lift.takes(each) for each in flushing.SMALLEST}
+            flushed = {each: flushing.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
+            return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
+        except BaseException as cause:  # a driver that is too old, a device that others have filled
+            return {"unusable": calling.summary(cause)}, ()
 
     def _lifted(self, name: str, device: str) -> Any:
         if (name, device) not in self._lifts:
@@ -105,7 +114,7 @@ class Servant:
         given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
-        before = [each.array.tobytes() for each in arrays]
+        before = [bytearray(_memory(each.array)) for each in arrays]
         ended = calling.perform(self._functions[header["of"]], lift, given)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
@@ -115,7 +124,7 @@ class Servant:
         aliases = [at for at, each in enumerate(arrays) if id(each) in shared]
         return {"ended": ended.ended, "call": self._calls, "results": len(ended.results), "told": ended.told,
                 "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.said,
-                "changed": [at for at, each in enumerate(arrays) if each.array.tobytes() != before[at]]}, found
+                "changed": [at for at, each in enumerate(arrays) if not _holds(each.array, before[at])]}, found
 
     def _keep(self, ended: Ended) -> None:
         self._calls += 1
@@ -140,6 +149,16 @@ def _give_up(device: str, ended: Ended) -> None:
     why = ended.told.get("traceback") or ended.told.get("reading") or ""
     os.write(2, "{}\nNothing can be computed on {} any more.\n".format(why, device).encode(errors="replace"))
     os.abort()
+
+
+def _holds(array: Any, entries: bytearray) -> bool:
+    """Whether an array, any shape, holds these bytes."""
+    return bool(entries == _memory(array))
+
+
+def _memory(array: Any) -> Any:
+    """The bytes of an array, any shape, in C order; a copy of them only where they do not lie so."""
+    return memoryview(array) if array.flags.c_contiguous else array.tobytes()
 
 
 def _bytes(results: Sequence[Entries]) -> int:
@@ -191,12 +210,11 @@ def serve(requests: int, answers: int) -> None:
             os._exit(0)
         return got
 
-    incoming = Incoming(fill)
+    incoming = Incoming(fill, memoryview(bytearray(PIECE)))
     while True:
         header, arrays = received(incoming.read)
         told, found = servant.answer(header, arrays)
-        for part in outgoing(packed({**told, "number": header.get("number")}, found)):
-            _write(answers, part)
+        send(packed({**told, "number": header.get("number")}, found), lambda parts: _write_from(answers, parts))
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:
@@ -207,7 +225,5 @@ def _read_into(descriptor: int, view: memoryview) -> int:
     return len(got)
 
 
-def _write(descriptor: int, part: Any) -> None:
-    view = memoryview(part).cast("B")
-    while len(view):
-        view = view[os.write(descriptor, view):]
+def _write_from(descriptor: int, parts: List[Any]) -> int:
+    return os.writev(descriptor, parts) if hasattr(os, "writev") else os.write(descriptor, parts[0])

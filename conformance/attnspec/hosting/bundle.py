@@ -31,6 +31,9 @@ _TELLING = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", 
 POISON = "1"
 """glibc fills what it hands out with the complement of this byte: as float32 -1.7e38, as float16 NaN, never 0."""
 
+KEPT_HEAP: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26)}
+"""glibc keeps so many bytes of what is freed: fresh pages for each call cost more than many a call itself."""
+
 
 def first_line(count: int) -> bytes:
     """What an interactive interpreter is told first: to say that it is there, and to run so many bytes, none more."""
@@ -58,8 +61,8 @@ def _files() -> Mapping[str, str]:
 
 def _environment(surroundings: Surroundings) -> dict[str, str]:
     given = surroundings.environment
-    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **ONE_THREAD,
-           **SHARED_DEVICE, **given}
+    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **KEPT_HEAP,
+           **ONE_THREAD, **SHARED_DEVICE, **given}
     before = os.environ.get("XLA_FLAGS", "") if surroundings.is_here else ""
     # of flags, the user's, the subject's and ours stand side by side, each once
     flags = " ".join((before, given.get("XLA_FLAGS", ""), XLA_ONE_THREAD)).split()

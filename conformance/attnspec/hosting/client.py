@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +28,9 @@ DEATHS = 2
 
 LEAST = 1.0
 """Seconds that a call always gets, though the calls before it took all that their item may take."""
+
+GREETING = 60.0
+"""Seconds that a host has to answer for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +59,41 @@ class Client:
         self.about: Mapping[str, Any] = {}
         self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters), "files": dict(files)}
         self._process: HostProcess | None = None
+        self._begun: HostProcess | None = None  # one that has not answered yet
         self._loads: list[Header] = []
         self._handles: dict[int, int] = {}
-        self._deaths: Counter[str] = Counter()
-        self._last: dict[str, Death] = {}
+        self._deaths: Counter[Hashable] = Counter()
+        self._last: dict[Hashable, Death] = {}
         self._spent = 0.0
         self._life = 0
         self._lift: Header = {}
+        self._lifted: dict[str, Header] = {}
+        self._work: Iterator[Callable[[], object]] = iter(())
+        self._own, self._is_at_work = 0.0, False
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
         self._spent = 0.0
+
+    @contextlib.contextmanager
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
+        """Inside, each call does one piece of the work, which asks no host, while its own computes.
+
+        A piece that raises is left, as are those for which there is no call: whoever needs them does them then.
+        """
+        self._work = iter(work)
+        try:
+            yield
+        finally:
+            self._work = iter(())
+
+    def _work_on(self) -> float:
+        """Do a piece of the work; the seconds that it took, which are not the host's."""
+        began, self._is_at_work = time.monotonic(), True
+        with contextlib.suppress(Exception):
+            next(self._work, _nothing)()
+        self._own, self._is_at_work = time.monotonic() - began, False
+        return self._own
 
     def load(self, header: Mapping[str, Any]) -> Loaded:
         """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
@@ -84,7 +112,14 @@ class Client:
         self._handles[number] = told["handle"]
         return told
 
-    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: str = "",
+    def lift(self, name: str) -> Header:
+        """What the framework does there, on the device of these surroundings: asked once. Raises HostDied."""
+        self._lift = {"do": "lift", "lift": name, "device": self.surroundings.device}
+        if name not in self._lifted:
+            self._lifted[name] = self._exchange(self._lift, (), is_call=False)[0]
+        return self._lifted[name]
+
+    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: Hashable = None,
                 ) -> tuple[Header, list[Entries]]:
         """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must not kill too often.
 
@@ -93,9 +128,6 @@ class Client:
         if kind and self._deaths[kind] >= DEATHS:
             raise HostDied(self._last[kind])
         try:
-            if header["do"] == "lift":
-                self._lift = dict(header)
-                return self._exchange(header, arrays, is_call=False)
             if "of" in header:
                 header = {**header, "of": self._handle(header["of"])}
             return self._exchange(header, arrays, most=most)
@@ -107,7 +139,7 @@ class Client:
             self._last[kind] = died.death
             raise
 
-    def give_up(self, kind: str, death: Death) -> None:
+    def give_up(self, kind: Hashable, death: Death) -> None:
         """End a host whose answer to this kind of call is none: what it writes from now on cannot be told apart."""
         self._deaths[kind] += 1
         self._last[kind] = death
@@ -136,32 +168,45 @@ class Client:
     def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
         """is_call: whether its time is the item's; an import has a deadline to itself."""
+        assert not self._is_at_work, "an answer is still due"
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
-        began = time.monotonic()
+        began, self._own = time.monotonic(), 0.0
         try:
             seconds = max(LEAST, self.surroundings.deadline - self._spent * is_call)
-            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN)
+            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN,
+                                                 meanwhile=self._work_on)
         except HostDied:
             self._process = None
             raise
         finally:
-            self._spent += (time.monotonic() - began) * is_call
+            self._spent += (time.monotonic() - began - self._own) * is_call
         if handed := str(self.about.get("handed") or ""):  # places are told as they are here
             told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
         if "error" in told:
             raise TargetError(f"the host answers: {told['error']}")
         return told, found
 
+    def begin(self) -> None:
+        """Start the host, and do not wait for it. Whoever asks it first hears what is wrong."""
+        if self._process is None and self._begun is None and self.surroundings.is_quick:
+            with contextlib.suppress(TargetError, HostDied):
+                self._begun = self._opened()
+
+    def _opened(self) -> HostProcess:
+        process = HostProcess(self.surroundings)
+        process.ask(self._hello, until=time.monotonic() + GREETING)
+        return process
+
     def _start(self) -> None:
-        self._process = HostProcess(self.surroundings)
         self._handles, self._life = {}, self._life + 1
         try:
-            self.about, _ = self._process.exchange(self._hello, (), seconds=60.0, most=PLAIN)
+            process, self._begun = self._begun or self._opened(), None
+            self.about, _ = process.answer(until=time.monotonic() + GREETING, most=PLAIN)
         except HostDied as died:
-            self._process = None
             raise TargetError(_no_start(died.death, self.surroundings)) from None
+        self._process = process
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
@@ -170,9 +215,14 @@ class Client:
 
     def close(self) -> None:
         """End the host; it is started anew if it is asked again."""
-        if self._process is not None:
-            self._process.close()
-        self._process = None
+        for process in (self._process, self._begun):
+            if process is not None:
+                process.close()
+        self._process = self._begun = None
+
+
+def _nothing() -> None:
+    """What is to be done where there is no work."""
 
 
 def _no_start(death: Death, surroundings: Surroundings) -> str:

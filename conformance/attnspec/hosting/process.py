@@ -12,14 +12,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
-from attnspec.host.frames import BrokenFrame, Entries, Header, Incoming, outgoing, packed, received
+from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
 from attnspec.host.supervisor import ENDED
 from attnspec.hosting.bundle import READY, environment, first_line, interpreter, program
 
@@ -31,10 +31,14 @@ LAST_WORDS = 3.0
 
 NO_ANSWER = "what came back is no answer"
 
+DIED = "the process died while the implementation ran"
+
 LAST_PRINTED = 4000
 """Bytes of what a program without a supervisor printed on stderr, told once it has died."""
 
-_PIECE = 2**20
+_PIPE = 2**20
+"""Bytes that a pipe holds; what Linux allows everybody."""
+
 _OURS = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
 
 
@@ -83,8 +87,8 @@ class HostProcess:
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
-                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIECE)
-        self._pid, self._number = 0, 0
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
+        self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
         if surroundings.speaks is Speaks.PYTHON:
             self._hand_over(time.monotonic() + STARTING)
 
@@ -102,18 +106,36 @@ class HostProcess:
             raise TargetError(f"{' '.join(self._surroundings.command)!r} starts no Python: {told or 'it says nothing'}"
                               ) from None
 
-    def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float,
-                 most: int) -> tuple[Header, list[Entries]]:
+    def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float, most: int,
+                 meanwhile: Callable[[], float] = lambda: 0.0) -> tuple[Header, list[Entries]]:
         """A request and its answer, whose arrays, any shape, take `most` bytes. Raises HostDied; the process is then
         ended.
+
+        meanwhile: is called while the answer is worked out, and says how many seconds it took; those are not counted.
         """
         until = time.monotonic() + seconds
-        try:
+        self.ask(header, arrays, until=until)
+        until += meanwhile()
+        return self.answer(until=until, most=most)
+
+    def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
+        """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
+        with self._ending():
             self._number += 1
-            self._write(outgoing(packed({**header, "number": self._number}, arrays)), until)
+            self._write(packed({**header, "number": self._number}, arrays), until)
+
+    def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
+        """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
+        with self._ending():
             told, found = received(self._reader(until, most))
             self._check_number(told)
             return told, found
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Whatever goes wrong with a request inside ends the process, and is told as its death."""
+        try:
+            yield
         except _Late:
             raise HostDied(self._died(Verdict.TIMED_OUT)) from None
         except _Gone:
@@ -128,7 +150,7 @@ class HostProcess:
             raise BrokenFrame(f"it answers request {str(said)[:20]} where {self._number} was put")
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
-        incoming = Incoming(lambda view: self._fill(view, until))
+        incoming = Incoming(lambda view: self._fill(view, until), self._ahead)
 
         def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
             if count > most:
@@ -137,16 +159,17 @@ class HostProcess:
 
         return read
 
-    def _write(self, parts: Iterable[Any], until: float) -> None:
-        for part in parts:
-            view = memoryview(part).cast("B")
-            while len(view):
+    def _write(self, parts: Sequence[Any], until: float) -> None:
+        def write(buffers: list[Any]) -> int:
+            while True:
                 try:
-                    view = view[os.write(self._requests, view[:_PIECE]):]
+                    return os.writev(self._requests, buffers)
                 except BlockingIOError:
                     _await(self._requests, select.POLLOUT, until)
                 except OSError:
                     raise _Gone from None
+
+        send(parts, write)
 
     def _fill(self, view: memoryview, until: float) -> int:
         """Read as much as is there, as soon as something is."""
@@ -228,7 +251,7 @@ def _reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings)
     if why.startswith("memory "):
         taken = int(why.removeprefix("memory "))
         return f"the process took {taken / 2**20:.0f} MiB where {surroundings.memory / 2**20:.0f} MiB are allowed"
-    return f"the process died while the implementation ran{_ending(status)}"
+    return f"{DIED}{_ending(status)}"
 
 
 def _ending(status: object) -> str:

@@ -14,6 +14,12 @@ from typing import Protocol
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 
+OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
+"""The packages whose versions a header tells of the environment in which subjects live."""
+
+OWN_DEVICE = "the framework's own"
+"""The device of a header where none was named: the cards of the subjects tell which it was (`lives_in`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
@@ -47,6 +53,14 @@ class RunStarted:
     spec_added: tuple[str, ...] = ()
     baseline: str = ""
     must_take: str = ""
+
+    @property
+    def elsewhere(self) -> str:
+        """What subjects live in, where that is not the judge's own environment: `CPython 3.8.18 with numpy 1.20.3`."""
+        if "judge" not in self.environment:
+            return ""
+        packages = [f"{name} {self.environment[name]}" for name in OF_SUBJECTS if name in self.environment]
+        return f"{self.environment.get('python', 'Python')} with {', '.join(packages)}"
 
 
 @dataclass(frozen=True, slots=True)

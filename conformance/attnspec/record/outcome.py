@@ -131,6 +131,8 @@ class Explanation:
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
+    begins: at which sizes it fails and beside which it holds; empty where all sizes are alike, or nobody looked.
+    wrong: which entries of the answer are wrong, as ranges.
     explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
     like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
     """
@@ -145,6 +147,8 @@ class Evidence:
     like: tuple[Likeness, ...] = ()
     located: str = ""
     explained: Explanation | None = None
+    begins: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,8 @@ class Outcome:
     readings: what its instruments measured, in every case.
     change: how it differs from the list of known failures that it is held against, if it is held against one.
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
+    met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
+    the greatest length of each axis.
     refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
     """
 
@@ -185,6 +191,8 @@ class Outcome:
     readings: tuple[Reading, ...] = ()
     change: Change | None = None
     finding: str = ""
+    met: str = ""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -226,6 +234,7 @@ class SubjectCard:
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
+    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
     """
 
     id: str
@@ -247,3 +256,4 @@ class SubjectCard:
     defaults: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     lives_in: Mapping[str, str] = field(default_factory=dict)
+    taken: str = ""

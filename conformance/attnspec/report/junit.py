@@ -105,7 +105,9 @@ def _case(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
 def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     """The element, and its message: the reason, led by whatever makes it none of the failures."""
     tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
-    reason = outcome.reason or (outcome.evidence.sentence if outcome.evidence else "") or word
+    evidence = outcome.evidence
+    reason = outcome.reason or (evidence.sentence if evidence else "") or word
+    reason = f"{evidence.begins} {reason}" if evidence and evidence.begins else reason
     reason = f"{outcome.change.novelty.value}: {reason}" if outcome.change else reason
     does_gate = gates(outcome.verdict, outcome.level, strict=strict) or outcome.verdict is Verdict.NOT_RUN
     if tag != _SKIPPED and not does_gate:
@@ -118,6 +120,8 @@ def _lines(outcome: Outcome, says: str) -> Iterator[str]:
     yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
+        yield from (f"{name}: {value}" for name, value in (("begins", evidence.begins), ("wrong", evidence.wrong))
+                    if value)
         yield from (f"{name}: {value}" for name, value in _explanation(evidence.explained) if value)
         yield evidence.sentence
         yield from (f"{name}: {value}" for name, value in _facts(evidence) if value)

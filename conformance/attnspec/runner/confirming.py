@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
+from attnspec.core.errors import TargetError
 from attnspec.core.paths import portable
+from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.manifest import Registered
 
+HERE = Surroundings()
 LONGEST = 300  # seconds; a script compiles a kernel at most
 
 
@@ -41,14 +44,16 @@ class Confirmation:
     said: str
 
 
-def confirmations(findings: Iterable[Finding], known: Mapping[str, Registered],
-                  workers: int = 1) -> Iterator[Confirmation]:
-    """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns."""
+def confirmations(findings: Iterable[Finding], known: Mapping[str, Registered], workers: int = 1,
+                  there: Surroundings = HERE) -> Iterator[Confirmation]:
+    """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
+    they name a command.
+    """
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(partial(_confirmed, known=known), findings)
+        yield from pool.map(partial(_confirmed, known=known, there=there), findings)
 
 
-def _confirmed(finding: Finding, known: Mapping[str, Registered]) -> Confirmation:
+def _confirmed(finding: Finding, known: Mapping[str, Registered], there: Surroundings) -> Confirmation:
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.missing]
     if concerned and not present:
@@ -57,17 +62,20 @@ def _confirmed(finding: Finding, known: Mapping[str, Registered]) -> Confirmatio
     if not finding.is_of(version):
         reason = f"it is said of versions {finding.versions}; {version} is installed"
         return Confirmation(finding, Shown.CANNOT_RUN, reason)
-    return _run(finding, present[0] if present else None)
+    return _run(finding, present[0] if present else None, there)
 
 
-def _run(finding: Finding, subject: Registered | None) -> Confirmation:
-    command = [*_interpreter(subject), str(finding.script)]
-    process = subject.process if subject else {}
+def _run(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:
+    process = dict(subject.process) if subject else {}
+    command = [*_interpreter(subject, there), str(finding.script) if there.is_here else "-"]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False,
+                               input=None if there.is_here else _handed_over(finding, process),
                                env={**os.environ, **process})
     except subprocess.TimeoutExpired:
         return Confirmation(finding, Shown.BROKEN, f"took more than {LONGEST} s")
+    except OSError as cause:
+        raise TargetError(f"the command {command[0]!r} cannot be started: {cause.strerror}.") from None
     last = portable(ended.stderr).strip().rpartition("\n")[2]
     if "ModuleNotFoundError" in last:
         return Confirmation(finding, Shown.CANNOT_RUN, last)
@@ -77,7 +85,18 @@ def _run(finding: Finding, subject: Registered | None) -> Confirmation:
     return Confirmation(finding, shown, portable(ended.stdout).strip())
 
 
-def _interpreter(subject: Registered | None) -> tuple[str, ...]:
-    """What runs the scripts of a subject's library: the interpreter of its host, if that is no Python."""
-    program = subject.library.program if subject else None
-    return program.command[:1] if program else (sys.executable, "-W", "ignore")
+def _handed_over(finding: Finding, process: Mapping[str, str]) -> str:
+    """The script as text, for an interpreter that sees no file of this machine, with the variables that it needs."""
+    text = finding.script.read_text(encoding="utf-8")
+    return (f"import os\nos.environ.update({dict(process)!r})\n"
+            f"exec(compile({text!r}, {finding.script.name!r}, 'exec'), {{'__name__': '__main__'}})\n")
+
+
+def _interpreter(subject: Registered | None, there: Surroundings) -> tuple[str, ...]:
+    """What runs the scripts of a subject's library: the interpreter of its host, if that is no Python; the one that is
+    asked for; the one that its manifest names.
+    """
+    if subject and subject.library.program:
+        return subject.library.program.command[:1]
+    named = (subject.library.python,) if subject and subject.library.python else (sys.executable,)
+    return (*(there.command or named), "-W", "ignore")

@@ -15,6 +15,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 import attnspec
+from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE
 from attnspec.subjects.installed import audited_environment
 
 # One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
@@ -25,8 +26,7 @@ _XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threa
 # Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
 _FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT",
             "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST")
-_OF_SUBJECTS = ("numpy", "ml_dtypes", "torch", "jax", "jaxlib")
-_PACKAGES = (*_OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
+_PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
@@ -60,15 +60,15 @@ def environment(workers: int, device: str = "") -> Mapping[str, str]:
         "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
         "machine": platform.machine(),
         "cpus": str(os.cpu_count() or ""),
-        "device": device or "cpu",
+        "device": device or OWN_DEVICE,
         "workers": str(workers),
         "threads": "1 a worker",
         **_versions(),
     }
-    there = audited_environment(_OF_SUBJECTS)
+    there = audited_environment(OF_SUBJECTS)
     if not there:
         return own
-    kept = {name: value for name, value in own.items() if name not in _OF_SUBJECTS}
+    kept = {name: value for name, value in own.items() if name not in OF_SUBJECTS}
     return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
 
 

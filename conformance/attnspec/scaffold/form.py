@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
-
-Path = tuple[str, ...]
-"""From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
+from attnspec.subjects.whole import Path
 
 
 class CallableKind(enum.Enum):

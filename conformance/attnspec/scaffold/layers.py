@@ -4,34 +4,40 @@ parameters is which matrix.
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
+from attnspec.host.lifts import LIFTS
 from attnspec.scaffold.arrangements import arrangements
+from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form
-from attnspec.scaffold.lookup import TheirParameter, lifts_of, made_by, parameters_of, theirs
+from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import choices, combinations, roles
 from attnspec.scaffold.parameters.configs import configs_of
 from attnspec.scaffold.parameters.states import State, states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, tree_of
 from attnspec.scaffold.probe_problems import plain
+from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
+from attnspec.subjects.whole import Whole
 
 LISTED = ("inputs", "input")
 
 
-def function_forms(target: str, function: Callable[..., Any]) -> Iterator[Form]:
+def function_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
     """Every form of a function worth a try, the likeliest first."""
-    for lift in lifts_of(function):
-        yield from array_forms(Form(target, lift=lift), parameters_of(function))
+    for lift in lifts_of(callee, trier.there):
+        yield from array_forms(Form(callee.target, lift=lift), callee.parameters)
+
+
+def lifts_of(callee: Examined, there: There) -> tuple[str, ...]:
+    """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is there."""
+    root = callee.module.partition(".")[0]
+    meant = [lift for lift in LIFTS if lift in (root, *callee.packages)]
+    present = [] if meant else ["", *(lift for lift in LIFTS if there.has(lift))]
+    return tuple(dict.fromkeys((*meant, *present, "")))
 
 
 def array_forms(form: Form, parameters: Sequence[TheirParameter]) -> Iterator[Form]:
@@ -83,17 +89,14 @@ _BASES: Mapping[str, CallableKind] = {
     "flax.linen.module.Module": CallableKind.LINEN, "flax.nnx.module.Module": CallableKind.NNX,
     "haiku._src.module.Module": CallableKind.HAIKU, "keras.src.layers.layer.Layer": CallableKind.KERAS}
 """By base class, whose a class is."""
-_CALLED: Mapping[str, str] = {"keras": "call", "torch": "forward"}  # Keras has layers that are modules of PyTorch
-"""By package, the method that a layer's author writes."""
 _SHOWN = 4  # parameters in a message
 
 
-def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
+def class_forms(layer: Examined, trier: Trier) -> Iterator[Form]:
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
-    family = family_of(target, layer)
-    form = Form(target, Kind.LAYER, family, lift_of(family))
-    called = call_of(layer)
-    for called_so in (each for made in _constructed(form, layer) for each in _calls(made, called)):
+    family = family_of(layer)
+    form = Form(layer.target, Kind.LAYER, family, lift_of(family, layer.backend))
+    for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
             found = [each for state in _states(known, leaves) for each in _with_state(known, state)]
@@ -102,11 +105,12 @@ def class_forms(target: str, layer: type[Any], trier: Trier) -> Iterator[Form]:
             yield from found
         elif born is not None:
             attention = replace(form, kind=Kind.ATTENTION)
-            yield from (each for made in _constructed(attention, layer) for each in array_forms(made, called))
+            yield from (each for made in _constructed(attention, layer, trier)
+                        for each in array_forms(made, layer.call))
             return
 
 
-def _born(form: Form, trier: Trier) -> tuple[Form, object]:
+def _born(form: Form, trier: Trier) -> tuple[Form, Whole | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
     born = trier.returned(form, plain(form))
     if not _is_lazy(born):
@@ -115,39 +119,26 @@ def _born(form: Form, trier: Trier) -> tuple[Form, object]:
     return lazy, trier.returned(lazy, plain(lazy))
 
 
-def family_of(target: str, layer: type[Any]) -> CallableKind:
+def family_of(layer: Examined) -> CallableKind:
     """Whose class it is. Raises TargetError."""
-    for base in layer.__mro__:
-        name = f"{base.__module__}.{base.__qualname__}"
-        if name in _BASES:
-            return _BASES[name]
-    raise TargetError(f"{target} is a class of no family whose parameters can be told (PyTorch, Equinox, Flax, Haiku, "
-                      "Keras), so nobody can tell how it is constructed and where its matrices are. Write its adapter "
-                      "by hand: docs/writing-an-adapter.md.")
+    found = next((_BASES[base] for base in layer.bases if base in _BASES), None)
+    if found is None:
+        raise TargetError(f"{layer.target} is a class of no family whose parameters can be told (PyTorch, Equinox, "
+                          "Flax, Haiku, Keras), so nobody can tell how it is constructed and where its matrices are. "
+                          "Write its adapter by hand: docs/writing-an-adapter.md.")
+    return found
 
 
-def lift_of(family: CallableKind) -> str:
+def lift_of(family: CallableKind, backend: str) -> str:
     """Whose arrays its layers take; of Keras, those of its backend."""
     if family is not CallableKind.KERAS:
         return "torch" if family is CallableKind.TORCH else "jax"
-    backend = str(sys.modules["keras"].backend.backend())  # it is imported: the class is its
-    return backend if backend in ("torch", "jax") else ""
+    return backend if backend in LIFTS else ""
 
 
-def call_of(layer: type[Any]) -> tuple[TheirParameter, ...]:
-    """The parameters of its call."""
-    name = next((name for base, name in _CALLED.items() if base in _roots(layer)), "__call__")
-    return parameters_of(inspect.unwrap(getattr(layer, name)))[1:]
-
-
-def _roots(layer: type[Any]) -> frozenset[str]:
-    """The packages of its bases."""
-    return frozenset(base.__module__.partition(".")[0] for base in layer.__mro__)
-
-
-def _constructed(form: Form, layer: type[Any]) -> Iterator[Form]:
+def _constructed(form: Form, layer: Examined, trier: Trier) -> Iterator[Form]:
     """How it is constructed: what each parameter means, and the config that it wants."""
-    made = made_by(layer)
+    made = layer.constructor
     means = roles(made, At.CONSTRUCTOR)
     if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
         form = replace(form, limits={**form.limits, "single_head": True})
@@ -159,9 +150,9 @@ def _constructed(form: Form, layer: type[Any]) -> Iterator[Form]:
         if config is None:
             yield known
         else:
-            given, others = {config.name: "config", **construction}, dict.fromkeys(construction, 0)
+            given, others = {config.name: "config", **construction}, tuple(construction)
             yield from (replace(known, construction=given, config=each)
-                        for each in configs_of(layer, config, form.kind, others))
+                        for each in configs_of(layer, config.name, form.kind, others, trier.there))
 
 
 def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
@@ -176,18 +167,21 @@ def _calls(form: Form, called: Sequence[TheirParameter]) -> Iterator[Form]:
             yield replace(with_given(form, rest, given), arrangement=arrangement, names=named(names, called))
 
 
-def tree_forms(target: str, function: Callable[..., Any]) -> Iterator[Form]:
+def tree_forms(callee: Examined, trier: Trier) -> Iterator[Form]:
     """Every form of a function over parameters worth a try; none for a function that is handed no parameters."""
-    parameters = parameters_of(function)
+    parameters = callee.parameters
     roots = roots_of(parameters)
-    for lift in lifts_of(function) if roots else ():
-        form = Form(target, Kind.LAYER, CallableKind.TREE, lift)
-        tree = tree_of(function, roots, _given_to_initialisers(form))
+    if not roots:
+        return
+    known = trier.there.examined(callee.target, sources=True)
+    for lift in lifts_of(known, trier.there):
+        form = Form(callee.target, Kind.LAYER, CallableKind.TREE, lift)
+        tree = tree_of(known, roots, _given_to_initialisers(form), trier.there)
         rest = tuple(each for each in parameters if each.name not in roots)
         first = () if parameters[0].name in array_names(rest) else array_names(rest)[:1]
         if tree is not None:
-            for known in _calls(form, rest):
-                yield from _over(replace(known, names=known.names or first), tree)
+            for called in _calls(form, rest):
+                yield from _over(replace(called, names=called.names or first), tree)
 
 
 def _over(form: Form, tree: Tree) -> Iterator[Form]:
@@ -197,21 +191,22 @@ def _over(form: Form, tree: Tree) -> Iterator[Form]:
         yield from _with_state(replace(form, holders=tree.holders), whole)
 
 
-def _given_to_initialisers(form: Form) -> Mapping[str, object]:
+def _given_to_initialisers(form: Form) -> Mapping[str, str]:
+    """By what its parameter means, the Python of what an initialiser is given."""
     sizes = plain(form).sizes
     lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
-    key = importlib.import_module("jax").random.key(0) if form.lift == "jax" else np.random.default_rng(0)
-    return {**lengths, "random_key": key}
+    key = "jax.random.key(0)" if form.lift == "jax" else "np.random.default_rng(0)"
+    return {**{name: str(length) for name, length in lengths.items()}, "random_key": key}
 
 
-def _is_lazy(born: object) -> bool:
+def _is_lazy(born: Whole | None) -> bool:
     """Whether PyTorch has yet to learn the shapes of these parameters."""
-    return isinstance(born, dict) and any(type(each).__name__ == "UninitializedParameter" for each in born.values())
+    return born is not None and any(part.type_name == "UninitializedParameter" for part in born.parts)
 
 
-def _leaves(family: CallableKind, born: object) -> tuple[Leaf, ...]:
+def _leaves(family: CallableKind, born: Whole | None) -> tuple[Leaf, ...]:
     """Its parameters as its family names them."""
-    found = leaves_in(born)
+    found = leaves_in(born) if born is not None else ()
     if family in (CallableKind.TORCH, CallableKind.NNX):
         return tuple(Leaf(tuple(f".{step[2:-2]}" for step in leaf.path), leaf.shape) for leaf in found)
     return found

@@ -158,8 +158,10 @@ def _with_weights(form: Form, trier: Trier) -> Iterator[Form]:
     asked = plain(form).but(return_weights=True)
     raw = trier.returned(replace(form, reading=None), asked if "return_weights" in form.keywords else plain(form))
     assert form.reading is not None  # the output was found before
+    if raw is None:
+        return
     for found in trier.outputs(form, raw, asked, truth_of(form, asked).output.shape):
-        for path, back, limits in trier.weights(form, raw, asked):
+        for path, back, limits in trier.weights(raw, asked):
             reading = replace(form.reading, asked=found.reading.path, weights=path, weights_back=back)
             candidate = replace(form, reading=reading, limits={**form.limits, **limits})
             if trier.is_right(candidate, asked) and trier.is_right(candidate, plain(form)):

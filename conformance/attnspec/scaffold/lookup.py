@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from attnspec.core.keywords import KEYWORDS
-from attnspec.host.lifts import LIFTS
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     # arrays
@@ -104,12 +100,12 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True, slots=True)
 class TheirParameter:
-    """One of theirs. default: REQUIRED where there is none.  kind: of `inspect`."""
+    """One of theirs. default: REQUIRED where there is none.  kind: of `inspect`.  annotation: a class by its name."""
 
     name: str
     default: object = REQUIRED
     kind: inspect._ParameterKind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    annotation: object = REQUIRED
+    annotation: str = ""
 
     @property
     def is_required(self) -> bool:
@@ -128,74 +124,9 @@ class TheirParameter:
         return repr(self.default) if all(type(each) in _PLAIN for each in parts) else ""
 
 
-def parameters_of(function: Callable[..., Any]) -> tuple[TheirParameter, ...]:
-    """Its parameters, without self and without stars; empty if nobody can tell."""
-    owner = getattr(function, "__self__", None)
-    if function_of_autograd(function):  # `attention = _Attention.apply`
-        found = parameters_of(owner.forward)[1:]  # type: ignore[union-attr]  # it has one: that was asked
-        return tuple(TheirParameter(each.name, each.default, inspect.Parameter.POSITIONAL_ONLY) for each in found)
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return _documented(function)
-    return tuple(TheirParameter(each.name, each.default, each.kind, each.annotation) for each in parameters
-                 if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD))
-
-
-def function_of_autograd(function: Callable[..., Any]) -> bool:
-    """Whether it is the `apply` of a torch.autograd.Function, which takes no keywords and has no signature."""
-    owner = getattr(function, "__self__", None)
-    return isinstance(owner, type) and hasattr(owner, "forward") and hasattr(owner, "backward")
-
-
-def made_by(layer: type[Any]) -> tuple[TheirParameter, ...]:
-    """The parameters of its constructor; those of `__init__` where a metaclass hides them."""
-    return parameters_of(layer) or parameters_of(layer.__init__)[1:]
-
-
-def _documented(function: Callable[..., Any]) -> tuple[TheirParameter, ...]:
-    """From a docstring that begins with the signature, as those of PyTorch's functions in C do."""
-    text = re.match(r"\s*\w+\((.*?)\)\s*(?:->|:|\n)", function.__doc__ or "", re.DOTALL)
-    if text is None:
-        return ()
-    try:
-        made = ast.parse(f"def f({text[1]}): pass").body[0]
-    except SyntaxError:
-        return ()
-    assert isinstance(made, ast.FunctionDef)  # that is what was parsed
-    given, only = made.args, made.args.kwonlyargs
-    defaults = [None] * (len(given.args) - len(given.defaults)) + given.defaults
-    return (*(TheirParameter(each.arg, _literal(default)) for each, default in zip(given.args, defaults, strict=True)),
-            *(TheirParameter(each.arg, _literal(default), inspect.Parameter.KEYWORD_ONLY)
-              for each, default in zip(only, given.kw_defaults, strict=True)))
-
-
-def _literal(node: ast.expr | None) -> object:
-    if node is None:
-        return REQUIRED
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return node
-
-
 def theirs(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
     """Their parameters that may be our keyword, the usual name first."""
     present: dict[str, TheirParameter] = {}
     for each in parameters:
         present.setdefault(plain(each.name), each)  # Equinox has key_, an array, before key, of random numbers
     return tuple(present[name] for name in SYNONYMS[keyword] if name in present)
-
-
-def lifts_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is here."""
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    root = str(getattr(function, "__module__", "") or "").partition(".")[0]
-    meant = [lift for lift in LIFTS if root == lift or _mentions(scope, lift)]
-    here = [lift for lift in LIFTS if importlib.util.find_spec(lift)]
-    return tuple(dict.fromkeys((*meant, *([] if meant else ["", *here]), "")))
-
-
-def _mentions(scope: Mapping[str, Any], name: str) -> bool:
-    return any(str(getattr(value, "__name__", "")).partition(".")[0] == name for value in scope.values()
-               if inspect.ismodule(value))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,8 +12,6 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
-from attnspec.host.lifts.flushing import flushed_by
-from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import YES
@@ -22,6 +19,7 @@ from attnspec.scaffold.form import CallableKind, Form
 from attnspec.scaffold.probe_problems import mask_of, plain
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.lines import wrapped
+from attnspec.subjects.installed import distribution_of
 
 _FLUSHED = "a subnormal value comes back as 0"
 Limited = Mapping[str, bool | int | str]
@@ -49,7 +47,7 @@ def names_of(form: Form) -> tuple[str, str]:
 def head(form: Form) -> str:
     """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
     module = form.module.partition(".")[0]
-    distribution = next(iter(importlib.metadata.packages_distributions().get(module, ())), "")
+    distribution = distribution_of(module)
     installed = [f"distribution: {distribution}", f"install: pip install {distribution}", f"requires: {module}"]
     return "\n".join([f"library: {names_of(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
 
@@ -85,7 +83,7 @@ def _flushes(form: Form, dtype: DType, trier: Trier) -> bool:
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if form.lift and flushed_by(lift_named(form.lift), dtype.value):
+    if form.lift and trier.subject(form).callee.flushed(dtype):
         return True
     number = numpy_dtype(dtype)
     ones = np.ones((1, 1, 1, 2), number)

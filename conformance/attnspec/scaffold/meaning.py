@@ -125,7 +125,7 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
         return ("None",) if kind is Kind.LAYER else _all_visible(parameter, lift)
     if role == "bias":
         return "None", "[]"
-    return ("False", "None") if parameter.annotation in (bool, "bool") else ("None", "False")
+    return ("False", "None") if parameter.annotation == "bool" else ("None", "False")
 
 
 def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:

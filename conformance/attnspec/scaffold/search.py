@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
+from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Form
-from attnspec.scaffold.layers import call_of, class_forms, function_forms, tree_forms
+from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
-from attnspec.scaffold.lookup import made_by, parameters_of
 from attnspec.scaffold.meaning import unknown_ones
 from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
@@ -38,29 +37,29 @@ _POSES: tuple[Callable[[Form, Trier], Form | None], ...] = (_as_it_is, _square, 
 """What a form may have to be put to."""
 
 
-def form_of(target: str, function: Callable[..., Any], trier: Trier) -> Form:
+def form_of(target: str, trier: Trier) -> Form:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
+    callee = trier.there.examined(target)
     for pose in _POSES:
-        for form in _forms(target, function, trier, pose):
+        for form in _forms(callee, trier, pose):
             if (found := _found(form, trier)) is not None:
-                return learned(found, parameters_of_all(function), trier)
-    raise TargetError(_failure(target, function, trier))
+                return learned(found, parameters_of_all(callee), trier)
+    raise TargetError(_failure(callee, trier))
 
 
-def _forms(target: str, function: Callable[..., Any], trier: Trier,
-           pose: Callable[[Form, Trier], Form | None]) -> Iterator[Form]:
-    if isinstance(function, type):
-        forms = class_forms(target, function, trier)
+def _forms(callee: Examined, trier: Trier, pose: Callable[[Form, Trier], Form | None]) -> Iterator[Form]:
+    if callee.is_class:
+        forms = class_forms(callee, trier)
     else:
-        forms = itertools.chain(tree_forms(target, function), function_forms(target, function))
+        forms = itertools.chain(tree_forms(callee, trier), function_forms(callee, trier))
     return (posed for form in forms if (posed := pose(form, trier)) is not None)
 
 
-def parameters_of_all(function: Callable[..., Any]) -> Parameters:
+def parameters_of_all(callee: Examined) -> Parameters:
     """Of its call, and of its constructor if it is a class."""
-    if isinstance(function, type):
-        return {At.CALL: call_of(function), At.CONSTRUCTOR: made_by(function)}
-    return {At.CALL: parameters_of(function)}
+    if callee.is_class:
+        return {At.CALL: callee.call, At.CONSTRUCTOR: callee.constructor}
+    return {At.CALL: callee.parameters}
 
 
 def _found(form: Form, trier: Trier) -> Form | None:
@@ -109,12 +108,12 @@ def _keep_nearest(form: Form, problem: AnyProblem, outputs: list[Output], trier:
                            f"its output is {truth.gap(output.array)[1]}{said}", distance))
 
 
-def _failure(target: str, function: Callable[..., Any], trier: Trier) -> str:
+def _failure(callee: Examined, trier: Trier) -> str:
     """What was tried, the nearest of it, and what stood against that."""
     nearest = trier.nearest
     told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
-    known = parameters_of_all(function)
+    known = parameters_of_all(callee)
     unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
     said = f" Nobody can tell what its {' and '.join(unknown)} means, which has to be given." if unknown else ""
-    return (f"{target} answers as attention in none of the {trier.tried} forms that were tried.{told}{said} Write its "
-            "adapter by hand: docs/writing-an-adapter.md.")
+    return (f"{callee.target} answers as attention in none of the {trier.tried} forms that were tried.{told}{said} "
+            "Write its adapter by hand: docs/writing-an-adapter.md.")

@@ -1,34 +1,35 @@
-"""Whether a form is right: its adapter is written, loaded, and put problems whose answers tell."""
+"""Whether a form is right: its adapter is written, loaded where the callee lives, and put telling problems."""
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.nouns import DType
-from attnspec.host import said
-from attnspec.host.serving import lift_named
+from attnspec.core.errors import TargetError
+from attnspec.core.nouns import Verdict
+from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.arrangements import BACKS, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import Form, OutputPlace
-from attnspec.scaffold.parameters.trees import arrays_in, shape_of
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
+from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
-from attnspec.subjects.call import array_of, entries_of
-from attnspec.subjects.callee import InProcess
-from attnspec.subjects.subject import Answer, Subject, SubjectRaised, UnusableAnswer
-from attnspec.subjects.target import load_bare, offered
+from attnspec.scaffold.writing.telling import described
+from attnspec.subjects.call import Call
+from attnspec.subjects.callee import Hosted
+from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.target import offered
+from attnspec.subjects.whole import Part, Whole
 
 Limited = Mapping[str, bool | int | str]
-_FLOATS = frozenset(dtype.value for dtype in DType)
+DEATHS = 5
+"""How often the callee's process may end before the search does: each time it is started anew."""
+_DEEPEST = 2  # steps to an output in what comes back
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,55 +66,62 @@ class Attempt:
 
 @dataclass(slots=True)
 class Trier:
-    """Writes adapters into a folder of its own and asks them. tried: how many.  nearest: of those not right."""
+    """Writes adapters and asks them, where the callee lives. tried: how many.  nearest: of those not right.
 
-    folder: Path
+    deaths: how often the callee's process has ended.
+    """
+
+    there: There
     tried: int = 0
     nearest: Attempt | None = None
-    _loaded: dict[str, Subject] = field(default_factory=dict)
+    deaths: int = 0
 
     def subject(self, form: Form) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
-        subject = self._of(source(form), form.lift)
+        subject = self.there.written(source(form), ADAPTER, form.lift)
         limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
         declaration = replace(subject.declaration, limits=limits)
         return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
 
-    def _of(self, text: str, lift: str) -> Subject:
-        """The module with this text, loaded once: what a framework compiles for it is kept."""
-        if text not in self._loaded:
-            path = self.folder / f"adapter_{len(self._loaded)}.py"
-            path.write_text(text, encoding="utf-8")
-            self._loaded[text] = load_bare(f"{path}:{ADAPTER}", lift=lift)
-        return self._loaded[text]
-
-    def returned(self, form: Form, problem: AnyProblem) -> object:
-        """What the callee itself returns; None where it raises, and then the attempt is kept."""
+    def returned(self, form: Form, problem: AnyProblem) -> Whole | None:
+        """What the callee itself returns; None where it raises or returns None, and what it raises is kept."""
         self.tried += 1
-        subject = self.subject(form)
-        assert isinstance(subject.callee, InProcess)  # what it returns may be anything, and is looked at here
-        lift = lift_named(subject.callee.lift)
-        with lift.around(problem.dtype.value), said.kept():
-            arrays = [lift.hand(entries_of(getattr(problem, name).copy())) for name in ARRAYS]
-            more = {**_layered(lift, problem), **_keywords(problem)}
-            try:
-                return subject.callee.function(*arrays, **more)
-            except (Exception, SystemExit) as raised:  # whatever somebody's code may raise
-                self.keep(Attempt(form, Progress.RAISED, f"it raises {_summary(raised)}"))
-                return None
+        callee = self.subject(form).callee
+        assert isinstance(callee, Hosted)  # it was loaded there
+        arrays = {name: getattr(problem, name) for name in ARRAYS}
+        try:
+            whole = callee.whole(Call(arrays, {**_layered(problem), **_keywords(problem)}, problem.dtype, ()))
+        except SubjectRaised as raised:
+            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
+            return None
+        except SubjectDied as died:
+            self._died(form, died)
+            return None
+        return None if whole.type_name == "NoneType" else whole
 
-    def outputs(self, form: Form, returned: object, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
+    def _died(self, form: Form, died: SubjectDied) -> None:
+        """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""
+        self.deaths += 1
+        if died.verdict is Verdict.TIMED_OUT:
+            raise TargetError(f"{died}. It was given this form: {described(form)}.")
+        if self.deaths >= DEATHS:
+            last = (died.stderr.strip().splitlines() or [""])[-1]
+            raise TargetError(f"the process died{str(died).removeprefix(DIED)} in {self.deaths} of {self.tried} forms "
+                              f"that were tried{last and f': {last}'}")
+        self.keep(Attempt(form, Progress.RAISED, str(died)))
+
+    def outputs(self, form: Form, returned: Whole, problem: AnyProblem, shape: tuple[int, ...]) -> list[Output]:
         """What in what came back may be the output: every array that some way back brings into this shape."""
-        found = [Output(OutputPlace("".join(path), back), output) for path, array in self._arrays(form, returned)
+        found = [Output(OutputPlace("".join(path), back), output) for path, array in _arrays(returned)
                  for back in BACKS[form.kind] if (output := _way_back(back, array, problem)) is not None
                  and output.shape == shape]
         if not found:
-            shapes = " and ".join(str(shape_of(array)) for _, array in arrays_in(returned, 2))
-            self.keep(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or type(returned).__name__}, "
+            shapes = " and ".join(str(part.shape) for part in _near(returned))
+            self.keep(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or returned.type_name}, "
                                                         f"of which nothing can be read as {shape}"))
         return found
 
-    def weights(self, form: Form, returned: object, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
+    def weights(self, returned: Whole, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Limited]]:
         """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
 
         Weights and not logits: their rows sum to 1.
@@ -121,20 +129,11 @@ class Trier:
         sizes = problem.sizes
         shapes: Mapping[tuple[int, ...], Limited] = {
             (sizes.B, sizes.H, sizes.T, sizes.S): {}, (sizes.B, sizes.T, sizes.S): {"weights": "averaged"}}
-        for path, array in self._arrays(form, returned):
+        for path, array in _arrays(returned):
             for back in WEIGHTS:
                 found = _way_back(back, array, problem)
                 if found is not None and found.shape in shapes and np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
-
-    def _arrays(self, form: Form, returned: object) -> Iterator[tuple[tuple[str, ...], Array]]:
-        """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
-        lift = lift_named(form.lift)
-        for path, array in arrays_in(returned, 2):
-            with contextlib.suppress(TypeError, ValueError, RuntimeError):
-                read = array_of(lift.read(array))
-                if read.dtype.name in _FLOATS:
-                    yield path, read.astype(np.float64)
 
     def answer(self, form: Form, problem: AnyProblem) -> Answer | None:
         """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
@@ -144,6 +143,8 @@ class Trier:
             return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
         except SubjectRaised as raised:
             self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
+        except SubjectDied as died:
+            self._died(form, died)
         except (UnusableAnswer, ValueError) as refused:
             self.keep(Attempt(form, Progress.NO_OUTPUT, str(refused)))
         return None
@@ -166,11 +167,18 @@ class Trier:
             self.nearest = attempt
 
 
-def _layered(lift: Any, problem: AnyProblem) -> Mapping[str, object]:  # noqa: ANN401  (a lift of the host)
-    if not isinstance(problem, LayerProblem):
-        return {}
-    return {"params": {name: lift.hand(entries_of(array.copy())) for name, array in problem.params.items()},
-            "heads": problem.heads}
+def _near(returned: Whole) -> Iterator[Part]:
+    """The arrays that are not deep inside."""
+    return (part for part in returned.parts if len(part.path) <= _DEEPEST)
+
+
+def _arrays(returned: Whole) -> Iterator[tuple[tuple[str, ...], Array]]:
+    """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
+    return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
+
+
+def _layered(problem: AnyProblem) -> Mapping[str, object]:
+    return {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
 
 
 def _keywords(problem: AnyProblem) -> Mapping[str, object]:
@@ -191,9 +199,3 @@ def _width(problem: AnyProblem) -> int:
     """Of the output of a layer that projects it."""
     out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
     return 0 if out is None else int(out.shape[1])
-
-
-def _summary(raised: BaseException) -> str:
-    """The exception's type and the first line of what it says."""
-    said = str(raised).strip().partition("\n")[0]
-    return f"{type(raised).__name__}: {said}" if said else type(raised).__name__

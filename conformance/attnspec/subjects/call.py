@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.host.calling import Arguments, Ended
 from attnspec.host.frames import Entries
+from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 
@@ -85,11 +88,12 @@ class Answer:
     gradients: tuple[Array, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Call:
     """The arguments of a call, and the shapes of what should come back.
 
-    Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair.
+    Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair; none
+    where nobody knows yet what comes back.
     """
 
     arrays: Mapping[str, Array]  # query, key, value: handed over in this order
@@ -97,15 +101,15 @@ class Call:
     dtype: DType
     shapes: tuple[tuple[int, ...], ...]
 
-    @property
+    @cached_property
     def named(self) -> Mapping[str, Array]:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
         return dict(_flat({**self.arrays, **self.keywords}))
 
-    @property
+    @cached_property
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
-        results = sum(8 * int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
@@ -140,8 +144,13 @@ def _span(array: Array) -> int:
 
 def entries_of(array: Array) -> Entries:
     """An array of any shape as the host's code has it: a bfloat16 by its bits."""
-    name = array.dtype.name
+    name = _name(array.dtype)
     return Entries(name, array.view(np.uint16) if name == DType.BFLOAT16.value else array)
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype.name)  # NumPy puts it together each time
 
 
 def array_of(entries: Entries) -> Array:
@@ -170,7 +179,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     Raises SubjectRaised or UnusableAnswer.
     """
     if ended.ended == "raised":
-        raise _raised(ended)
+        raise raised_there(ended.told, ended.said)
     if ended.ended == "unusable":
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
@@ -188,9 +197,9 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, said, is_kept, gradients)
 
 
-def _raised(ended: Ended) -> SubjectRaised:
-    told = ended.told
-    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(ended.said),
+def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
+    """The exception in the words of the process that it was raised in."""
+    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
                          classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]))
 
 

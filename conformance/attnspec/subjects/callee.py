@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
+from attnspec.core.paths import portable
+from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
-from attnspec.host.calling import READABLE, Ended
+from attnspec.host.calling import Ended
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import LIFTS, flushing
+from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import Death
@@ -24,10 +29,12 @@ from attnspec.subjects.call import (
     array_of,
     entries_of,
     private_copy,
+    raised_there,
     same_bits,
     unique,
 )
-from attnspec.subjects.not_loaded import import_ended
+from attnspec.subjects.not_loaded import not_ended
+from attnspec.subjects.whole import Whole, whole_of
 
 
 class Callee(Protocol):
@@ -42,6 +49,9 @@ class Callee(Protocol):
 
         Raises SubjectRaised, SubjectDied or UnusableAnswer.
         """
+
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """Inside, each call may do one piece of the work, none of which calls, while the answer is worked out."""
 
     def flushed(self, dtype: DType) -> str:
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
@@ -78,6 +88,10 @@ class InProcess:
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
         return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
 
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
+        """Nothing is done meanwhile: the answer is worked out here."""
+        return contextlib.nullcontext()
+
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
         return flushing.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
@@ -105,14 +119,32 @@ class Hosted:
 
     @property
     def place(self) -> Mapping[str, str]:
-        """Interpreter, NumPy, device, and what the framework tells of that."""
+        """Interpreter, NumPy, device, and what the framework tells of that; and what started it, if it is not our own
+        interpreter.
+        """
         about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
-        host = " ".join(self.client.surroundings.command[:1]) if not self.client.surroundings.is_here else ""
+        there = self.client.surroundings
+        started = "interpreter" if there.is_here else "host"
         return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
-                **({"host": host} if host else {})}
+                **({started: portable(there.command[0])} if there.command and there.speaks is Speaks.PYTHON else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
         """The answer, from over there."""
+        arrays, told, found = self._exchanged(call, rows)
+        return self._answer(call, arrays, told, found)
+
+    def whole(self, call: Call) -> Whole:
+        """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
+        _, told, found = self._exchanged(call, None)
+        try:
+            if told["ended"] == "raised":
+                raise raised_there(told["told"], str(told["said"]))
+            return whole_of(told["told"], found)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+            raise SubjectDied(self._no_answer(call, wrong)) from None
+
+    def _exchanged(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
+        """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
         arrays = unique([*call.named.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
         kept = {id(array): Entries(str(at), None) for at, array in enumerate(arrays)}
@@ -122,16 +154,18 @@ class Hosted:
                   "dtype": given.dtype, "shapes": [list(shape) for shape in given.shapes],
                   **({} if rows is None else {"rows": places[id(rows)]})}
         try:
-            told, found = self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
-                                              kind=self._kind(call))
+            return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
+                                                kind=self._kind(call))
         except HostDied as died:
             raise SubjectDied(died.death) from None
-        return self._answer(call, arrays, told, found)
 
-    def _kind(self, call: Call) -> str:
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
+        """The client does it."""
+        return self.client.meanwhile(work)
+
+    def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
-        shapes = [array.shape for array in call.arrays.values()]
-        return f"{self.number} {call.dtype.value} {sorted(call.keywords)} {shapes}"
+        return self.number, call.dtype, frozenset(call.keywords), *(array.shape for array in call.arrays.values())
 
     def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
                 found: Sequence[Entries]) -> Answer:
@@ -139,9 +173,7 @@ class Hosted:
         try:
             ended, changed = _ended(told, found, call, arrays)
         except _NoAnswer as broken:
-            death = Death(Verdict.CRASHED, f"what came back is no answer: {broken}")
-            self.client.give_up(self._kind(call), death)
-            raise SubjectDied(death) from None
+            raise SubjectDied(self._no_answer(call, broken)) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
         client = self.client
 
@@ -151,6 +183,12 @@ class Hosted:
             return array_of(kept[0]) if kept else None
 
         return answer_of(ended, call, changed, now)
+
+    def _no_answer(self, call: Call, why: Exception) -> Death:
+        """The end of a host that has answered nothing that can be read."""
+        death = Death(Verdict.CRASHED, f"what came back is no answer: {why}")
+        self.client.give_up(self._kind(call), death)
+        return death
 
     def flushed(self, dtype: DType) -> str:
         """As the lift said."""
@@ -173,9 +211,9 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
     device = client.surroundings.device
     try:
-        told, _ = client.request({"do": "lift", "lift": lift, "device": device})
+        told = client.lift(lift)
     except HostDied as died:
-        raise TargetError(import_ended(lift or "numpy", died.death, client.surroundings.deadline)) from None
+        raise TargetError(not_ended(f"trying {lift or 'NumPy'}", died.death, client.surroundings.deadline)) from None
     if "no_lift" in told:
         raise TargetError(f"the lift {lift!r} needs {lift}, which cannot be imported ({told['no_lift']}). "
                           f"Install it: pip install {lift}")

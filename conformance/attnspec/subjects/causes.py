@@ -58,7 +58,7 @@ class _Search:
 
     def found(self) -> Iterator[Found]:
         """The refusals, one for each way in which the conditions along the axes can be met."""
-        keywords = self.kept & self.end.keywords.keys()
+        keywords = frozenset(self.end.keywords) & self.kept
         axes = self.kept - keywords
         least = between(self.start, self.end, self.kept)
         assert least is not None  # it was refused, so it could be made
@@ -104,7 +104,7 @@ class _Search:
         return found if any(each.holds(sizes) for each in found) else (Condition(axis, "=", self.end.at(axis)),)
 
     def _said(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
-        listed = FEW if self.interview.subject.declaration.lift == "jax" else PLACES
+        listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
         asked = sorted({*listed.get(axis, listed["D"]), self.start.at(axis), self.end.at(axis)})
         answers = {size: self._refuses(moved(size)) for size in asked
                    if size in (self.start.at(axis), self.end.at(axis)) or self._is_cheap(self._at(moved(size)))}

@@ -22,7 +22,7 @@ from attnspec.spec.yaml_lines import Located, LocatedList
 from attnspec.subjects.described import Described, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
-DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
+DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
@@ -42,6 +42,7 @@ def read_declaration(fields: Fields) -> Declaration:
         precision=read_precision(fields),
         claims=_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
+        compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
     )
 
 

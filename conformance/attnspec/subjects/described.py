@@ -63,31 +63,33 @@ def read_description(told: Mapping[str, Any]) -> Described:
         type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
         place=Place(shown(Path(str(place[0]))), int(place[1])) if place else Place(""),
         parameters=None if parameters is None else tuple(map(_parameter, parameters)),
-        attributes={str(name): _value(value) for name, value in told["attributes"].items()},
+        attributes={str(name): value_of(value) for name, value in told["attributes"].items()},
         uses=frozenset(map(str, told["uses"])),
         **{name: bool(told[name]) for name in ("is_class", "is_callable", "is_function", "is_deferred",
                                                "is_module_of_torch")})
 
 
 def _parameter(told: Mapping[str, Any]) -> Parameter:
-    default = _value(told["default"]) if "default" in told else Parameter.empty
+    default = value_of(told["default"]) if "default" in told else Parameter.empty
     return Parameter(str(told["name"]), getattr(Parameter, str(told["kind"])), default=default)
 
 
-def _value(told: object) -> object:
+def value_of(told: object) -> object:
     """The value as it was, where JSON can say so."""
     if isinstance(told, list):
-        return [_value(each) for each in told]
+        return [value_of(each) for each in told]
     if not isinstance(told, Mapping):
         return told
     if "$float" in told:
         return float(str(told["$float"]))
+    if "$tuple" in told:
+        return tuple(map(value_of, told["$tuple"]))
     if "$map" in told:
-        return {_key(key): _value(value) for key, value in told["$map"]}
+        return {_key(key): value_of(value) for key, value in told["$map"]}
     # errors name the type of what they complain about
     return type(str(told.get("type", "object")), (Opaque,), {})(str(told.get("$repr", "")))
 
 
 def _key(told: object) -> object:
-    key = _value(told)
+    key = value_of(told)
     return key if isinstance(key, str | int | float | bool | None) else repr(key)

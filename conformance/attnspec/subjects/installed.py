@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
+from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings, kind_of
 
 if TYPE_CHECKING:
@@ -40,21 +41,29 @@ def audited() -> str:
     return " ".join(audited_command())
 
 
+def _command(python: str) -> tuple[str, ...]:
+    """What starts the environment that is meant: the audited one, or that of this interpreter, if one is named."""
+    return audited_command() or ((python,) if python else ())
+
+
 @functools.cache
-def installed_version(distribution: str) -> str:
-    """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item."""
-    if audited_command():
-        return str(_found_there(distributions=[distribution])["versions"].get(distribution, ""))
+def installed_version(distribution: str, python: str = "") -> str:
+    """Empty if it is not installed. Asked for every item of a run; looking it up takes as long as a small item.
+
+    python: the interpreter of a manifest, which is asked where no other environment is audited.
+    """
+    if command := _command(python):
+        return str(_found_there(command, distributions=[distribution])["versions"].get(distribution, ""))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
     return ""
 
 
 @functools.cache
-def is_installed(module: str) -> bool:
-    """Whether it can be imported there. Nothing is imported here to find out."""
-    if audited_command():
-        return bool(_found_there(modules=[module])["modules"][module])
+def is_installed(module: str, python: str = "") -> bool:
+    """Whether it can be imported there. Nothing is imported here to find out. python: as above."""
+    if command := _command(python):
+        return bool(_found_there(command, modules=[module])["modules"][module])
     top, *inner = module.split(".")
     try:
         specification = importlib.util.find_spec(top) if top else None
@@ -71,8 +80,8 @@ def is_installed(module: str) -> bool:
 @functools.cache
 def distribution_of(package: str) -> str:
     """The distribution that installed this package; empty if none did, or if an old interpreter cannot tell."""
-    if audited_command():
-        return str(_found_there(packages=[package])["packages"][package])
+    if command := audited_command():
+        return str(_found_there(command, packages=[package])["packages"][package])
     return next(iter(importlib.metadata.packages_distributions().get(package, ())), "")
 
 
@@ -89,10 +98,25 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
     return {**about, **{name: version for name, version in versions.items() if version}}
 
 
-def _found_there(**names: list[str]) -> Mapping[str, Any]:
-    """What a host there says of modules, distributions and packages. Raises TargetError where none can be started."""
-    request = {"do": "find", "modules": [], "distributions": [], "packages": [], **names}
-    return _client(_audited[0].command, is_here=_audited[0].is_here).request(request)[0]
+@functools.cache
+def no_start(python: str) -> str:
+    """Why no process can be started with this interpreter; empty if one can."""
+    try:
+        _client((python,), is_here=True).request({"do": "find", "modules": [], "distributions": []})
+    except TargetError as cause:
+        return str(cause)
+    return ""
+
+
+def _found_there(command: tuple[str, ...], **names: list[str]) -> Mapping[str, Any]:
+    """What a host there says of modules, distributions and packages; that there is nothing, where the interpreter of a
+    manifest starts none. Raises TargetError where the audited environment starts none.
+    """
+    asked = {"modules": [], "distributions": [], "packages": [], **names}
+    is_audited = command == audited_command()
+    if not is_audited and no_start(command[0]):
+        return {"modules": dict.fromkeys(asked["modules"], False), "versions": {}}
+    return _client(command, is_here=_audited[0].is_here or not is_audited).request({"do": "find", **asked})[0]
 
 
 @functools.cache

@@ -27,12 +27,13 @@ from attnspec.subjects.declared import (
     read_precision_on,
 )
 from attnspec.subjects.installed import installed_version, is_installed, kind_of_device
+from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_variables
 from attnspec.subjects.program import Program, read_program
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "host", "device", "subjects")
+            "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
@@ -45,7 +46,8 @@ class Library:
     """A library: its name, the folder of its adapters, and where it comes from.
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
-    program: the host of a library that is no Python.  told: the version that the process of its subjects tells.
+    program: the host of a library that is no Python.  interpreter: the one that its manifest names.
+    told: the version that the process of its subjects tells.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Library:
     install: str = ""
     requires: str = ""
     program: Program | None = None
+    interpreter: Interpreter | None = None
     told: str = ""
 
     @property
@@ -66,14 +69,21 @@ class Library:
         if self.program:
             return self.told
         names = filter(None, (self.distribution, *self.also_distributed_as))
-        return next(filter(None, map(installed_version, names)), "")
+        return next(filter(None, (installed_version(name, self.python) for name in names)), "")
+
+    @property
+    def python(self) -> str:
+        """The interpreter that its manifest names; empty if it names none."""
+        return self.interpreter.path if self.interpreter else ""
 
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
         if self.program:
             return self.program.missing
-        if absent := absent_module(self.requires):
+        if self.interpreter and (reason := self.interpreter.missing):
+            return reason
+        if absent := absent_module(self.requires, self.python):
             return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
         return self.unfit
 
@@ -85,9 +95,11 @@ class Library:
         return ""
 
 
-def absent_module(requires: str) -> str:
-    """The first of these modules (separated by spaces) that is not installed; empty if all are."""
-    return next((name for name in requires.split() if not is_installed(name)), "")
+def absent_module(requires: str, python: str = "") -> str:
+    """The first of these modules (separated by spaces) that is not installed; empty if all are. python: where, if a
+    manifest says so.
+    """
+    return next((name for name in requires.split() if not is_installed(name, python)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +129,13 @@ class Registered:
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        absent = absent_module(self.requires)
-        return self.cannot_run or self._elsewhere or self.library.missing or (
-            f"{absent} is not installed. Install it: pip install {absent}" if absent else "")
+        return self.cannot_run or self._elsewhere or self.library.missing or self._lacking
+
+    @property
+    def _lacking(self) -> str:
+        """Which module it needs beside its library and has not, and what to do; empty if it has them."""
+        absent = absent_module(self.requires, self.library.python)
+        return f"{absent} is not installed. Install it: pip install {absent}" if absent else ""
 
     @property
     def _elsewhere(self) -> str:
@@ -140,7 +156,7 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, library, folder), faster_with=read_faster(subject, fields),
+        yield replace(_subject(subject, library, folder), faster_with=read_faster(subject, fields, library.python),
                       device=read_device(subject) or read_device(fields))
 
 
@@ -157,6 +173,7 @@ def _library(fields: Fields, folder: Path) -> Library:
         install=fields.text("install", ""),
         requires="" if program else _modules(fields),
         program=program,
+        interpreter=read_interpreter(fields, folder),
     )
 
 

@@ -29,8 +29,9 @@ def read_variables(fields: Fields) -> Mapping[str, str]:
     return {name: fields.text(name) for name in fields.mapping}
 
 
-def read_faster(subject: Fields, library: Fields) -> Mapping[str, str]:
-    """What the subject says or else the library; nothing where the requirement `where` is not met.
+def read_faster(subject: Fields, library: Fields, python: str = "") -> Mapping[str, str]:
+    """What the subject says or else the library; nothing where the requirement `where` is not met. python: the
+    interpreter in which they live, if the manifest names one.
 
     Raises the error of the fields.
     """
@@ -38,15 +39,15 @@ def read_faster(subject: Fields, library: Fields) -> Mapping[str, str]:
     inner = fields.inner("faster_with", "what it is faster with", optional=True)
     inner.only(("variables", "where"))
     variables = read_variables(inner.inner("variables", "the variables", optional=True))
-    return variables if variables and _is_met(inner) else {}
+    return variables if variables and _is_met(inner, python) else {}
 
 
-def _is_met(fields: Fields) -> bool:
+def _is_met(fields: Fields, python: str) -> bool:
     """Whether `where`, as in `jaxlib>=0.6`, is installed."""
     where = fields.text("where")
     try:
         needed = Requirement(where)
-        version = installed_version(needed.name)
+        version = installed_version(needed.name, python)
         return bool(version) and needed.specifier.contains(version, prereleases=True)
     except ValueError:  # that of the requirement, and Python's own at numbers of thousands of digits
         message = f"should be a requirement, as in 'jaxlib>=0.6', not {quoted(where)}."

@@ -9,7 +9,7 @@ from typing import Any
 from attnspec.core.errors import Place, TargetError, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import DIED, Death
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.described import Described
 from attnspec.subjects.outline import near_file, no_function
@@ -59,8 +59,19 @@ def not_callable(function: Described, target: str, importable: str) -> TargetErr
                        "attend(query, key, value, *, ...).")
 
 
-def import_ended(name: str, death: Death, deadline: float) -> str:
-    """Why an import did not come to its end, and what to do where it took too long. deadline: in seconds."""
+def not_ended(doing: str, death: Death, deadline: float) -> str:
+    """Why `importing 'mine'` or `trying torch` did not come to its end, and what to do where it took too long.
+
+    deadline: in seconds.
+    """
     if death.verdict is Verdict.TIMED_OUT:
-        return f"importing {name} had not ended after {deadline:g} s. Give it longer: --deadline."
-    return f"importing {name} ends the process: {death.reason}."
+        return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
+    if death.reason.startswith(DIED):
+        return f"{doing} ends the process{death.reason.removeprefix(DIED)}.{_last_words(death)}"
+    return f"{doing} ends the process: {death.reason}."
+
+
+def _last_words(death: Death) -> str:
+    """The last line that the process printed."""
+    lines = death.printed.strip().splitlines()
+    return f" Its last words: {portable(lines[-1])}" if lines else ""

@@ -186,7 +186,7 @@ def _with_found(subject: Subject) -> Subject:
 
 def _questions(begun: Begun) -> Iterator[Case]:
     declared = begun.subject.declaration
-    is_compiled = declared.lift == "jax"
+    is_compiled = declared.is_compiled
     # each alone: what a mask does beside the causal flag is a convention
     for keyword in () if is_compiled else sorted(declared.keywords & OFF.keys() - begun.start.keywords.keys()):
         yield with_keyword(begun.start, keyword, declared.limits)

@@ -20,13 +20,15 @@ from attnspec.subjects.signature import SOMEWHERE
 class Source:
     """Where a function comes from: a module of that name, or the one in a file; and its name there.
 
-    is_program: whether a program has it, which is named in the place of the module.
+    is_program: whether a program has it, which is named in the place of the module.  text: that of a module which no
+    file holds.
     """
 
     module: str
     name: str
     file: str = ""
     is_program: bool = False
+    text: str = ""
 
     @classmethod
     def of(cls, target: str) -> Source:
@@ -53,11 +55,15 @@ class Source:
         """What a host is told."""
         if self.is_program:
             return {}
+        if self.text:
+            return {"text": self.text}
         return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
 
     @property
     def header_elsewhere(self) -> Mapping[str, Any]:
         """What a host is told that does not see this machine's files."""
+        if self.text:
+            return self.header
         return {"file": Path(self.file).name} if self.file else {"module": self.module, "first": []}
 
     @property

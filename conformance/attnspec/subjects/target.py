@@ -25,7 +25,7 @@ from attnspec.subjects.described import Described, described_of, read_descriptio
 from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
-from attnspec.subjects.not_loaded import import_ended, not_callable, not_loaded
+from attnspec.subjects.not_loaded import not_callable, not_ended, not_loaded
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
@@ -70,7 +70,38 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     source = Source.of(target)
     is_here = surroundings is None or source.module == HANDED
     client = None if is_here or surroundings is None else _client(target, surroundings)
-    found = _there(source, target, client) if client else _here(source, target)
+    return _bare(source, target, _there(source, target, client) if client else _here(source, target), lift)
+
+
+def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
+    """The function of this name in a module of this text, which no file holds, in the process of the client.
+
+    Raises TargetError.
+    """
+    source = Source("adapter", name, text=text)
+    return _bare(source, f"adapter:{name}", _there(source, name, client), lift)
+
+
+def host_of(target: str, surroundings: Surroundings) -> Client:
+    """A process for the module of `package.module:name` alone, which finds it where the user stands, and elsewhere."""
+    if not surroundings.is_here:
+        return Client(surroundings, files=handed_over(target, ()))
+    return Client(surroundings, path=[*_standing(target), *(here() if _is_same(surroundings) else ())])
+
+
+def _standing(target: str) -> list[str]:
+    """The working directory, if the module lies there."""
+    top = Path(target.partition(":")[0].partition(".")[0])
+    return [str(Path.cwd())] if top.is_dir() or top.with_suffix(".py").is_file() else []
+
+
+def _is_same(surroundings: Surroundings) -> bool:
+    """Whether it is the interpreter of this process."""
+    return surroundings.command in ((), (sys.executable,))
+
+
+def _bare(source: Source, target: str, found: Found, lift: str) -> Subject:
+    """What is known of a function as a subject with that lift."""
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, target, Source(described.module, described.qualname, source.file).importable)
@@ -85,6 +116,11 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
                    library, described=described)
 
 
+def begin(target: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> None:
+    """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells."""
+    _client(target, surroundings, () if ":" in target else tuple(folders)).begin()
+
+
 def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
     adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))
@@ -92,8 +128,8 @@ def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) 
     def made() -> Client:
         if not surroundings.is_here:
             return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
-        is_same = surroundings.command in ((), (sys.executable,))
-        return Client(surroundings, path=here() if is_same else (), adapters=list(map(str, adapters)))
+        path = here() if _is_same(surroundings) else ()
+        return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
     return client_of((key, repr(surroundings), adapters), made)
 
@@ -107,7 +143,7 @@ def _there(source: Source, target: str, client: Client, versions: Iterable[str] 
     except NotLoadedThere as cause:
         raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
     except HostDied as died:
-        raise TargetError(import_ended(repr(source.module), died.death, client.surroundings.deadline)) from None
+        raise TargetError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
     described = _description(loaded.described, source.name)
     return Found(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions)
 
@@ -145,25 +181,6 @@ def _flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType,
             yield dtype, {"flushes_subnormals": True, "reason": reason, **said}
 
 
-def foreign(target: str) -> Callable[..., object]:
-    """The function or class that `package.module:name` names, whatever it takes, in this process.
-
-    Raises TargetError.
-    """
-    module_name, _, name = target.rpartition(":")
-    if not module_name or not name or module_name.endswith(".py") or "/" in module_name:
-        raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
-    source = Source.of(target)
-    try:
-        member = loading.member(source.header, name)
-    except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, module_name, target) from None
-    if not callable(member):
-        raise TargetError(f"{target!r} is {type(member).__name__} and cannot be called.")
-    found: Callable[..., object] = member
-    return found
-
-
 def load_registered(registered: Registered, surroundings: Surroundings | None = None, *, lift: str = "",
                     folders: Iterable[Path] = ()) -> Subject:
     """The subject of a manifest with its variants, in a process of its own with these surroundings; without any, in
@@ -173,8 +190,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
         raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     folders = tuple(folders)
-    if program := registered.library.program:
-        surroundings = program.surroundings(surroundings)
+    if home := registered.library.program or registered.library.interpreter:
+        surroundings = home.surroundings(surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
@@ -259,6 +276,6 @@ def _title(function: Described, name: str) -> str:
 
 def _distribution(source: Source) -> str:
     """The distribution that installed the module, if one did."""
-    if source.file:
+    if source.file or source.text:
         return ""
     return distribution_of(source.module.partition(".")[0])

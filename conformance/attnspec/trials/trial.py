@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,18 +16,19 @@ from hypothesis.errors import Flaky
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.demand import logits
+from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits
-from attnspec.problems.strategy import from_menu
+from attnspec.problems.strategy import choices_of
 from attnspec.record.outcome import Measured
 from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
-from attnspec.trials.evaluator import Evaluator, Tally, Violated
+from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
 from attnspec.trials.lawful import lawful
+from attnspec.trials.resizing import made_handy, made_small
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -43,13 +45,14 @@ SPARE = 2
 ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
 
-ALL_ROWS = 2**17
-"""Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
-
-SAMPLED_ROWS = 8
+SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
+"""The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
 LEAST_MARGIN = 2.0**-40
 """What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
+
+
+TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
 
 class _Enough(BaseException):
@@ -64,6 +67,8 @@ class Trial:
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
     under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
+    the cases have cost so much.
     refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
     """
 
@@ -78,6 +83,8 @@ class Trial:
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
     compiles: bool = True
+    shapes: tuple[Sizes, ...] | None = None
+    purse: float = math.inf
     refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
 
     def hold(self) -> Tally:
@@ -85,7 +92,15 @@ class Trial:
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):
             self._hold(tally)
+            return tally
+        with contextlib.suppress(_Enough):
+            if self.shrinks and not self.is_glance:
+                self._make_small(tally)
         return tally
+
+    def _make_small(self, tally: Tally) -> None:
+        if recipe := made_small(self.put, tally, self.check.domain, self._limits):
+            self._fails(recipe, tally)
 
     def _hold(self, tally: Tally) -> None:
         fixed = self._fixed
@@ -106,8 +121,11 @@ class Trial:
             return
         cases = self.cases or CASES[self.effort]
         if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
-            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
-            self._sparing._run(menu, tally, max_examples=cases // 2, phases=phases)
+            trial, drawn = self._sparing, list[Choices]()
+            try:
+                trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
+            except (Violated, SubjectRaised):
+                trial._shrink(menu, drawn[-1], tally)
 
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
@@ -115,7 +133,7 @@ class Trial:
         for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
-            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
+            trial = self if number < COMPILED else self._sparing
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
@@ -130,16 +148,22 @@ class Trial:
         return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
-        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
+        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick.
+
+        Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
+        """
         trial = self
-        if self.is_glance:
+        if not self.is_glance:
+            menu, choices = made_handy(self.put, menu, choices, tally)
+        else:
             if self.before and self._fails(self.before, tally):
                 return
             small = self._menu(Effort.QUICK)
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
             menu, choices = wider, within(menu, choices, wider)
             trial = replace(self, most=tally.tried + ATTEMPTS)
-        trial._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+        trial = replace(trial, purse=tally.work + SHRINKING[self.effort])
+        trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
         try:
@@ -155,7 +179,9 @@ class Trial:
 
     def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
         keywords = self.evaluator.subject.declaration.keywords
-        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
+        shapes = self.shapes if effort is self.effort and limits is None else None
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw),
+                       shapes=shapes)
 
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
@@ -165,26 +191,31 @@ class Trial:
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
         return f"the function refuses what the clause's problems need ({told})"
 
-    def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
-        """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
+    def _run(self, menu: Menu, tally: Tally, drawn: list[Choices], **how: Any) -> None:  # noqa: ANN401  (settings)
+        """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last.
+
+        It climbs towards cases that come close, and is told how close in octaves.
+        """
         # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all that a tally
         # keeps
         decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
                           report_multiple_bugs=False, print_blob=False)
 
-        def holds(recipe: Recipe) -> None:
-            if (margin := self._try(recipe, tally)) is not None:
+        def holds(choices: Choices) -> None:
+            drawn.append(choices)
+            if (margin := self._try(menu.recipe(*choices), tally)) is not None:
                 target(np.log2(max(margin, LEAST_MARGIN)))
 
-        test = decide(seeded(self.seed)(given(recipe=from_menu(menu))(holds)))  # seeded first, or no database is read
+        test = decide(seeded(self.seed)(given(choices=choices_of(menu))(holds)))  # seeded first, or no database is read
         with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
             test()
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
-        if self.most and tally.tried >= self.most:
+        if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
             raise _Enough
         tally.tried += 1
+        tally.work += self.check.demand(projects=False).work(recipe.sizes)
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
@@ -209,6 +240,7 @@ class Trial:
         self.breadcrumb(recipe.text)
         try:
             recipe = lawful(recipe, self.check.domain, self.evaluator)
+            self._be_quick(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
@@ -227,8 +259,15 @@ class Trial:
             raise
         return self._conclude(found, recipe, tally)
 
+    def _be_quick(self, recipe: Recipe) -> None:
+        """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
+        if self.evaluator.seconds(recipe.sizes) > LONGEST:
+            raise OutsideLimits(TOO_LONG.format(LONGEST))
+
     def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
         claimed = any(measured.claimed for measured in found)
+        if claimed:
+            tally.meet(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
@@ -252,7 +291,7 @@ class Trial:
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
         asked = self.evaluator
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
-                     self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
+                     cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
@@ -269,12 +308,3 @@ class Trial:
     def _problem(self, recipe: Recipe) -> AnyProblem:
         return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
 
-    def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
-        """Query rows of (B,H,T,S), a seeded sample, where a problem is large and the clause looks at one run of it."""
-        sizes = problem.sizes
-        scores = sizes.B * sizes.H * sizes.T * sizes.S
-        is_plain = len(self.check.runs) == 1 and not any(self.check.runs.values()) and isinstance(problem, Problem)
-        is_whole = self.effort is Effort.THOROUGH or self.check.domain.kind in FIXED_KINDS
-        if is_whole or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
-            return None
-        return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))

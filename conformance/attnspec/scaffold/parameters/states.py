@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.scaffold.form import Path, Vocabulary
+from attnspec.scaffold.form import Vocabulary
 from attnspec.scaffold.lookup import role_of
 from attnspec.scaffold.parameters.trees import Leaf
+from attnspec.subjects.whole import Path
 
 Shape = tuple[int, ...]
 

@@ -5,19 +5,15 @@ them it takes.
 from __future__ import annotations
 
 import ast
-import dataclasses
-import inspect
 import textwrap
-import types
-import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from attnspec.scaffold.form import Path
-from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, parameters_of, plain, role_of
-
-_DEEPEST = 6
+from attnspec.scaffold.examined import Examined, Function, Holder
+from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, plain, role_of
+from attnspec.scaffold.parameters.asking import called
+from attnspec.scaffold.there import There
+from attnspec.subjects.whole import Path, Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +25,9 @@ class Leaf:
     names: tuple[str, ...] = ()
 
 
-def arrays_in(tree: object, deepest: int = _DEEPEST) -> Iterator[tuple[Path, object]]:
-    """Every array with its path; what is neither an array nor holds any is passed over."""
-    if hasattr(tree, "shape") and hasattr(tree, "dtype"):
-        yield (), tree
-    elif deepest:
-        for step, part in _parts(tree):
-            yield from (((step, *path), array) for path, array in arrays_in(part, deepest - 1))
-
-
-def _parts(tree: object) -> Iterator[tuple[str, object]]:
-    if isinstance(tree, Mapping):
-        yield from ((f'["{name}"]', part) for name, part in tree.items())
-    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        yield from ((f".{name}", getattr(tree, name)) for name in tree._fields)
-    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        yield from ((f".{field.name}", getattr(tree, field.name, None)) for field in dataclasses.fields(tree))
-    elif isinstance(tree, Sequence) and not isinstance(tree, str | bytes):
-        yield from ((f"[{at}]", part) for at, part in enumerate(tree))
-
-
-def holders_in(tree: object, at: Path = ()) -> Iterator[tuple[Path, type]]:
-    """The class of everything in a tree whose parts are attributes, by path."""
-    for step, part in _parts(tree):
-        if step.startswith("."):
-            yield at, type(tree)
-        yield from holders_in(part, (*at, step))
-
-
-def leaves_in(tree: object) -> tuple[Leaf, ...]:
+def leaves_in(tree: Whole) -> tuple[Leaf, ...]:
     """Its leaves with their shapes."""
-    return tuple(Leaf(path, shape_of(array)) for path, array in arrays_in(tree))
-
-
-def shape_of(array: object) -> tuple[int, ...]:
-    """Of an array of any framework."""
-    return tuple(int(length) for length in getattr(array, "shape", ()))
+    return tuple(Leaf(part.path, part.shape or ()) for part in tree.parts)
 
 
 _ARRAYS = ("query", "key", "value", "packed", "packed_pair")
@@ -94,12 +57,12 @@ def roots_of(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
     return tuple(found) if {"qkv", "out"} & set(found.values()) and len(found) > 1 else ()
 
 
-def tree_of(function: Callable[..., Any], roots: Sequence[str], sizes: Mapping[str, object]) -> Tree | None:
-    """What the function is handed. sizes: what an initialiser is given, by what its parameter means. None if nobody
-    can tell.
+def tree_of(function: Examined, roots: Sequence[str], sizes: Mapping[str, str], there: There) -> Tree | None:
+    """What the function is handed. sizes: what an initialiser is given, as Python, by what its parameter means. None if
+    nobody can tell.
     """
     taken = _taken(function, roots)
-    made = list(_initialised(function, roots[0], sizes))
+    made = list(_initialised(function, roots[0], sizes, there))
     if not taken:  # the source does not tell, or picks by names that it makes itself
         return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {}, {}) if made else None
     shapes = next((each for each in made if sum(path in each for path in taken) > 1), {})
@@ -108,10 +71,10 @@ def tree_of(function: Callable[..., Any], roots: Sequence[str], sizes: Mapping[s
     return Tree(leaves, others | dict(_unused(function, roots, taken)), holders)
 
 
-def _taken(function: Callable[..., Any], roots: Sequence[str]) -> Mapping[Path, tuple[str, ...]]:
+def _taken(function: Examined, roots: Sequence[str]) -> Mapping[Path, tuple[str, ...]]:
     """What is taken of the trees; a parameter that is called after a matrix may be one, and then has methods."""
     found: dict[Path, tuple[str, ...]] = {}
-    for path, names in parts_taken(function, {root: (root,) for root in roots}).items():
+    for path, names in parts_taken(function.functions, 0, {root: (root,) for root in roots}).items():
         is_array = bool(role_of(path[:1])) and any(step.startswith(".") for step in path[1:])
         found[path[:1] if is_array else path] = names
     kept = {path: names for path, names in found.items() if len(path) > 1 or role_of(path)}
@@ -123,45 +86,31 @@ def _numbers(taken: Mapping[Path, object]) -> Iterator[tuple[Path, str]]:
     yield from ((path, "heads") for path in taken if plain(path[-1].strip('[]".')) in SYNONYMS["heads"])
 
 
-def _annotated(function: Callable[..., Any], roots: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    for root, kind in _kinds(function, roots).items():
-        yield (root,), f"{kind.__module__}:{kind.__name__}"
+def _annotated(function: Examined, roots: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    yield from (((root,), kind.name) for root, kind in _kinds(function, roots))
 
 
-def _unused(function: Callable[..., Any], roots: Sequence[str], taken: Mapping[Path, object]) -> Iterator[
-        tuple[Path, str]]:
+def _unused(function: Examined, roots: Sequence[str], taken: Mapping[Path, object]) -> Iterator[tuple[Path, str]]:
     """The fields of an annotated class that the function does not look at."""
-    for root, kind in _kinds(function, roots).items():
+    for root, kind in _kinds(function, roots):
         seen = {path[1] for path in taken if path[0] == root and len(path) > 1}
-        yield from (((root, f".{name}"), "None") for name in _fields(kind) if f".{name}" not in seen)
+        yield from (((root, f".{name}"), "None") for name in kind.fields if f".{name}" not in seen)
 
 
-def _kinds(function: Callable[..., Any], roots: Sequence[str]) -> Mapping[str, type[Any]]:
+def _kinds(function: Examined, roots: Sequence[str]) -> Iterator[tuple[str, Holder]]:
     """The NamedTuples and dataclasses with which trees are annotated."""
-    try:
-        hints = typing.get_type_hints(inspect.unwrap(function))
-    except Exception:  # an annotation may name what is not there
-        return {}
-    return {root: hints[root] for root in roots if inspect.isclass(hints.get(root)) and _fields(hints[root])}
+    return ((root, function.holders[root]) for root in roots if root in function.holders)
 
 
-def _fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(getattr(kind, "_fields", ()) or getattr(kind, "__dataclass_fields__", ()))
-
-
-def _initialised(function: Callable[..., Any], root: str, sizes: Mapping[str, object]) -> Iterator[
+def _initialised(function: Examined, root: str, sizes: Mapping[str, str], there: There) -> Iterator[
         Mapping[Path, tuple[int, ...] | None]]:
     """The shapes of what the initialisers of the function's module make, those first whose names are like its own."""
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
-    makers = [each for name, each in scope.items() if "init" in name.lower() and isinstance(each, types.FunctionType)]
-    own = function.__name__.lower()
-    for each in sorted(makers, key=lambda each: -sum(word in own for word in each.__name__.lower().split("_"))):
-        given = {parameter.name: value for parameter in parameters_of(each)
-                 for word, value in sizes.items() if plain(parameter.name) in SYNONYMS[word]}
-        try:
-            yield {(root, *leaf.path): leaf.shape for leaf in leaves_in(each(**given))}
-        except Exception:  # whatever somebody's initialiser may raise
-            continue
+    own = function.name.lower()
+    for name in sorted(function.makers, key=lambda name: -sum(word in own for word in name.lower().split("_"))):
+        given = {parameter.name: text for parameter in function.makers[name]
+                 for word, text in sizes.items() if plain(parameter.name) in SYNONYMS[word]}
+        if (made := called(f"{function.home}:{name}", given, there)) is not None:
+            yield {(root, *leaf.path): leaf.shape for leaf in leaves_in(made)}
 
 
 _ARRAY = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype", "swapaxes", "view",
@@ -170,17 +119,16 @@ _ARRAY = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "tra
 _DEEPEST_CALL = 4
 
 
-def parts_taken(function: Callable[..., Any], names: Mapping[str, Path], deepest: int = _DEEPEST_CALL) -> Mapping[
-        Path, tuple[str, ...]]:
-    """The parts that a function takes of what these names stand for, without those that it takes further apart; with
-    each, the names that it and what holds it are given on the way.
+def parts_taken(functions: Sequence[Function], at: int, names: Mapping[str, Path], deepest: int = _DEEPEST_CALL,
+                ) -> Mapping[Path, tuple[str, ...]]:
+    """The parts that the function at this place takes of what these names stand for, without those that it takes
+    further apart; with each, the names that it and what holds it are given on the way.
     """
-    plain = inspect.unwrap(function)
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(plain)))
-    except (OSError, TypeError, SyntaxError):
+        tree = ast.parse(textwrap.dedent(functions[at].source))
+    except (IndexError, SyntaxError, ValueError):
         return {}
-    reader = _Reader(getattr(plain, "__globals__", {}), dict(names), deepest)
+    reader = _Reader(functions, functions[at].calls, dict(names), deepest)
     reader.visit(tree)
     return {path: reader.called(path) for path in reader.found if not any(
         other[:len(path)] == path and other != path for other in reader.found)}
@@ -188,11 +136,12 @@ def parts_taken(function: Callable[..., Any], names: Mapping[str, Path], deepest
 
 @dataclass(slots=True)
 class _Reader(ast.NodeVisitor):
-    """Follows names. names: by name, the part that it stands for.  found: the parts that were taken.  given: by part,
-    the name that it was given.
+    """Follows names. calls: by name, the place among the functions of one that is called.  names: by name, the part
+    that it stands for.  found: the parts that were taken.  given: by part, the name that it was given.
     """
 
-    scope: Mapping[str, Any]
+    functions: Sequence[Function]
+    calls: Mapping[str, int]
     names: dict[str, Path]
     deepest: int
     found: dict[Path, tuple[str, ...]] = field(default_factory=dict)
@@ -240,10 +189,10 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         """A part that is handed on is taken apart there, if that is a function of the same module."""
-        callee = self.scope.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        handed = self._handed(node, callee) if isinstance(callee, types.FunctionType) and self.deepest else {}
+        callee = self.calls.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        handed = self._handed(node, self.functions[callee]) if callee is not None and self.deepest else {}
         if callee is not None and handed:
-            for path, names in parts_taken(callee, handed, self.deepest - 1).items():
+            for path, names in parts_taken(self.functions, callee, handed, self.deepest - 1).items():
                 self.found[path] = names
         for part in (*node.args, *(each.value for each in node.keywords)):
             if self.path_of(part) is None or not handed:
@@ -251,9 +200,9 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node.func, ast.Attribute):
             self.visit(node.func)
 
-    def _handed(self, node: ast.Call, callee: Callable[..., Any]) -> dict[str, Path]:
+    def _handed(self, node: ast.Call, callee: Function) -> dict[str, Path]:
         """By parameter of the function that is called, the part that it is handed."""
-        names = [each.name for each in parameters_of(callee)]
+        names = [each.name for each in callee.parameters]
         by_name: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
         by_name |= {each.arg: each.value for each in node.keywords if each.arg is not None}
         handed = {name: path for name, part in by_name.items() if (path := self.path_of(part)) is not None}

@@ -7,8 +7,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnspec.core.keywords import KEYWORDS, OFF
-from attnspec.scaffold.form import VOCABULARIES, At, Form, Passed, Path, Vocabulary
+from attnspec.scaffold.form import VOCABULARIES, At, Form, Passed, Vocabulary
 from attnspec.scaffold.meaning import NAMES
+from attnspec.subjects.whole import Path
 
 WIDTH = 100
 """Of a line that is written."""

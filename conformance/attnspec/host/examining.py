@@ -1,0 +1,171 @@
+"""What `init` asks: what the author of a callable wrote down of it and beside it, as plain data. Nothing is called."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import typing
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+from .describing import getattr_, hasattr_, plain, quietly, uses, written
+
+LONGEST = 10_000  # characters of a docstring
+MOST = 200  # classes and functions that are told
+MOST_TEXT = 2**20  # characters of all sources together
+DEEPEST = 4  # functions of the same module that a function hands its arguments to, one calling the next
+_METHODS = ("__init__", "__call__", "forward", "call")
+_NO_CLASS = ("builtins", "inspect", "typing")
+
+
+def examined(thing: Any) -> Dict[str, Any]:
+    """Its signature and its module. Of a class: its constructor and its call too, its bases, what its constructor's
+    annotations name, and the classes beside it.
+    """
+    inner = _unwrapped(thing)
+    return {"name": _text(getattr_(thing, "__name__", "")), "home": _text(_scope(inner).get("__name__", "")),
+            "signature": signature(thing), "packages": uses(inner),
+            **(_of_class(thing) if isinstance(thing, type) else {})}
+
+
+def sources(function: Any) -> Dict[str, Any]:
+    """Of a function that takes its arguments apart: its source and that of those that it hands them to, the classes
+    that annotate its parameters, and the functions of its module that make something.
+    """
+    inner = _unwrapped(function)
+    return {"functions": _functions(inner), "holders": _holders(inner), "makers": _makers(_scope(inner))}
+
+
+def _unwrapped(thing: Any) -> Any:
+    return quietly(lambda: inspect.unwrap(thing)) or thing
+
+
+def _of_class(thing: Any) -> Dict[str, Any]:
+    methods = {name: getattr_(thing, name, None) for name in _METHODS}
+    return {"bases": ["{}.{}".format(base.__module__, base.__qualname__) for base in thing.__mro__],
+            "methods": {name: signature(_unwrapped(each)) for name, each in methods.items() if each is not None},
+            "annotated": _annotated(thing), "beside": _beside(thing), "backend": _backend()}
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _scope(function: Any) -> Mapping[str, Any]:
+    """The names of its module."""
+    return dict(getattr_(function, "__globals__", {}))
+
+
+def signature(function: Any) -> Dict[str, Any]:
+    """Its parameters, without stars. Where it tells none they are null, and its docstring may begin with them."""
+    owner = getattr_(function, "__self__", None)
+    if isinstance(owner, type) and hasattr_(owner, "forward") and hasattr_(owner, "backward"):
+        # `attention = _Attention.apply`, of PyTorch, which takes no keywords
+        told = signature(getattr_(owner, "forward", None))
+        return {**told, "parameters": [{**each, "kind": "POSITIONAL_ONLY"} for each in (told["parameters"] or ())[1:]]}
+    found = quietly(lambda: list(inspect.signature(function).parameters.values()))
+    if found is None:
+        return {"parameters": None, "doc": _text(getattr_(function, "__doc__", ""))[:LONGEST]}
+    return {"parameters": [_parameter(each) for each in found if not each.kind.name.startswith("VAR_")], "doc": ""}
+
+
+def _parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
+    told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
+    if parameter.annotation is not inspect.Parameter.empty:
+        annotation = parameter.annotation
+        told["annotation"] = _text(annotation if type(annotation) is str else getattr_(annotation, "__name__", ""))
+    if parameter.default is not inspect.Parameter.empty:
+        told["default"] = _default(parameter.default)
+    return told
+
+
+def _default(value: Any) -> Any:
+    """What can be written down as it is, tuples of such values too; else how Python writes it."""
+    if type(value) is tuple:
+        return {"$tuple": [_default(each) for each in value]}
+    if value is None or type(value) in (bool, int, float, str):
+        return plain(value)
+    return {"$repr": written(value), "type": type(value).__name__}
+
+
+def _annotated(thing: Any) -> Dict[str, List[str]]:
+    """By parameter of the constructor, the classes that its annotation names."""
+    hints = quietly(lambda: typing.get_type_hints(thing.__init__)) or {}
+    found = quietly(lambda: dict(inspect.signature(thing).parameters)) or {}
+    return {name: _classes(hints.get(name, parameter.annotation)) for name, parameter in found.items()}
+
+
+def _classes(annotation: Any) -> List[str]:
+    options = (annotation, *(quietly(lambda: typing.get_args(annotation)) or ()))
+    return [_named(each) for each in options if isinstance(each, type) and each.__module__ not in _NO_CLASS]
+
+
+def _named(thing: Any) -> str:
+    return "{}:{}".format(thing.__module__, thing.__name__)
+
+
+def _beside(thing: Any) -> List[List[str]]:
+    """The classes of its module: the name that each has there, and where it is from."""
+    members = list(vars(sys.modules.get(thing.__module__, types)).items())
+    return [[name, _named(each)] for name, each in members
+            if isinstance(each, type) and each.__module__ not in _NO_CLASS][:MOST]
+
+
+def _backend() -> str:
+    """The framework that Keras computes with here, if it is imported."""
+    keras = sys.modules.get("keras")
+    return _text(quietly(lambda: getattr_(keras, "backend", None).backend()))
+
+
+def _functions(function: Any) -> List[Dict[str, Any]]:
+    """The function, and those that it calls by the names of its module; of each, the places of those that it calls."""
+    found: List[Any] = [function]
+    depth, place = {id(function): 0}, {id(function): 0}
+    told, room = [], MOST_TEXT
+    for each in found:  # grows meanwhile
+        called = dict(_called(_unwrapped(each))) if depth[id(each)] < DEEPEST and len(found) < MOST else {}
+        for callee in called.values():
+            if id(callee) not in depth:
+                depth[id(callee)], place[id(callee)] = depth[id(each)] + 1, len(found)
+                found.append(callee)
+        source = _source(each)[:room]
+        room -= len(source)
+        told.append({"source": source, "signature": signature(each),
+                     "calls": {name: place[id(callee)] for name, callee in called.items()}})
+    return told
+
+
+def _source(function: Any) -> str:
+    return _text(quietly(lambda: inspect.getsource(_unwrapped(function))))
+
+
+def _called(function: Any) -> Iterator[Tuple[str, Any]]:
+    scope = _scope(function)
+    for name in _names(getattr_(function, "__code__", None)):
+        if isinstance(scope.get(name), types.FunctionType):
+            yield name, scope[name]
+
+
+def _names(code: Any) -> Iterator[str]:
+    """The names that it looks up outside of itself, those inside it too."""
+    yield from getattr_(code, "co_names", ())
+    for each in getattr_(code, "co_consts", ()):
+        if isinstance(each, types.CodeType):
+            yield from _names(each)
+
+
+def _holders(function: Any) -> Dict[str, Any]:
+    """By parameter that is annotated with a NamedTuple or a dataclass, that class and its fields."""
+    hints = quietly(lambda: typing.get_type_hints(function)) or {}
+    return {name: {"class": _named(kind), "fields": _fields(kind)} for name, kind in hints.items()
+            if isinstance(kind, type) and _fields(kind)}
+
+
+def _fields(kind: Any) -> List[str]:
+    return list(getattr_(kind, "_fields", ()) or getattr_(kind, "__dataclass_fields__", ()))
+
+
+def _makers(scope: Mapping[str, Any]) -> Dict[str, Any]:
+    """The functions of its module that are called after making something anew."""
+    makers = [name for name, each in scope.items() if "init" in name.lower() and isinstance(each, types.FunctionType)]
+    return {name: signature(scope[name]) for name in makers[:MOST]}

@@ -1,0 +1,270 @@
+"""Which sizes a run tries: dealt to its clauses such that together they meet every pair of what matters.
+
+A covering array: all pairs of buckets of two axes are dealt out like cards, and a clause draws its sizes around those
+that it holds. What a clause is dealt follows from the seed, the subject's limits and the spec, whatever else is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import combinations
+
+import numpy as np
+
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Effort
+from attnspec.problems.axes import BUCKETED, Axis, axes, lengths_of
+from attnspec.problems.demand import Demand, work_of
+from attnspec.problems.domain import Grouped, Lengths, domain
+from attnspec.problems.entries import words
+from attnspec.problems.problem import Sizes
+
+ROWS: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
+"""How many sizes each demand is dealt."""
+
+AIMED: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 8, Effort.DEFAULT: 16, Effort.THOROUGH: 75}
+"""How many of them, the first ones, are aimed at pairs: those that a trial opens with."""
+
+SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
+"""How many sizes all clauses share where a compiler runs for each."""
+
+BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 2e11}
+"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
+
+MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
+"""The work of the largest case."""
+
+LEAST = 1e6
+"""The work that every row may cost, however many share the budget: some thousand logits."""
+
+SIMPLEST = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 2, 2, 2, 3, 2, 2))
+"""What every clause has, too, for its search to begin with and its findings to be read on."""
+
+SLOWER = 10
+"""By how much less a float64 subject is put: long double has no BLAS."""
+
+_PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
+_FALL = 0.7         # each row of a clause may cost so much of the one before
+_SECOND = 0.6       # of the rows that may have a second batch entry, or a second head, have one
+_SAME_WIDTHS = 0.6  # of the rows have values as wide as keys
+_LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
+_WIDEST = 3         # clauses that have the largest problems
+_SHARERS = 30       # clauses, about, by which a shared row is tried
+_LEAST_SHARED = 3   # sizes that a clause is put at least
+_TURNS: tuple[Lengths, ...] = ("self", "more_keys", "more_queries")
+
+_SMALL: Mapping[str, int] = {"B": 2, "H": 4, "G": 2, "T": 9, "S": 9, "D": 16, "Dv": 16}
+"""What an axis is at most before its turn to be long comes."""
+
+Pair = tuple[str, int, str, int]
+"""Two axes, each with a bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawer:
+    """Shares in [0, 1), one after the other, from a seed."""
+
+    stream: Iterator[float]
+
+    @classmethod
+    def of(cls, seed: int, label: str) -> Drawer:
+        """A stream of its own for each seed and label."""
+        def shares() -> Iterator[float]:
+            for block in range(2**31):
+                yield from (words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
+        return cls(shares())
+
+    def share(self) -> float:
+        """The next one."""
+        return next(self.stream)
+
+    def shuffled(self, items: Iterable[str]) -> list[str]:
+        """The items in another order."""
+        return [item for _, item in sorted((self.share(), item) for item in items)]
+
+
+@cache
+def all_pairs(*, is_thorough: bool = False) -> tuple[Pair, ...]:
+    """Every pair of buckets of two axes that a problem can have, H being at least G."""
+    table = axes(is_thorough=is_thorough)
+    both = ((one, other) for one, other in combinations(BUCKETED, 2))
+    pairs = ((one, this, other, that) for one, other in both
+             for this in range(len(table[one].buckets)) for that in range(len(table[other].buckets)))
+    return tuple(pair for pair in pairs if not (pair[0] == "H" and pair[2] == "G" and not _has_groups(table, pair)))
+
+
+def _has_groups(table: Mapping[str, Axis], pair: Pair) -> bool:
+    return table["H"].bounds(pair[1])[1] >= table["G"].bounds(pair[3])[0]
+
+
+def pairs_of(sizes: Sizes, table: Mapping[str, Axis]) -> list[Pair]:
+    """The pairs of buckets that a problem of these sizes meets."""
+    places = [(name, table[name].bucket(length)) for name, length in lengths_of(sizes).items()]
+    return [(*one, *other) for one, other in combinations(places, 2)]
+
+
+@dataclass(frozen=True)
+class SizePlan:
+    """Sizes for the clauses of a subject at one dtype.
+
+    demands: all that a run may put to it: each is dealt its part of the pairs, whichever are tried in the end.
+    compiles: whether a compiler runs for every new shape: then all clauses share few.  flipped: how many sizes, their
+    first ones, the clauses share that ask variants which compile.
+    """
+
+    demands: tuple[Demand, ...]
+    limits: Limits
+    effort: Effort
+    seed: int = 0
+    dtype: DType = DType.FLOAT32
+    compiles: bool = False
+    flipped: int = 0
+
+    def rows(self, demand: Demand) -> tuple[Sizes, ...]:
+        """The sizes that a demand is put, each different; none where clause and subject rule each other out."""
+        count = SHARED[self.effort] if self.compiles else self.flipped if demand.flips else 0
+        shared = self._of_shared(demand, tuple(self._shared(count))) if count else ()
+        return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
+
+    def _own(self, demand: Demand) -> Iterator[Sizes]:
+        """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
+        function fails on them, and how long a slow one takes is known in time; but at a glance, which has one.
+        """
+        rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
+        if self.effort is not Effort.GLANCE:
+            rows[:aimed] = sorted(rows[:aimed], key=demand.work)
+        simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
+        yield from (*rows, *filter(None, simplest))
+
+    def _drawn(self, demand: Demand) -> Iterator[Sizes]:
+        """The same in the order of what they may cost, the dearest first."""
+        drawer, pairs = self._drawer(demand.spelled), iter(self._aims[demand])
+        for row in range(ROWS[self.effort]):
+            cap = self._cap(demand, row)
+            aimed = (self._aimed(demand, pair, cap, drawer) for pair in pairs) if row < AIMED[self.effort] else iter(())
+            sizes = next(filter(None, aimed), None) or self._candidate(demand, {}, cap, drawer)
+            if sizes is not None:
+                yield sizes
+
+    def _cap(self, demand: Demand, row: int) -> float:
+        """What a row may cost: each less than the one before, all together no more than the demand's share."""
+        share = BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
+        first = MOST[self.effort] if demand in self._widest else share * (1 - _FALL)
+        cap = max(LEAST, min(MOST[self.effort], first * _FALL**row))
+        return cap / (SLOWER if self.dtype is DType.FLOAT64 else 1)
+
+    @cached_property
+    def _weights(self) -> int:
+        return sum(map(_weight, self.demands))
+
+    @cached_property
+    def _widest(self) -> tuple[Demand, ...]:
+        """The plain demands with most keywords: they have the largest problems."""
+        return tuple(sorted((each for each in self.demands if each.is_plain), key=_weight, reverse=True)[:_WIDEST])
+
+    @cached_property
+    def _aims(self) -> Mapping[Demand, list[Pair]]:
+        """Each demand's part of the pairs, the dearest first; only those are dealt a pair that may pay for it."""
+        table, hands = self._table, {demand: list[tuple[int, Pair]]() for demand in self.demands}
+        pairs = all_pairs(is_thorough=self.effort is Effort.THOROUGH)
+        order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable")
+        purses = {demand: self._cap(demand, 0) for demand in self.demands}
+        for index in order.tolist():
+            cost = _least_work(pairs[index], table)
+            takers = [demand for demand, purse in purses.items() if purse >= cost]
+            if takers:
+                fewest = min(takers, key=lambda demand: len(hands[demand]))
+                hands[fewest].append((cost, pairs[index]))
+        return {demand: _spread_out(sorted(hand, key=lambda each: -each[0]), AIMED[self.effort])
+                for demand, hand in hands.items()}
+
+    @property
+    def _table(self) -> Mapping[str, Axis]:
+        return axes(is_thorough=self.effort is Effort.THOROUGH)
+
+    def _aimed(self, demand: Demand, pair: Pair, cap: float, drawer: Drawer) -> Sizes | None:
+        """A row that meets the pair; None where clause and subject take none, or none is cheap enough."""
+        table = self._table
+        if _least_work(pair, table) > cap:
+            return None
+        pinned = {name: table[name].drawn(drawer.share(), *table[name].bounds(bucket))
+                  for name, bucket in (pair[:2], pair[2:])}
+        sizes = self._candidate(demand, pinned, cap, drawer)
+        return sizes if sizes and pair in pairs_of(sizes, table) else None
+
+    def _shared(self, count: int) -> Iterator[Sizes]:
+        """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
+        cap, drawer = BUDGET[self.effort] / SHARED[self.effort] / _SHARERS, self._drawer("shared")
+        projects = any(demand.projects for demand in self.demands)
+        for row in range(count):
+            grouped: Grouped = "always" if row % 4 == 1 and self.limits.grouped else "no"
+            turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
+                     for lengths in (_TURNS[row % len(_TURNS)], "any"))
+            rows = (self._candidate(demand, {}, max(LEAST, cap), drawer) for demand in turns)
+            if sizes := next(filter(None, rows), None):
+                yield sizes
+
+    def _of_shared(self, demand: Demand, shared: Sequence[Sizes]) -> tuple[Sizes, ...]:
+        """Those that the demand takes as they are; where that is hardly one, some of them changed for it."""
+        most = MOST[self.effort]
+        fitting = [sizes for sizes in shared if demand.takes(sizes, self.limits) and demand.work(sizes) <= most]
+        if len(fitting) < _LEAST_SHARED:
+            changed = (demand.within(sizes, self.limits, most) for sizes in shared)
+            fitting = [*fitting, *(sizes for sizes in changed if sizes is not None)][:_LEAST_SHARED]
+        return tuple(dict.fromkeys(fitting))
+
+    def _drawer(self, label: str) -> Drawer:
+        return Drawer.of(self.seed, f"sizes {self.dtype.value} {label}")
+
+    def _candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
+        """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
+        table = self._table
+        lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
+        for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
+            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap)))
+        for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
+            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
+                lengths[name] = 2
+        if "Dv" not in pinned and drawer.share() < _SAME_WIDTHS:
+            lengths["Dv"] = lengths["D"]
+        return demand.within(sizes_of(lengths), self.limits, cap)
+
+
+def _spread_out(hand: Sequence[tuple[int, Pair]], count: int) -> list[Pair]:
+    """The pairs of a hand: so many, from the dearest to the cheapest, before the others."""
+    step = max(1, len(hand) // count)
+    return [pair for _, pair in (*hand[::step], *(card for at, card in enumerate(hand) if at % step))]
+
+
+def _weight(demand: Demand) -> int:
+    """The part of the budget that a demand has, against others': where one answer is compared, the more the more
+    keywords a case may have.
+    """
+    return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
+
+
+def _least_work(pair: Pair, table: Mapping[str, Axis]) -> int:
+    """The work of the cheapest problem that meets a pair."""
+    least = {name: table[name].bounds(bucket)[0] for name, bucket in (pair[:2], pair[2:])}
+    return _work({**dict.fromkeys(BUCKETED, 1), **least})
+
+
+def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
+    """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
+    plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
+    one, two = (_work({**plain, name: length}) for length in (1, 2))
+    return int(1 + (cap - one) / (two - one))  # the work is linear in every axis
+
+
+def _work(lengths: Mapping[str, int]) -> int:
+    return work_of(lengths["B"], max(lengths["H"], lengths["G"]), lengths["T"], lengths["S"],
+                   lengths["D"] + lengths["Dv"])
+
+
+def sizes_of(lengths: Mapping[str, int]) -> Sizes:
+    """H query heads, or as near to that as whole groups come."""
+    B, H, G, T, S, D, Dv = (lengths[name] for name in BUCKETED)
+    kv_heads = max(1, H // G)
+    return Sizes(B, kv_heads * G, kv_heads, T, S, D, Dv)

@@ -1,0 +1,59 @@
+"""What `init` writes for somebody's attention: an adapter and a manifest, found out in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from attnspec.core.surroundings import Surroundings
+from attnspec.host.lifts import LIFTS
+from attnspec.scaffold.manifest import entry, head, names_of
+from attnspec.scaffold.search import form_of
+from attnspec.scaffold.there import There
+from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.telling import told
+from attnspec.subjects.installed import is_installed
+from attnspec.subjects.target import host_of
+
+HURRIED: Mapping[str, str] = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+"""JAX compiles every operation anew for every shape; what is tried here is small, and need not be fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An adapter, and its manifest in two parts (of the library, of the subject), as texts.
+
+    found: what was found out, a sentence each; remarks: what of it whoever judges the subject should know.
+    """
+
+    library: str
+    name: str
+    adapter: str
+    head: str
+    subject: str
+    found: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def acquaint(target: str, surroundings: Surroundings) -> Written:
+    """What `init` writes for `package.module:name`, which lives there. The deadline is that of the whole search.
+
+    Raises TargetError.
+    """
+    client = host_of(target, replace(surroundings, environment={**HURRIED, **_backend_of_keras()}))
+    trier = Trier(There(client, time.monotonic() + surroundings.deadline))
+    try:
+        form = form_of(target, trier)
+        return Written(*names_of(form), source(form), head(form), entry(form, trier), tuple(told(form)), form.remarks)
+    finally:
+        client.close()
+
+
+def _backend_of_keras() -> Mapping[str, str]:
+    """Keras takes TensorFlow where nobody names a backend; where that is not installed, the first that is."""
+    if "KERAS_BACKEND" in os.environ or not is_installed("keras") or is_installed("tensorflow"):
+        return {}
+    return {"KERAS_BACKEND": next((name for name in LIFTS if is_installed(name)), "numpy")}

@@ -1,0 +1,127 @@
+"""What only running somebody's code tells: what an initialiser makes, and what a constructor asks a config for. What is
+run is text that is written here and loaded where the callee lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from attnspec.core.nouns import DType
+from attnspec.scaffold.there import There
+from attnspec.subjects.call import Call
+from attnspec.subjects.callee import Hosted
+from attnspec.subjects.subject import SubjectDied, SubjectRaised
+from attnspec.subjects.whole import Whole
+
+_NAME = "ask"
+
+_CALLED = """\
+import numpy as np
+{imports}
+from {module} import {top} as theirs
+
+
+def {asked}(query, key, value):
+    return theirs{rest}({given})
+"""
+
+_MADE = """\
+import re
+
+import numpy as np
+from {module} import {top} as theirs
+
+KNOWN = {known!r}
+MOST = {most}  # fields whose names say nothing that a constructor may ask for
+
+
+class Asked:
+    def __init__(self, unknown):
+        self.fields, self.unknown, self.missed = {{}}, unknown, ""
+
+    def answer(self, name):
+        value = KNOWN.get(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_"))
+        if value is None and name not in self.unknown:
+            self.missed = name
+            raise KeyError(name)
+        self.fields[name] = np.ones(1)
+        return False if value is None else value
+
+
+class Attributes:
+    def __init__(self, asked):
+        self._answer = asked.answer
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self._answer(name)
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Items(dict):
+    def __init__(self, asked):
+        super().__init__()
+        self._answer = asked.answer
+
+    def __missing__(self, name):
+        return self._answer(name)
+
+
+def {asked}(query, key, value):
+    unknown = set()
+    for _ in range(MOST):
+        asked = Asked(unknown)
+        try:
+            theirs{rest}(**dict.fromkeys({others!r}, 0), {parameter}={holder}(asked))
+        except (AttributeError, KeyError):
+            if not asked.missed or asked.missed in unknown:
+                return {{}}
+            unknown.add(asked.missed)
+        except Exception:
+            return {{}}
+        else:
+            return asked.fields
+    return {{}}
+"""
+_MOST = 30
+
+
+def called(target: str, given: Mapping[str, str], there: There) -> Whole | None:
+    """What the function `module:name` makes of this, which is Python; None where it raises."""
+    texts = [f"{name}={text}" for name, text in given.items()]
+    imports = "import jax" if any("jax." in text for text in texts) else ""
+    return _asked(_CALLED.format(**_names(target), imports=imports, given=", ".join(texts)), there)
+
+
+def fields_asked(target: str, parameter: str, known: Mapping[str, int | float | bool], others: Sequence[str],
+                 there: There, *, is_dict: bool) -> tuple[str, ...]:
+    """The fields of a config that the class `module:name` asks for while it is constructed; none if it cannot be
+    satisfied. known: what a field is answered with, by its plain name; one whose name says nothing is False, but for a
+    question that can do without (`getattr(config, name, default)`).  others: what else has to be given.
+    """
+    text = _MADE.format(**_names(target), known=dict(known), most=_MOST, others=list(others), parameter=parameter,
+                        holder="Items" if is_dict else "Attributes")
+    made = _asked(text, there)
+    return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()
+
+
+def _names(target: str) -> Mapping[str, str]:
+    module, _, name = target.partition(":")
+    top, dot, rest = name.partition(".")
+    return {"module": module, "top": top, "rest": dot + rest, "asked": _NAME}
+
+
+def _asked(text: str, there: There) -> Whole | None:
+    """What the function of a text returns; None where it raises."""
+    callee = there.written(text, _NAME, "").callee
+    assert isinstance(callee, Hosted)  # it was loaded there
+    nothing = {name: np.zeros((1, 1, 1, 1), np.float32) for name in ("query", "key", "value")}
+    try:
+        return callee.whole(Call(nothing, {}, DType.FLOAT32, ()))
+    except (SubjectRaised, SubjectDied):
+        return None

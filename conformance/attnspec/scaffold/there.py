@@ -1,0 +1,81 @@
+"""The process in which a foreign callable lives while it is found out how it is called."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attnspec.core.errors import TargetError
+from attnspec.host.frames import LARGEST_HEADER
+from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
+from attnspec.scaffold.examined import Examined, read_examined
+from attnspec.subjects.not_loaded import not_ended, not_loaded
+from attnspec.subjects.source import Source
+from attnspec.subjects.subject import Subject
+from attnspec.subjects.target import load_text
+
+
+@dataclass(slots=True)
+class There:
+    """One process, and what was loaded in it. until: when the search has to be over, by `time.monotonic`."""
+
+    client: Client
+    until: float = float("inf")
+    _written: dict[tuple[str, str], Subject] = field(default_factory=dict)
+    _installed: dict[str, bool] = field(default_factory=dict)
+
+    def examined(self, target: str, *, sources: bool = False) -> Examined:
+        """What `package.module:name` is; with the sources of a function, if they are asked for. Raises TargetError."""
+        source = _source(target)
+        loaded = self._loaded(source, target)
+        if not loaded.described["is_callable"]:
+            raise TargetError(f"{target!r} is {loaded.described['type']} and cannot be called.")
+        header = {"do": "examine", "of": loaded.number, "sources": sources}
+        try:
+            told, _ = self.client.request(header, most=LARGEST_HEADER)
+            return read_examined(target, loaded.described, told)
+        except HostDied as died:
+            deadline = self.client.surroundings.deadline
+            raise TargetError(not_ended(f"looking at {target!r}", died.death, deadline)) from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
+            raise TargetError(f"the host does not tell of {target!r} as docs/protocol.md says: {wrong!r}.") from None
+
+    def _loaded(self, source: Source, target: str) -> Loaded:
+        self.client.begin_item()
+        header = source.header if self.client.surroundings.is_here else source.header_elsewhere
+        try:
+            return self.client.load({"from": header, "name": source.name})
+        except NotLoadedThere as cause:
+            raise not_loaded(cause.told, source.module, target) from None
+        except HostDied as died:
+            deadline = self.client.surroundings.deadline
+            raise TargetError(not_ended(f"importing {source.module!r}", died.death, deadline)) from None
+
+    def written(self, text: str, name: str, lift: str) -> Subject:
+        """The function of this name in this text, loaded once: what a framework compiles for it is kept.
+
+        Raises TargetError; the same where time is up.
+        """
+        if time.monotonic() > self.until:
+            raise TargetError(f"it had not returned after {self.client.surroundings.deadline:g} s. Give it longer: "
+                              "--deadline.")
+        if (text, lift) not in self._written:
+            self._written[text, lift] = load_text(text, name, self.client, lift=lift)
+        return self._written[text, lift]
+
+    def has(self, module: str) -> bool:
+        """Whether it can be imported there."""
+        if module not in self._installed:
+            told: Mapping[str, Any] = self.client.request({"do": "find", "modules": [module], "distributions": []})[0]
+            self._installed[module] = bool(told["modules"][module])
+        return self._installed[module]
+
+
+def _source(target: str) -> Source:
+    """Raises TargetError for what an adapter could not import."""
+    module, _, name = target.rpartition(":")
+    if not module or not name or module.endswith(".py") or "/" in module:
+        raise TargetError(f"{target!r} cannot be imported by name, as an adapter must. Write package.module:name.")
+    return Source.of(target)
