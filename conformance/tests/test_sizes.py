@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from attnspec.core.coverage import AXES, bounds, bucket_of, every_pair, label, pairs_in, pairs_of, read, written
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.axes import BLOCKS, BUCKETED, STANDARD_WIDTHS, axes, lengths_of
-from attnspec.problems.coverage import every_pair, met_by, pairs_in, read, taken_by, written
+from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
+from attnspec.problems.coverage import met_by, taken_by
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
@@ -21,8 +22,7 @@ from attnspec.problems.size_plan import (
     SIMPLEST,
     Drawer,
     SizePlan,
-    all_pairs,
-    pairs_of,
+    pairs_of_axes,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
 from helpers.law import checks
@@ -44,7 +44,7 @@ def dealt(made: SizePlan) -> dict[Demand, tuple[Sizes, ...]]:
 # Axes
 
 
-@pytest.mark.parametrize("name", BUCKETED)
+@pytest.mark.parametrize("name", AXES)
 def test_a_larger_share_never_stands_for_a_shorter_length(name: str) -> None:
     axis = axes()[name]
     drawn = [axis.drawn(step / 500) for step in range(500)]
@@ -73,16 +73,16 @@ def test_a_length_is_drawn_between_its_bounds() -> None:
     assert axis.drawn(0.5, 5000) == 5000  # nothing is drawn up there
 
 
-@pytest.mark.parametrize("name", BUCKETED)
+@pytest.mark.parametrize("name", AXES)
 def test_every_length_lies_in_the_bucket_of_its_bounds(name: str) -> None:
     axis = axes()[name]
     for length in axis.lengths:
-        least, most = axis.bounds(axis.bucket(length))
+        least, most = bounds(name, bucket_of(name, length))
         assert least <= length <= most
 
 
 def test_a_bucket_is_called_by_its_bounds() -> None:
-    assert [axes()["T"].label(bucket) for bucket in (0, 1, 10)] == ["1", "2–8", "2049–4096"]
+    assert [label("T", bucket) for bucket in (0, 1, 10)] == ["1", "2–8", "2049–4096"]
 
 
 # Demands
@@ -134,7 +134,7 @@ def test_a_float64_subject_is_put_smaller_problems() -> None:
 @pytest.mark.parametrize("effort", [Effort.GLANCE, Effort.QUICK, Effort.DEFAULT])
 def test_a_run_stays_within_its_budget(effort: Effort) -> None:
     spent = sum(demand.work(sizes) for demand, rows in dealt(plan(effort)).items() for sizes in rows)
-    assert spent < 2 * BUDGET[effort]
+    assert BUDGET[effort] / 4 < spent < BUDGET[effort]
 
 
 def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
@@ -146,8 +146,8 @@ def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.7), (Effort.DEFAULT, 0.8)])
 def test_openings_alone_meet_most_pairs_of_axes(effort: Effort, least: float) -> None:
     met = {pair for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]
-           for pair in pairs_of(sizes, axes())}
-    assert len(met) > least * len(all_pairs())
+           for pair in pairs_of(lengths_of(sizes))}
+    assert len(met) > least * len(pairs_of_axes())
 
 
 def test_long_problems_are_among_them() -> None:

@@ -21,10 +21,12 @@ from attnspec.core.keywords import keyword_for, listed
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.record.events import Event
 from attnspec.record.outcome import refused_by
+from attnspec.report.coverage import covered
 from attnspec.report.findings import likely, likely_words, unexplained
 from attnspec.runner.jobs import idle
 
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+FEW = 3      # subjects whose sizes are told
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
 
@@ -245,11 +247,19 @@ def _head(digest: Digest) -> Iterator[str]:
     else:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
+    yield from _sizes(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = listed(known.card.defaults)
         yield from ([f"left at their defaults{_of(subject, digest)}: {left}"] if left else [])
+
+
+def _sizes(digest: Digest) -> Iterator[str]:
+    """Which sizes were tried, of a few subjects."""
+    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
+        if found := covered(digest.of(subject).outcomes, known.card):
+            yield f"sizes{_of(subject, digest)}: {found.sentence}"
 
 
 def _of(subject: str, digest: Digest) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation, Limits
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind, Level, Verdict
@@ -19,7 +20,7 @@ from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
-from attnspec.problems.coverage import taken_by, written
+from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import Demand, logits
 from attnspec.problems.problem import Array, LayerProblem, Sizes
 from attnspec.problems.recipe import Recipe

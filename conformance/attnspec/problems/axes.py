@@ -1,4 +1,4 @@
-"""The lengths that axes are drawn with: each axis has a distribution and buckets of its own.
+"""The lengths that axes are drawn with: each axis has a distribution of its own.
 
 What goes wrong in real code goes wrong at the end of a block, past a threshold, or at a width that no power of two
 divides. So both sides of every multiple of 8, 16 … 512 weigh more than what lies between, widths are mostly those that
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 
+from attnspec.core.coverage import AXES, LONGEST
 from attnspec.problems.problem import Sizes
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
@@ -29,14 +30,11 @@ _PRIME = 2.0        # times the weight of a length that is none
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """lengths, ascending, each with the sum of the weights up to it, its own among them; buckets: the least length of
-    each, ascending from 1.
-    """
+    """lengths, ascending, each with the sum of the weights up to it, its own among them."""
 
     name: str
     lengths: tuple[int, ...]
     sums: tuple[float, ...]
-    buckets: tuple[int, ...]
 
     def drawn(self, share: float, least: int = 1, most: int | None = None) -> int:
         """The length that a share in [0, 1) of the weight between these bounds stands for; a smaller share never
@@ -50,24 +48,10 @@ class Axis:
         weight = before + share * (self.sums[end - 1] - before)
         return self.lengths[min(max(bisect_right(self.sums, weight), start), end - 1)]
 
-    def bucket(self, length: int) -> int:
-        """The index of the bucket that a length lies in."""
-        return bisect_right(self.buckets, length) - 1
 
-    def bounds(self, bucket: int) -> tuple[int, int]:
-        """The least and the greatest length of a bucket."""
-        ends = (*self.buckets[1:], self.lengths[-1] + 1)
-        return self.buckets[bucket], ends[bucket] - 1
-
-    def label(self, bucket: int) -> str:
-        """`64–127`; `1`."""
-        least, most = self.bounds(bucket)
-        return str(least) if least == most else f"{least}–{most}"
-
-
-def _axis(name: str, weights: Mapping[int, float], buckets: tuple[int, ...]) -> Axis:
+def _axis(name: str, weights: Mapping[int, float]) -> Axis:
     lengths = tuple(sorted(weights))
-    return Axis(name, lengths, tuple(accumulate(weights[length] for length in lengths)), buckets)
+    return Axis(name, lengths, tuple(accumulate(weights[length] for length in lengths)))
 
 
 def _is_prime(number: int) -> bool:
@@ -103,37 +87,30 @@ def _lengths(most: int) -> dict[int, float]:
     return _added((_scaled(_plain(most), 1 - _AT_A_BLOCK), _scaled(_at_blocks(most), _AT_A_BLOCK)))
 
 
-_TOKENS = (1, 2, 9, 17, 33, 65, 129, 257, 513, 1025, 2049)
-_WIDTHS = (1, 2, 9, 17, 33, 65, 97, 129, 193)
-MOST_WIDTH = 256
-MOST_TOKENS, MOST_TOKENS_THOROUGH = 4096, 8192
+MOST_TOKENS_THOROUGH = 8192
 
 
 @cache
 def axes(*, is_thorough: bool = False) -> Mapping[str, Axis]:
     """The axes by letter. G is H/Hkv; H follows from Hkv and G."""
-    tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else MOST_TOKENS)
-    widths = _added((_scaled(_lengths(MOST_WIDTH), 1 - _STANDARD),
+    tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
+    widths = _added((_scaled(_lengths(LONGEST["D"]), 1 - _STANDARD),
                      dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))
     batches = {1: 6.0, 2: 5.0, **dict.fromkeys(range(3, 10), 1.0), 17: 0.6, 33: 0.5}
     heads = {1: 4.0, 2: 4.0, 3: 2.0, 4: 3.0, **dict.fromkeys(range(5, 10), 1.2), 12: 1.0, 14: 0.5, 16: 1.0,
              17: 0.4, 20: 0.5, 28: 0.5, 32: 1.0, 33: 0.3, 40: 0.5, 64: 0.4, 71: 0.3, 128: 0.3}
     groups = {1: 8.0, 2: 3.0, 3: 1.5, 4: 3.0, 5: 1.0, 6: 1.0, 7: 1.5, 8: 2.0, 16: 0.3, 71: 0.2}
     return {
-        "B": _axis("B", batches, (1, 2, 3, 5, 10)),
-        "H": _axis("H", heads, (1, 2, 4, 9, 17, 33)),
-        "G": _axis("G", groups, (1, 2, 3, 5, 9)),
-        "T": _axis("T", tokens, _TOKENS),
-        "S": _axis("S", tokens, _TOKENS),
-        "D": _axis("D", widths, _WIDTHS),
-        "Dv": _axis("Dv", widths, _WIDTHS),
+        "B": _axis("B", batches),
+        "H": _axis("H", heads),
+        "G": _axis("G", groups),
+        "T": _axis("T", tokens),
+        "S": _axis("S", tokens),
+        "D": _axis("D", widths),
+        "Dv": _axis("Dv", widths),
     }
 
 
-BUCKETED = ("B", "H", "G", "T", "S", "D", "Dv")
-"""The axes that have buckets, in their order."""
-
-
 def lengths_of(sizes: Sizes) -> dict[str, int]:
-    """The lengths of the axes that have buckets, in their order."""
-    return {name: sizes.H // sizes.Hkv if name == "G" else getattr(sizes, name) for name in BUCKETED}
+    """The lengths of the axes that have buckets (`core.coverage`), in their order."""
+    return {name: sizes.H // sizes.Hkv if name == "G" else getattr(sizes, name) for name in AXES}

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations
 
 import numpy as np
 
+from attnspec.core.coverage import AXES, Pair, bounds, every_pair, pairs_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.axes import BUCKETED, Axis, axes, lengths_of
+from attnspec.problems.axes import Axis, axes, lengths_of
 from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.entries import words
@@ -30,7 +30,7 @@ AIMED: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 8, Effort.DEFAULT
 SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
 """How many sizes all clauses share where a compiler runs for each."""
 
-BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 2e11}
+BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
 """The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
 
 MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
@@ -50,16 +50,14 @@ _FALL = 0.7         # each row of a clause may cost so much of the one before
 _SECOND = 0.6       # of the rows that may have a second batch entry, or a second head, have one
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
-_WIDEST = 3         # clauses that have the largest problems
+_WIDEST = 3         # clauses that have the largest problems, …
+_SHARED_OUT = 0.4   # … and the rest of the budget for them
 _SHARERS = 30       # clauses, about, by which a shared row is tried
 _LEAST_SHARED = 3   # sizes that a clause is put at least
 _TURNS: tuple[Lengths, ...] = ("self", "more_keys", "more_queries")
 
 _SMALL: Mapping[str, int] = {"B": 2, "H": 4, "G": 2, "T": 9, "S": 9, "D": 16, "Dv": 16}
 """What an axis is at most before its turn to be long comes."""
-
-Pair = tuple[str, int, str, int]
-"""Two axes, each with a bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +84,9 @@ class Drawer:
 
 
 @cache
-def all_pairs(*, is_thorough: bool = False) -> tuple[Pair, ...]:
-    """Every pair of buckets of two axes that a problem can have, H being at least G."""
-    table = axes(is_thorough=is_thorough)
-    both = ((one, other) for one, other in combinations(BUCKETED, 2))
-    pairs = ((one, this, other, that) for one, other in both
-             for this in range(len(table[one].buckets)) for that in range(len(table[other].buckets)))
-    return tuple(pair for pair in pairs if not (pair[0] == "H" and pair[2] == "G" and not _has_groups(table, pair)))
-
-
-def _has_groups(table: Mapping[str, Axis], pair: Pair) -> bool:
-    return table["H"].bounds(pair[1])[1] >= table["G"].bounds(pair[3])[0]
-
-
-def pairs_of(sizes: Sizes, table: Mapping[str, Axis]) -> list[Pair]:
-    """The pairs of buckets that a problem of these sizes meets."""
-    places = [(name, table[name].bucket(length)) for name, length in lengths_of(sizes).items()]
-    return [(*one, *other) for one, other in combinations(places, 2)]
+def pairs_of_axes() -> tuple[Pair, ...]:
+    """Every pair of two axes, which are what sizes are dealt for; keywords are dealt for themselves."""
+    return tuple(pair for pair in every_pair() if len(pair.places) == 2)
 
 
 @dataclass(frozen=True)
@@ -150,7 +134,7 @@ class SizePlan:
 
     def _cap(self, demand: Demand, row: int) -> float:
         """What a row may cost: each less than the one before, all together no more than the demand's share."""
-        share = BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
+        share = _SHARED_OUT * BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
         first = MOST[self.effort] if demand in self._widest else share * (1 - _FALL)
         cap = max(LEAST, min(MOST[self.effort], first * _FALL**row))
         return cap / (SLOWER if self.dtype is DType.FLOAT64 else 1)
@@ -167,12 +151,12 @@ class SizePlan:
     @cached_property
     def _aims(self) -> Mapping[Demand, list[Pair]]:
         """Each demand's part of the pairs, the dearest first; only those are dealt a pair that may pay for it."""
-        table, hands = self._table, {demand: list[tuple[int, Pair]]() for demand in self.demands}
-        pairs = all_pairs(is_thorough=self.effort is Effort.THOROUGH)
+        hands = {demand: list[tuple[int, Pair]]() for demand in self.demands}
+        pairs = pairs_of_axes()
         order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable")
         purses = {demand: self._cap(demand, 0) for demand in self.demands}
         for index in order.tolist():
-            cost = _least_work(pairs[index], table)
+            cost = _least_work(pairs[index])
             takers = [demand for demand, purse in purses.items() if purse >= cost]
             if takers:
                 fewest = min(takers, key=lambda demand: len(hands[demand]))
@@ -186,13 +170,11 @@ class SizePlan:
 
     def _aimed(self, demand: Demand, pair: Pair, cap: float, drawer: Drawer) -> Sizes | None:
         """A row that meets the pair; None where clause and subject take none, or none is cheap enough."""
-        table = self._table
-        if _least_work(pair, table) > cap:
+        if _least_work(pair) > cap:
             return None
-        pinned = {name: table[name].drawn(drawer.share(), *table[name].bounds(bucket))
-                  for name, bucket in (pair[:2], pair[2:])}
+        pinned = {axis: self._table[axis].drawn(drawer.share(), *bounds(axis, bucket)) for axis, bucket in pair.places}
         sizes = self._candidate(demand, pinned, cap, drawer)
-        return sizes if sizes and pair in pairs_of(sizes, table) else None
+        return sizes if sizes and pair in pairs_of(lengths_of(sizes)) else None
 
     def _shared(self, count: int) -> Iterator[Sizes]:
         """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
@@ -245,10 +227,11 @@ def _weight(demand: Demand) -> int:
     return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
 
 
-def _least_work(pair: Pair, table: Mapping[str, Axis]) -> int:
+@cache
+def _least_work(pair: Pair) -> int:
     """The work of the cheapest problem that meets a pair."""
-    least = {name: table[name].bounds(bucket)[0] for name, bucket in (pair[:2], pair[2:])}
-    return _work({**dict.fromkeys(BUCKETED, 1), **least})
+    least = {axis: bounds(axis, bucket)[0] for axis, bucket in pair.places}
+    return _work({**dict.fromkeys(AXES, 1), **least})
 
 
 def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
@@ -265,6 +248,6 @@ def _work(lengths: Mapping[str, int]) -> int:
 
 def sizes_of(lengths: Mapping[str, int]) -> Sizes:
     """H query heads, or as near to that as whole groups come."""
-    B, H, G, T, S, D, Dv = (lengths[name] for name in BUCKETED)
+    B, H, G, T, S, D, Dv = (lengths[name] for name in AXES)
     kv_heads = max(1, H // G)
     return Sizes(B, kv_heads * G, kv_heads, T, S, D, Dv)

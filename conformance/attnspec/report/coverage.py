@@ -1,0 +1,91 @@
+"""What was tried of each subject: the lengths of the axes, and the pairs of sizes and keywords that its cases met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from attnspec.core.coverage import AXES, BUCKETS, COUNTED, label, pairs_in, read
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.report.joined import Joined, Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A bucket of an axis: of so many pairs that a subject takes there, how many were met."""
+
+    label: str
+    met: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An axis with its buckets, or a keyword, whose only cell has all of them."""
+
+    name: str
+    span: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What the cases of one subject met. met, taken: sets of pairs (`core.coverage`).
+
+    spans: by axis, the least and the greatest length.
+    """
+
+    met: int
+    taken: int
+    spans: Mapping[str, tuple[int, int]]
+
+    @property
+    def share(self) -> float:
+        """The part of the pairs that it takes which were met."""
+        return (self.met & self.taken).bit_count() / max(1, self.taken.bit_count())
+
+    @property
+    def sentence(self) -> str:
+        """`T 1–2048, D 1–256; 97 % of 1,220 pairs of sizes and keywords; not tried: T 2049–4096`."""
+        lengths = ", ".join(f"{axis} {_span(self.spans[axis])}" for axis in AXES if axis in self.spans and axis != "G")
+        missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken and not cell.met]
+        # rounded down: what was not met is not said to be
+        pairs = f"{int(100 * self.share)} % of {self.taken.bit_count():,} pairs of sizes and keywords"
+        return "; ".join([lengths, pairs, *([f"not tried: {', '.join(missed)}"] if missed else [])])
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """A row an axis, and one a keyword that the subject takes."""
+        axes = (Row(axis, _span(self.spans[axis]) if axis in self.spans else "",
+                    tuple(self._cell(label(axis, bucket), (axis, bucket)) for bucket in range(len(BUCKETS[axis]))))
+                for axis in AXES)
+        keywords = (Row(name, "", (self._cell("all lengths", name),)) for name in COUNTED)
+        return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
+
+    def _cell(self, name: str, place: object) -> Cell:
+        met, taken = (sum(place in {pair.place, pair.other} for pair in pairs_in(found))
+                      for found in (self.met & self.taken, self.taken))
+        return Cell(name, met, taken)
+
+
+def _span(span: tuple[int, int]) -> str:
+    least, most = span
+    return str(least) if least == most else f"{least}–{most}"
+
+
+def covered(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
+    """What the cases of these outcomes met; None where nobody counted, as in records from before."""
+    met, spans = 0, dict[str, tuple[int, int]]()
+    for outcome in outcomes:
+        met |= read(outcome.met)
+        for axis, (least, most) in outcome.spans.items():
+            low, high = spans.get(axis, (least, most))
+            spans[axis] = min(low, least), max(high, most)
+    return Covered(met, read(card.taken), spans) if met and card.taken else None
+
+
+def coverage(joined: Joined) -> tuple[tuple[Judged, Covered], ...]:
+    """Every subject that was counted, with what its cases met."""
+    found = ((subject, covered((outcome for each in joined.of_subject(subject).values() for outcome in each),
+                               subject.card)) for subject in joined.subjects)
+    return tuple((subject, each) for subject, each in found if each is not None)
