@@ -82,6 +82,9 @@ REFUSED = {
     'if T % 128 or S % 128: raise ValueError("lengths in blocks of 128")': ["S % 128 ≠ 0", "T % 128 ≠ 0"],
     'if S > 2048: raise RuntimeError("too many keys")': ["S > 2048"],
     'if T != S: raise ValueError("lengths")\n    if T > 300: raise ValueError("length")': ["S > 300", "T ≠ S"],
+    'if T != S or D > 256: raise NotImplementedError(f"lengths {T} and {S}, head_dim {D}")': ["D > 256", "T ≠ S"],
+    'if Dv != D or T != S or S > 200: raise ValueError("value width or key length")': [
+        "S > 200", "T ≠ S", "values of another width (Dv ≠ D)"],
     'if H > 64: raise NotImplementedError("heads")': ["H > 64"],
     'if H // Hkv > 4: raise ValueError("group size")': ["G > 4"],
     'if mask is not None: raise NotImplementedError("no mask yet")': ["mask"],

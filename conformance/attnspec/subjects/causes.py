@@ -35,11 +35,11 @@ def causes(interview: Interview, start: Case, end: Case) -> tuple[Found, ...]:
 
 
 def _needed(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:
-    """What of the difference it takes for a refusal: without any one of these there is none."""
-    for each in differing(start, end):
-        fewer = between(start, end, kept - {each})
+    """What of the difference it takes for a refusal: without any one of these, or any two that move together, none."""
+    for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differing(start, end))):
+        fewer = between(start, end, kept - each)
         if fewer is not None and interview.refusal(fewer):
-            kept -= {each}
+            kept -= each
     return kept
 
 
