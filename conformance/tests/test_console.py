@@ -56,11 +56,11 @@ def events(*happened: Outcome | Event, code: int, effort: str = "quick", interru
 
 
 def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detail: Detail = Detail.SHORT,
-         is_coloured: bool = False, interrupted: bool = False) -> list[str]:
+         is_coloured: bool = False, interrupted: bool = False, must_take: str = "") -> list[str]:
     text = io.StringIO()
     handler = Verdicts(text, is_coloured=is_coloured, places=("record: run.jsonl",), detail=detail)
     for event in events(*happened, code=code, effort=effort, interrupted=interrupted):
-        handler.handle(event)
+        handler.handle(replace(event, must_take=must_take) if isinstance(event, RunStarted) else event)
     handler.shutdown()
     first, *lines = text.getvalue().splitlines()
     assert not first
@@ -240,6 +240,24 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
     assert "3 clauses do not apply: the function refuses what the clause's problems need (-v lists them)" in lines
     assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely: ")
+
+
+def test_what_came_up_in_a_case_stands_in_the_verdict_too() -> None:
+    met: Outcome | Event = replace(held(), refused={"D > 200": "ValueError: too wide"})
+    assert told(met, code=0)[0] == "Conforms; refuses D > 200."
+
+
+def test_a_contract_that_is_met_stands_below_the_verdict() -> None:
+    assert "must take: causal D128" in told(held(), code=0, must_take="causal D128")
+
+
+def test_a_broken_contract_stands_in_the_verdict() -> None:
+    broken = [failed("contract.D128"), failed("contract.all")]
+    lines = told(held(), *broken, must_take="causal D128")
+    assert lines[0] == "Does not conform: it must take D128, all of the contract together."
+    assert "must take: causal D128" not in lines
+    assert told(*broken[:1], failed(), must_take="D128")[0].startswith(
+        "Does not conform: it must take D128. ")
 
 
 def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:

@@ -158,6 +158,12 @@ def test_a_gate_says_before_it_runs_what_it_will_cost(tmp_path: Path) -> None:
     assert cost(tmp_path) == [f"{told}some 0 s of work, as last time"]
 
 
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_a_gate_ends_with_what_its_subjects_refuse(tmp_path: Path, options: tuple[str, ...]) -> None:
+    shy = FILE.format(clauses=["stub.held"], strict=False).replace('gate("stub"', 'gate("shy"')
+    assert "attnspec: shy refuses T ≠ S\n" in pytest_run(tmp_path, shy, *options).stdout
+
+
 def test_xdist_says_what_a_gate_costs_as_well(tmp_path: Path) -> None:
     told = "attnspec gate test_mine.py::test_attention: 2 items; "
     assert cost(tmp_path, "-n2") == [f"{told}how long they take is measured now and told the next time"]

@@ -61,6 +61,11 @@ def test_a_suite_is_a_subject_and_a_case_a_clause_at_a_dtype() -> None:
     assert root.attrib == {"name": "attnspec", "tests": "2", "failures": "1", "errors": "0", "time": "0.5"}
 
 
+def test_a_suite_names_what_its_subject_refuses() -> None:
+    root = tree(replace(outcome(Verdict.HELD), refused={"D > 200": "ValueError: too wide"}))
+    assert one(root, ".//property[@name='refuses']").get("value") == "D > 200"
+
+
 def test_a_violation_is_a_failure_with_all_of_its_evidence() -> None:
     failure = one(tree(outcome(Verdict.VIOLATED, reason="they differ", evidence=EVIDENCE)), ".//failure")
     assert failure.attrib == {"message": "they differ", "type": "violated"}

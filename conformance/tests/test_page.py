@@ -521,6 +521,18 @@ def test_what_a_subject_refuses_stands_beside_its_limits() -> None:
     assert words(f"<b>{cell}").startswith("heads (Hkv &lt; H): ValueError: one key head a query head")
 
 
+def test_the_headline_names_what_is_refused() -> None:
+    met = replace(outcome("lib/attend", "core.a"), refused={"D > 200": "ValueError: too wide"})
+    record = replace(run(met), subjects=(card("lib/attend", refused={"T ≠ S": "ValueError: equal lengths"}),))
+    assert "lib/attend conforms; refuses T ≠ S, D &gt; 200" in words(render([record]))
+
+
+def test_the_page_shows_the_contract() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    held_to = replace(record, header=replace(record.header, must_take="causal D128"))
+    assert "must takecausal D128" in words(section(render([held_to]), "environment"))
+
+
 def test_the_headline_says_the_likely_cause_as_the_console_does() -> None:
     evidence = replace(EVIDENCE, like=(), located="a query sees keys that the mask hides (mask)")
     one = run(violated("mine:attend", evidence=evidence))

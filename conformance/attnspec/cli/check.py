@@ -18,6 +18,7 @@ from attnspec.cli.options import (
     DEADLINE,
     IMPLEMENTATIONS,
     LIFT,
+    MUST_TAKE,
     SPEC,
     SPEC_ADD,
     TARGETS,
@@ -50,6 +51,7 @@ from attnspec.runner.trial_jobs import TRIALS
 @BASELINE
 @UPDATE
 @JUNIT
+@MUST_TAKE
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
@@ -75,6 +77,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     Where clauses or profiles are asked for, nothing is probed.
     """
     audit_there(options)
+    options["must_take"] = ()
     targets = remaining(judgeable(options["implementations"], libraries), without)
     source = TRIALS if options["clauses"] or options["profiles"] else AUDIT
     return _judge(targets, options, source, {LIBRARIES: libraries})
@@ -103,7 +106,8 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
-    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
+    contract = " ".join(options.pop("must_take"))
+    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
     known_targets(plan)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *junit])]

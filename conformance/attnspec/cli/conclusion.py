@@ -20,6 +20,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keywords import keyword_for, listed
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.record.events import Event
+from attnspec.record.outcome import refused_by
 from attnspec.report.coverage import covered
 from attnspec.report.findings import likely, likely_words, unexplained
 from attnspec.runner.jobs import idle
@@ -133,6 +134,9 @@ def _causes(digest: Digest, guilty: Sequence[str]) -> str:
 
 def _why(digest: Digest) -> str:
     """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
+    if broken := digest.broken_contract:
+        rest = "" if len(broken) == len(digest.failures) else f". {likely_words(digest.failures)}".rstrip(". ")
+        return f"{_refused(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := likely_words(digest.failures):
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     number, unknown = len(digest.failures), len(unexplained(digest.failures))
@@ -155,7 +159,7 @@ def _refused(digest: Digest) -> str:
     if len(digest.subjects) != 1:
         return ""
     cards = [known.card for known in digest.cards.values()]
-    what = [name for card in cards for name in card.refused]
+    what = refused_by(cards[0] if cards else None, digest.outcomes)
     left = [name for card in cards for name in card.defaults if keyword_for(name)]
     refused = f"; refuses {', '.join(what)}" if what else ""
     return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
@@ -244,6 +248,8 @@ def _head(digest: Digest) -> Iterator[str]:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
     yield from _sizes(digest)
+    if digest.header and digest.header.must_take and not digest.broken_contract:
+        yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = listed(known.card.defaults)
         yield from ([f"left at their defaults{_of(subject, digest)}: {left}"] if left else [])

@@ -74,6 +74,8 @@ DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Sec
                         help="How long one item may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Tell every failure and every reason, not only what matters most.")
+MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
+                         help="What they must take, as 'causal window D128 T4096 float16': refusing any of it fails.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),

@@ -33,6 +33,7 @@ class Plan:
     python: the interpreter under which subjects live; empty means this one.  host: a command that starts Python
     elsewhere (a container, another machine).  device: where their arrays are placed.  memory: resident bytes that a
     subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, which stay here.
+    must_take: a contract (see `core/contract.py`), of which refusing anything is a failure; empty: there is none.
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 
@@ -56,6 +57,7 @@ class Plan:
     device: str = ""
     memory: int = 0
     in_process: tuple[str, ...] = ()
+    must_take: str = ""
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """Where its subjects live, each with these variables."""

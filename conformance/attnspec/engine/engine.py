@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
@@ -18,6 +19,7 @@ from attnspec.engine.known_failures import as_new, check_deviations, with_deviat
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due, themes_of
+from attnspec.spec.contract import contract_clauses, contract_id, word_of
 from attnspec.spec.load import OWN, load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, with_baseline
@@ -39,17 +41,29 @@ class Engine:
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan
         self.breadcrumb = breadcrumb
-        self.spec: Spec = load_spec(plan.spec, plan.spec_add)
+        self._law: Spec = load_spec(plan.spec, plan.spec_add)
+        of_clauses = (word for word in map(word_of, plan.clauses) if word not in ("", ALL, "*"))
+        self.contract: Contract = read_contract(" ".join((plan.must_take, *of_clauses)))
         self._subject_runs: dict[str, SubjectRun] = {}
         self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
         self._manifests: dict[str, Mapping[str, Registered]] = {}
 
     @cached_property
+    def spec(self) -> Spec:
+        """The law, and the clauses that the contract makes."""
+        return replace(self._law, clauses=(*self._law.clauses, *self._of_contract))
+
+    @cached_property
+    def _of_contract(self) -> tuple[Clause, ...]:
+        return contract_clauses(self.contract, is_whole=contract_id(ALL) in self.plan.clauses)
+
+    @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
-        asked = matching(self.plan.clauses, [clause.id for clause in self.spec.clauses])
+        named = tuple(name for name in self.plan.clauses if not word_of(name))
+        asked = matching(named, [clause.id for clause in self._law.clauses])
         _known("profile", self.plan.profiles, PROFILES)
-        return tuple(clause for clause in self.spec.clauses
+        return tuple(clause for clause in self._law.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.profiles or (clause.profile,)))
 
@@ -81,26 +95,29 @@ class Engine:
             for dtype in dtypes:
                 yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
                             if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
+            named = dict.fromkeys((*dtypes, *self.contract.dtypes))
+            yield from (Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
+                        if _is_put(clause.id, dtype))
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
             return self.clauses
-        names = clauses_for(self.spec, self._refutations, target.removeprefix(FAULT))
+        names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
     @cached_property
     def _refutations(self) -> Refutations:
-        return read_refutations(self.spec)
+        return read_refutations(self._law)
 
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
-        clauses = [clause.id for clause in self.spec.clauses]
+        clauses = [clause.id for clause in self._law.clauses]
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._registered(target)):
                 check_deviations(target, found.declaration, clauses)
             for known in self._baseline.get(target, ()):
-                if known.clause not in clauses:
+                if known.clause not in clauses and not word_of(known.clause):
                     raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
@@ -114,7 +131,7 @@ class Engine:
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: numpy)
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
 
-        return compile_spec(self.spec, faults=CATALOGUE.keys())
+        return compile_spec(self._law, faults=CATALOGUE.keys())
 
     def _subject_run(self, target: str) -> SubjectRun:
         if target in self._absent:
@@ -160,10 +177,18 @@ class Engine:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
         return self._subject_run(target).card()
 
+    def refused(self, target: str) -> Mapping[str, str]:
+        """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
+        return self._subject_run(target).subject.refused
+
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
+        if word := word_of(item.clause):
+            from attnspec.engine.contracted import try_word  # noqa: PLC0415  (weight: numpy)
+
+            return self.compared(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
         outcome = subject_run.try_clause(self._check(item.clause), DType(item.dtype))
         return self.compared(outcome)
 
@@ -180,6 +205,11 @@ class Engine:
         """The verdict on one case of an item, from its recipe."""
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
+        if word := word_of(item.clause):
+            from attnspec.engine.contracted import try_recipe  # noqa: PLC0415  (weight: numpy)
+            from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: numpy)
+
+            return try_recipe(subject_run.subject, word, DType(item.dtype), Recipe.parse(recipe))
         return subject_run.replay(self._check(item.clause), DType(item.dtype), recipe)
 
     def _check(self, clause: str) -> Check:
@@ -194,6 +224,12 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
         if not fnmatch.filter(ids, pattern):
             raise _no_clause(pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
+
+
+def _is_put(clause: str, dtype: DType) -> bool:
+    """Whether a clause of the contract is put at this dtype: a dtype of its own at no other."""
+    word = word_of(clause)
+    return word == dtype.value or word not in {each.value for each in DType}
 
 
 def _no_clause(name: str, known: Sequence[str]) -> UsageError:

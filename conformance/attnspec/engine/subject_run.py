@@ -1,11 +1,9 @@
-"""One subject in a run: its evaluators by dtype, the verdict on each clause, and pictures of counterexamples."""
+"""One subject in a run: its evaluators by dtype, and the verdict on each clause."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-
-import numpy as np
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
@@ -17,82 +15,24 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
+from attnspec.engine.pictures import pictures
+from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
-from attnspec.problems.demand import logits
-from attnspec.problems.problem import Array, LayerProblem
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.refusals import with_refusals
+from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
-from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import defined, see
-from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
-
-LARGEST = 24
-"""Rows and columns of a picture: a part around the worst entry."""
-
-LARGEST_WEIGHTS = 2**23
-"""Logits B·H·T·S up to which the weights are pictured: they are worked out for it, all of them."""
-
-
-def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
-    """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
-    try:
-        return tuple(_pictures(scene, measured))
-    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
-        return ()
-
-
-def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
-    run = next(iter(scene.runs))
-    posed = scene.runs[run]
-    if not measured.index or len(posed.parts) != 1:
-        return
-    at, output = _place(measured.index), see(scene, run, "output")
-    difference = "output seen - output by definition"
-    if isinstance(posed.one, LayerProblem):
-        yield _picture(difference, "queries", "model features", (output.array - output.truth)[at[0]], at[2])
-        return
-    if logits(posed.one.sizes) <= LARGEST_WEIGHTS:
-        weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
-        yield _picture("weights by definition", "queries", "keys", weights[at[0], at[1]], at[2])
-    seen, truth = output.array[at[0], at[1]], output.truth[at[0], at[1]]
-    yield _picture(f"output seen ({run})", "queries", "value features", seen, at[2])
-    yield _picture(difference, "queries", "value features", seen - truth, at[2])
-
-
-def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
-    """Batch entry, head and row of the worst entry; what has no head (a layer, averaged weights) counts as 0."""
-    batch, head, row = (*index, 0, 0)[:3]
-    return (batch, 0, head) if len(index) == 3 else (batch, head, row)
-
-
-def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:
-    """The rows around `row` of an array (T,S), (T,Dv) or (T,M), as many as a picture holds."""
-    start = max(0, min(row - LARGEST // 2, array.shape[0] - LARGEST))
-    part = array[start : start + LARGEST, :LARGEST]
-    whole = part.shape == array.shape
-    shown = f"rows {start} to {start + part.shape[0] - 1}, first {part.shape[1]} columns"
-    title = name if whole else f"{name} ({shown})"
-    return Picture(title, rows, columns, tuple(tuple(_plain(entry) for entry in line) for line in part))
-
-
-def _plain(entry: np.generic) -> float | str:
-    number = float(entry)
-    if np.isfinite(number):
-        return float(f"{number:.6g}")
-    return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
-
 
 CONVENTION = "convention_is"
 """The relation that says which convention was found: no fault is likely, for the finding says all there is."""
@@ -137,6 +77,7 @@ class SubjectRun:
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
+        self._refusals = Refusals(subject)
         self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
         self._dealer = Dealer(subject, checks, plan.effort, plan.seed)
 
@@ -176,12 +117,29 @@ class SubjectRun:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
-        trial = self._trial(check, dtype)
-        return self._sentence(trial, self._as_known(trial) or trial.hold())
+        return self._held(check, dtype)
+
+    def _held(self, check: Check, dtype: DType) -> Outcome:
+        """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
+
+        What one trial finds out is no limit to another: a clause has the same verdict whatever was judged before it.
+        """
+        evaluator = self.evaluator(dtype)
+        for left in range(MOST_CAUSES, -1, -1):
+            if reason := check.lacking(evaluator.subject):
+                return self._refusals.told(self._inapplicable(check, dtype, reason), evaluator.subject)
+            trial = self._trial(check, evaluator)
+            known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
+            trial = replace(trial, refused_by=self._refusals.met(dtype)) if left else trial
+            tally = known or trial.hold()
+            if not tally.refused:
+                return self._refusals.told(self._sentence(trial, tally), evaluator.subject)
+            evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
+        raise AssertionError("the last trial takes refusals for failures")
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial = self._trial(check, dtype)
+        trial = self._trial(check, self.evaluator(dtype))
         return self._sentence(trial, trial.put(Recipe.parse(recipe)))
 
     def claims(self, profile: str) -> bool:
@@ -199,13 +157,13 @@ class SubjectRun:
         tally = trial.put(parsed_case(known.case, known.where))
         return tally if tally.failure else None
 
-    def _trial(self, check: Check, dtype: DType) -> Trial:
-        known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
-        return Trial(check, self.evaluator(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain),
+    def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
+        known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
+        return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
                      self.breadcrumb, shrinks=known is None,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
-                     shapes=self._dealer.shapes(check, dtype))
+                     shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""

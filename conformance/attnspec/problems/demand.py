@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from attnspec.core.declaration import Limits
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
 from attnspec.problems.domain import Domain, spelled
+from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
 
 MOST_ENTRIES = 2**24
@@ -153,6 +154,7 @@ class Demand:
                 and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
                 and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
+                and not (limits.refuses and limits.misfit_of(sizes.by_axis, self.domain.always))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
                 and not (self.projects and _features(sizes) > MOST_FEATURES)
                 and all(getattr(sizes, axis) <= MOST_PIECES[axis] for axis in self.parted))
@@ -224,5 +226,6 @@ def adapted(sizes: Sizes, limits: Limits) -> Sizes:
     least = limits.min_head_width
     sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
     sizes = replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
+    sizes = near(sizes, limits)
     missing = -(-limits.min_scores // max(1, logits(sizes)))
     return replace(sizes, B=sizes.B * missing) if missing > 1 else sizes

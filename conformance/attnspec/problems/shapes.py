@@ -9,6 +9,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.demand import Demand, adapted
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
+from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import SizePlan
 
@@ -51,7 +52,15 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
         return SizePlan((demand,), limits, effort, seed).rows(demand)
     fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort) if _may_be_put(sizes, domain, limits)]
     tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
-    return _distinct(adapted(sizes, limits) for sizes in fixed[:tried])
+    taken = (sizes for sizes in fixed[:tried] if _has_its_number(sizes, limits))
+    made = _distinct(adapted(sizes, limits) for sizes in taken)
+    return tuple(sizes for sizes in made if not (limits.refuses and limits.misfit_of(sizes.by_axis, domain.always)))
+
+
+def _has_its_number(sizes: Sizes, limits: Limits) -> bool:
+    """Whether nothing but widths changes where the subject takes it: laws of chance count slices and lengths."""
+    moved = near(sizes, limits)
+    return replace(moved, D=sizes.D, Dv=sizes.Dv) == sizes
 
 
 def _of_kind(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
@@ -172,6 +172,7 @@ class Outcome:
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
     met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
     the greatest length of each axis.
+    refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
     """
 
     subject: str
@@ -192,6 +193,7 @@ class Outcome:
     finding: str = ""
     met: str = ""
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def how(self) -> str:
@@ -203,6 +205,12 @@ class Outcome:
             return self.evidence.measured.relation
         is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
         return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason) if is_told else ""
+
+
+def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """What a subject refuses, with its words: what was found before it was judged, and what came up in its cases."""
+    found = {name: words for outcome in outcomes for name, words in outcome.refused.items()}
+    return {**(card.refused if card else {}), **dict(sorted(found.items()))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import Verdict, gates
-from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
+from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, refused_by
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.figures import SIGNS, counted, figure
@@ -52,17 +52,19 @@ def _suite(joined: Joined, subject: Judged) -> ElementTree.Element:
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
+    outcomes_of = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
     cases = [_case(outcome, says[outcome.clause], strict=strict)
-             for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
+             for outcome in outcomes_of]
     if subject.broken:
         cases.append(_told_case(subject.card.id, "adapter", _ERROR, subject.broken))
-    return _counted(subject.label, run, cases, _properties(subject, run))
+    return _counted(subject.label, run, cases, _properties(subject, run, outcomes_of))
 
 
-def _properties(subject: Judged, run: JoinedRun) -> Mapping[str, str]:
+def _properties(subject: Judged, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
     told = {"library": card.distribution, "version": card.version, "effort": header.effort, "seed": str(header.seed),
-            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip()}
+            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
+            "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take}
     return {name: value for name, value in told.items() if value}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
 from attnspec.report.findings import likely_words
@@ -40,7 +40,7 @@ class VerdictShare:
 class Standing:
     """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
 
-    cause: what is likely behind most of its failures, as the console says it.
+    cause: what is likely behind most of its failures, as the console says it.  refused: what it refuses, by name.
     """
 
     subject: Judged
@@ -51,6 +51,7 @@ class Standing:
     counts: tuple[VerdictShare, ...]
     items: int
     cause: str = ""
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat),
-                    likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]))
+                    likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]),
+                    tuple(refused_by(subject.card, flat)))
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
@@ -144,7 +146,8 @@ def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> 
     if not is_whole:
         return "The run was interrupted", "idle"
     if len(standings) == 1:
-        return f"{standings[0].subject.label} {standings[0].word}", standings[0].css
+        refused = f"; refuses {', '.join(standings[0].refused)}" if standings[0].refused else ""
+        return f"{standings[0].subject.label} {standings[0].word}{refused}", standings[0].css
     return _share_that_conforms(standings), _worst_css(standings)
 
 

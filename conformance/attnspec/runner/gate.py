@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -52,6 +53,7 @@ def gate(
     host: str = "",
     device: str = "",
     memory: float = 0,
+    must_take: str | Iterable[str] = (),
     engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
@@ -68,6 +70,7 @@ def gate(
     started.  engine: what judges (for tests of attnspec itself).
     python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
     GiB that a subject may take.
+    must_take: what the targets must take, as "causal window D128 T4096 float16": refusing any of it fails.
     What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
     hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
@@ -86,7 +89,7 @@ def gate(
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
-        device=device, memory=int(memory * 2**30),
+        device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
         is_brief=effort == Effort.QUICK.value and not named)
     look_in(plan.surroundings({}))
     return _test(plan, engine)
@@ -98,12 +101,13 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
-        is_had = False
+        is_had, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
             judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
-            is_had = True
+            refused, is_had = dict(judge.refused(item.target)), True
         with one_thread():
             outcome = pronounce(judge, item, plan=plan)
+        outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
@@ -111,6 +115,10 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
 
     setattr(test_attention, EFFORT, plan.effort.value)
     return test_attention
+
+
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:

@@ -1,7 +1,11 @@
-"""What a gate costs, told before it runs: how many items, and how long they took the last time, from pytest's cache."""
+"""What a gate costs, told before it runs: how many items, and how long they took the last time, from pytest's cache.
+
+And at its end what its subjects refuse, since no verdict speaks of that.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +21,7 @@ SECONDS = "attnspec/gates"
 EFFORT = "attnspec_effort"
 """The attribute of a gate's test function that says how hard it looks."""
 
-_ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.[a-z_0-9]+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
+_ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
 class GateCost:
@@ -27,6 +31,7 @@ class GateCost:
         self._cache: pytest.Cache | None = getattr(config, "cache", None)  # absent under `-p no:cacheprovider`
         self._spent: dict[str, float] = {}
         self._is_told = False
+        self._refused: dict[str, dict[str, None]] = {}  # by subject, what it refuses
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
@@ -55,6 +60,17 @@ class GateCost:
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate(report.nodeid)
             self._spent[gate] = self._spent.get(gate, 0.0) + report.duration
+            self._note_refusals(report)
+
+    def _note_refusals(self, report: pytest.TestReport) -> None:
+        outcome = json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec"))
+        if refused := outcome.get("refused"):
+            self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
+        """What the subjects of gates refuse: what a green run says nothing about."""
+        for subject, refused in self._refused.items():
+            terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
 
     def pytest_sessionfinish(self) -> None:
         """Keep it for the next run."""

@@ -11,9 +11,10 @@ from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
@@ -58,14 +59,23 @@ def read_limits(fields: Fields) -> Limits:
     return Limits(**{name: _limit(fields, name) for name in fields.mapping})
 
 
-def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
+def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
     if name in {"lengths", "causal_lengths"}:
         return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
+    if name == "refuses":
+        return tuple(_refusal(fields, text) for text in fields.texts(name))
     return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+
+
+def _refusal(fields: Fields, text: str) -> Refusal:
+    try:
+        return read_refusal(text)
+    except UsageError as wrong:
+        raise fields.complain("refuses", f"has {text!r}: {wrong}") from None
 
 
 def _size(fields: Fields, name: str) -> int:
@@ -157,6 +167,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
+    "refuses": '["D > 256", "window with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""

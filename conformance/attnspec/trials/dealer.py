@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.problem import Sizes
@@ -29,14 +30,15 @@ class Dealer:
     seed: int
     _demands: tuple[Demand, ...] | None = field(default=None, repr=False)
 
-    def shapes(self, check: Check, dtype: DType) -> tuple[Sizes, ...] | None:
+    def shapes(self, check: Check, dtype: DType, limits: Limits | None = None) -> tuple[Sizes, ...] | None:
         """The clause's sizes at a dtype; None where its kind of problem brings its own. A clause of another law is
-        dealt them alone.
+        dealt them alone.  limits: within which they lie; None: those that the subject declares.
         """
         if check.domain.kind in FIXED_KINDS:
             return None
         demand = check.demand(projects=self._projects)
-        return self._plan(dtype, self.demands if demand in self.demands else (demand,)).rows(demand)
+        demands = self.demands if demand in self.demands else (demand,)
+        return self._plan(demands, dtype, limits or self.subject.declaration.limits).rows(demand)
 
     @property
     def demands(self) -> tuple[Demand, ...]:
@@ -47,10 +49,10 @@ class Dealer:
             self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects) for check in put))
         return self._demands
 
-    def _plan(self, dtype: DType, demands: tuple[Demand, ...]) -> SizePlan:
+    def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
         declared = self.subject.declaration
         flipped = COMPILED if any(variant.compiles for variant in declared.variants.values()) else 0
-        return plan_for(demands, declared.limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
+        return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
                         flipped=flipped)
 
     @property

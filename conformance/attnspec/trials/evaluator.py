@@ -25,6 +25,7 @@ from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
+from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -115,6 +116,12 @@ class Evaluator:
         other.precision, other._answers = precision, self._answers
         return other
 
+    def within(self, subject: Subject) -> Evaluator:
+        """The same subject within other limits: what it answered and what it is held to stand."""
+        other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+        other.precision, other._answers = self.precision, self._answers
+        return other
+
     @property
     def remembered(self) -> Iterable[Answer]:
         """The subject's answers that are remembered."""
@@ -156,9 +163,13 @@ class Evaluator:
 
     def _ask(self, problem: AnyProblem) -> Answer:
         begun, size = time.perf_counter(), work(problem.sizes)
-        with np.errstate(all="ignore"):
-            answer = (self.subject.answer(problem) if isinstance(problem, Problem) else
-                      self.subject.answer_layer(problem))
+        try:
+            with np.errstate(all="ignore"):
+                answer = (self.subject.answer(problem) if isinstance(problem, Problem) else
+                          self.subject.answer_layer(problem))
+        except SubjectRaised as raised:
+            raised.asked = problem
+            raise
         if size >= TELLING:
             self._pace = (time.perf_counter() - begun) / size
         return answer
@@ -241,6 +252,7 @@ class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
     reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
     they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
+    refused: what the subject turned out to refuse clearly, which ended the trial.
     """
 
     tried: int = 0
@@ -262,6 +274,7 @@ class Tally:
         for name, length in lengths_of(recipe.sizes).items():
             least, most = self.spans.get(name, (length, length))
             self.spans[name] = min(least, length), max(most, length)
+    refused: tuple[Found, ...] = ()
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""

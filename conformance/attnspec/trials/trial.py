@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
 from hypothesis.errors import Flaky
 
-from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
@@ -22,12 +21,14 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.strategy import choices_of
 from attnspec.record.outcome import Measured
+from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
+from attnspec.trials.lawful import lawful
 from attnspec.trials.resizing import made_handy, made_small
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
@@ -65,6 +66,7 @@ class Trial:
     under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.
+    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
     """
 
     check: Check
@@ -80,6 +82,7 @@ class Trial:
     compiles: bool = True
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
+    refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -222,7 +225,7 @@ class Trial:
     def put(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied):  # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):  # the tally keeps it
             self.judge(recipe, tally)
         return tally
 
@@ -233,7 +236,7 @@ class Trial:
         """
         self.breadcrumb(recipe.text)
         try:
-            recipe = self._lawful(recipe)
+            recipe = lawful(recipe, self.check.domain, self.evaluator)
             self._be_quick(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
@@ -246,6 +249,9 @@ class Trial:
         except UnusableAnswer as unusable:
             found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except (SubjectRaised, SubjectDied) as raised:
+            if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
+                tally.refused = refused
+                raise _Enough from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally)
@@ -299,28 +305,3 @@ class Trial:
     def _problem(self, recipe: Recipe) -> AnyProblem:
         return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
 
-    def _lawful(self, recipe: Recipe) -> Recipe:
-        """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
-        promises nothing.
-        """
-        recipe = self._of_causal_lengths(recipe)
-        together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-        if not together or self.evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
-            return recipe
-        for spare in ({"causal"}, {"mask", "bias"}):
-            if not spare & self.check.domain.always:
-                return replace(recipe, features=recipe.features - spare)
-        raise OutsideLimits(self._refused_together())
-
-    def _refused_together(self) -> str:
-        subject, name = self.evaluator.subject, "mask_with_causal"
-        if name not in subject.declaration.conventions and self.evaluator.conventions[name] == UNDEFINED:
-            return unfound(name, subject.id)
-        return "it makes no promise of mask or bias together with the causal flag"
-
-    def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
-        """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
-        is_spare = "causal" in recipe.features - self.check.domain.always
-        if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
-            return replace(recipe, features=recipe.features - {"causal"})
-        return recipe

@@ -33,6 +33,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.lawful import lawful
 from attnspec.trials.trial import CASES, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
@@ -153,7 +154,7 @@ class Case:
         """Why there is nothing to digest: nothing is claimed, or it lies outside the subject's limits."""
         self._scene: Scene | None = None
         try:
-            self._scene = trial.scene(trial._lawful(Recipe.parse(recipe)))
+            self._scene = trial.scene(lawful(Recipe.parse(recipe), self._check.domain, self._evaluator))
         except NoClaim:
             self.without = NO_CLAIM
         except OutsideLimits:
