@@ -21,7 +21,7 @@ from attnspec.core.keywords import keyword_for, listed
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.record.events import Event
 from attnspec.record.outcome import refused_by
-from attnspec.report.coverage import covered
+from attnspec.report.coverage import at_sizes, covered
 from attnspec.report.findings import likely, likely_words, unexplained
 from attnspec.runner.jobs import idle
 
@@ -260,6 +260,8 @@ def _sizes(digest: Digest) -> Iterator[str]:
     for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
         if found := covered(digest.of(subject).outcomes, known.card):
             yield f"sizes{_of(subject, digest)}: {found.sentence}"
+        if named := at_sizes(digest.of(subject).outcomes):
+            yield f"your sizes{_of(subject, digest)}: {named.sentence}"
 
 
 def _of(subject: str, digest: Digest) -> str:

@@ -12,8 +12,8 @@ import click
 
 from attnspec.cli.conclusion import so_far
 from attnspec.cli.digest import Digest
-from attnspec.cli.wording import counted, opening
-from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
+from attnspec.cli.wording import counted, declared_sizes, opening
+from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
 
 BAR = 24           # characters
@@ -49,6 +49,9 @@ class Plain:
         match event:
             case RunStarted():
                 click.echo(opening(event), file=self._stream)
+            case SubjectKnown():
+                for line in declared_sizes(event, self._digest.header):
+                    click.echo(line, file=self._stream)
             case ItemFinished(outcome=finished) | (SubjectProbed() as finished):
                 self._finished(finished.subject)
             case _:
@@ -102,6 +105,9 @@ class Live:
         is_due = time.monotonic() - self._drawn > INTERVAL
         if isinstance(event, RunStarted):
             click.echo(opening(event), file=self._stream)
+        if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
+            self._clear()
+            click.echo("\n".join(lines), file=self._stream)
         if isinstance(event, RunFinished):
             self._clear()
         elif is_due or isinstance(event, RunStarted):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from attnspec.core.errors import UsageError, hint
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import OTHER_DTYPE_NAMES, DType
 from attnspec.core.refusal import AXES
+from attnspec.core.sizes import SIZE
 
 CONTRACT = "contract"
 """The theme of the clauses that a contract makes: `contract.D128`."""
@@ -19,8 +19,6 @@ ALL = "all"
 
 MOST: Mapping[str, int] = {"B": 1024, "H": 1024, "Hkv": 1024, "T": 8192, "S": 8192, "D": 1024, "Dv": 1024}
 """The largest size of each axis that is put."""
-
-_SIZE = re.compile(r"([A-Za-z]+)=?(\d{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ _DTYPES = tuple(dtype.value for dtype in DType)
 
 
 def _size(word: str) -> tuple[str, int]:
-    match = _SIZE.fullmatch(word)
+    match = SIZE.fullmatch(word)
     if match is None or match[1] not in MOST:
         if match and word.casefold() not in OTHER_DTYPE_NAMES:
             known = {axis: AXES[axis] for axis in MOST}

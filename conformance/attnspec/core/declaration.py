@@ -174,6 +174,8 @@ class Declaration:
     that is always returned, or `undefined`, which promises neither and is judged as `input`.
     precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes' there.
     compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is compiled).
+    sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
+    blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -191,11 +193,18 @@ class Declaration:
     deviations: tuple[Deviation, ...] = ()
     precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
     compiles: bool | None = None
+    sizes: tuple[str, ...] = ()
+    blocks: tuple[tuple[str, tuple[int, ...]], ...] = ()  # a key of what is remembered, so no mapping
 
     @property
     def is_compiled(self) -> bool:
         """Whether a compiler runs for every new shape: it is put fewer shapes then, and all clauses the same."""
         return self.lift == "jax" if self.compiles is None else self.compiles
+
+    @property
+    def main_dtypes(self) -> tuple[DType, ...]:
+        """Those in which models compute: all but float64, unless there is no other."""
+        return tuple(dtype for dtype in self.dtypes if dtype is not DType.FLOAT64) or self.dtypes
 
     def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:
         """The precision classes on a kind of device: those declared for it before those declared for any."""

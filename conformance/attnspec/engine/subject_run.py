@@ -8,7 +8,7 @@ from dataclasses import replace
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
@@ -19,7 +19,9 @@ from attnspec.engine.pictures import pictures
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
+from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
+from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
@@ -28,6 +30,7 @@ from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable
+from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
@@ -163,7 +166,15 @@ class SubjectRun:
                      self.breadcrumb, shrinks=known is None,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
-                     shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits))
+                     shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
+                     asked=self._asked(check, evaluator))
+
+    def _asked(self, check: Check, evaluator: Evaluator) -> tuple[Asked, ...]:
+        """The sizes that the user names, or the subject declares, where the clause is put them."""
+        declared = evaluator.subject.declaration
+        if evaluator.dtype not in declared.main_dtypes:
+            return ()
+        return asked_of(check, evaluator.subject, dict.fromkeys((*self.plan.sizes, *declared.sizes)))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
@@ -204,7 +215,7 @@ class SubjectRun:
             asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
             return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
         evidence = self._placed(trial, evidence)
-        if trial.is_glance:
+        if trial.is_glance or work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]:  # a fault costs as much
             return evidence
         try:
             return self._explained(trial, evidence)
@@ -242,7 +253,7 @@ class SubjectRun:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans)
+                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked)
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:

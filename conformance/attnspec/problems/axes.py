@@ -11,8 +11,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from itertools import accumulate
+from functools import cache, lru_cache
+from itertools import accumulate, pairwise
 
 from attnspec.core.coverage import AXES, LONGEST
 from attnspec.problems.problem import Sizes
@@ -26,6 +26,10 @@ STANDARD_WIDTHS = (16, 32, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256)
 _AT_A_BLOCK = 0.5   # of the weight of T and S, and of what is no standard width
 _STANDARD = 0.55    # of the weight of widths
 _PRIME = 2.0        # times the weight of a length that is none
+_AT_ITS_BLOCKS = 0.5  # of the weight of an axis whose blocks the subject declares
+
+Blocks = tuple[tuple[str, tuple[int, ...]], ...]
+"""By axis, the lengths of the blocks that a subject cuts it into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,13 @@ def _plain(most: int) -> dict[int, float]:
 
 def _at_blocks(most: int) -> dict[int, float]:
     """The multiples of every block, one less and one more; the first multiples more often than later ones."""
+    return _at_ends(BLOCKS, most)
+
+
+def _at_ends(blocks: Iterable[int], most: int) -> dict[int, float]:
     near = ({multiple + side: block / multiple}
-            for block in BLOCKS for multiple in range(block, most + 1, block) for side in (-1, 0, 1))
-    return {length: weight for length, weight in _added(near).items() if length <= most}
+            for block in blocks for multiple in range(block, most + 1, block) for side in (-1, 0, 1))
+    return {length: weight for length, weight in _added(near).items() if 1 <= length <= most}
 
 
 def _lengths(most: int) -> dict[int, float]:
@@ -90,9 +98,26 @@ def _lengths(most: int) -> dict[int, float]:
 MOST_TOKENS_THOROUGH = 8192
 
 
+def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, Axis]:
+    """The axes by letter. G is H/Hkv; H follows from Hkv and G.
+
+    blocks: those of a subject: half of the weight of their axes lies on the ends of these.
+    """
+    usual = _usual(is_thorough=is_thorough)
+    return {**usual, **{name: _with_own(usual[name], own) for name, own in blocks}}
+
+
+@lru_cache(maxsize=16)
+def _with_own(axis: Axis, blocks: tuple[int, ...]) -> Axis:
+    """The axis with weight on both sides of every multiple of these blocks, as far as it is drawn."""
+    weights = dict(zip(axis.lengths, (b - a for a, b in pairwise((0.0, *axis.sums))), strict=True))
+    ends = _at_ends(blocks, axis.lengths[-1])
+    share = _AT_ITS_BLOCKS if ends else 0.0
+    return _axis(axis.name, _added((_scaled(weights, 1 - share), _scaled(ends, share))))
+
+
 @cache
-def axes(*, is_thorough: bool = False) -> Mapping[str, Axis]:
-    """The axes by letter. G is H/Hkv; H follows from Hkv and G."""
+def _usual(*, is_thorough: bool) -> Mapping[str, Axis]:
     tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
     widths = _added((_scaled(_lengths(LONGEST["D"]), 1 - _STANDARD),
                      dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))

@@ -149,9 +149,12 @@ class Demand:
         return None
 
     def takes(self, sizes: Sizes, limits: Limits) -> bool:
-        """Whether clause and subject take a problem of these sizes as it is."""
-        return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits) and _is_drawn(sizes)
-                and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH
+        """Whether clause and subject take a problem of these sizes as it is, and it is small enough to be drawn."""
+        return _is_drawn(sizes) and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH and self.suits(sizes, limits)
+
+    def suits(self, sizes: Sizes, limits: Limits) -> bool:
+        """Whether clause and subject take a problem of these sizes as it is, whatever it costs."""
+        return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
                 and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (limits.refuses and limits.misfit_of(sizes.by_axis, self.domain.always))

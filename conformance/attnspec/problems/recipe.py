@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from attnspec.core.errors import UsageError, hint
 from attnspec.core.keywords import KEYWORDS, VALUED, VALUES
+from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
@@ -22,8 +23,8 @@ _AXES = tuple(axis.name for axis in fields(Sizes))
 FIELDS = ("mask", "families", "with", "bias", "scale", *VALUED, "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
-MOST_HEADS, MOST_ENTRIES, MOST_FEATURES = 2**14, 2**30, 2**12
-"""Head slices (B·H), entries of the largest array, and a layer's features (H·D, M): far above what is drawn."""
+MOST_FEATURES = 2**12
+"""A layer's features (H·D, M): far above what is drawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.core.coverage import AXES, Pair, bounds, every_pair, pairs_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.axes import Axis, axes, lengths_of
+from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
 from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.entries import words
@@ -97,7 +97,7 @@ class SizePlan:
 
     demands: all that a run may put to it: each is dealt its part of the pairs, whichever are tried in the end.
     compiles: whether a compiler runs for every new shape: then all clauses share few.  flipped: how many sizes, their
-    first ones, the clauses share that ask variants which compile.
+    first ones, the clauses share that ask variants which compile.  blocks: those of the subject, where it says them.
     """
 
     demands: tuple[Demand, ...]
@@ -107,6 +107,7 @@ class SizePlan:
     dtype: DType = DType.FLOAT32
     compiles: bool = False
     flipped: int = 0
+    blocks: Blocks = ()
     _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def rows(self, demand: Demand) -> tuple[Sizes, ...]:
@@ -176,7 +177,7 @@ class SizePlan:
 
     @property
     def _table(self) -> Mapping[str, Axis]:
-        return axes(is_thorough=self.effort is Effort.THOROUGH)
+        return axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
 
     def _pinned(self, aims: Sequence[Pair], cap: float, drawer: Drawer) -> dict[str, int]:
         """Any lengths in the buckets of these pairs; the least ones where any would cost too much."""
@@ -280,6 +281,6 @@ def sizes_of(lengths: Mapping[str, int]) -> Sizes:
 
 @lru_cache(maxsize=16)
 def plan_for(demands: tuple[Demand, ...], limits: Limits, effort: Effort, seed: int, dtype: DType, *,
-             compiles: bool, flipped: int) -> SizePlan:
+             compiles: bool, flipped: int, blocks: Blocks = ()) -> SizePlan:
     """The plan for these, which subjects that take the same share."""
-    return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped)
+    return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped, blocks)

@@ -30,6 +30,7 @@ class RunStarted:
     `absent`: the registered subjects that an audit could not judge (subject, library, title, reason).
     `baseline`: the file of known failures that the run is held against; empty if none.
     `must_take`: the contract that the subjects are held to, in its words; empty if there is none.
+    `sizes`: those that the user names for all subjects; what a subject declares stands in its card.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
     meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
     """
@@ -53,6 +54,7 @@ class RunStarted:
     spec_added: tuple[str, ...] = ()
     baseline: str = ""
     must_take: str = ""
+    sizes: tuple[str, ...] = ()
 
     @property
     def elsewhere(self) -> str:

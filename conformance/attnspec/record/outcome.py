@@ -173,6 +173,7 @@ class Outcome:
     met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
     the greatest length of each axis.
     refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
+    asked: the sizes that a user names, and those beside, each with the reason why nothing was tried there; "" if it was.
     """
 
     subject: str
@@ -194,6 +195,7 @@ class Outcome:
     met: str = ""
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def how(self) -> str:
@@ -235,6 +237,7 @@ class SubjectCard:
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
     taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
+    sizes: those that it declares to be used at, which are tried beside what is drawn.
     """
 
     id: str
@@ -257,3 +260,4 @@ class SubjectCard:
     refused: Mapping[str, str] = field(default_factory=dict)
     lives_in: Mapping[str, str] = field(default_factory=dict)
     taken: str = ""
+    sizes: tuple[str, ...] = ()

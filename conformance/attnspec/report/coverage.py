@@ -89,3 +89,37 @@ def coverage(joined: Joined) -> tuple[tuple[Judged, Covered], ...]:
     found = ((subject, covered((outcome for each in joined.of_subject(subject).values() for outcome in each),
                                subject.card)) for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class AtSizes:
+    """What was tried at the sizes that a user names. clauses: those that were tried there.
+
+    lacking: by the reason why nothing was tried, the clauses.
+    """
+
+    sizes: tuple[str, ...]
+    clauses: frozenset[str]
+    lacking: Mapping[str, frozenset[str]]
+
+    @property
+    def sentence(self) -> str:
+        """`B1 H1 … D16 and B1 H1 …: 6 clauses; not causal.alignment: the clause speaks of other sizes`."""
+        count = f"{len(self.clauses)} clause{'s' * (len(self.clauses) != 1)}"
+        tried = f"{count} at {' and '.join(self.sizes)}" if self.sizes else "nothing was tried"
+        return "; ".join([tried, *(f"not {', '.join(sorted(clauses))}: {reason}"
+                                   for reason, clauses in self.lacking.items())])
+
+
+def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
+    """What was tried at the sizes that a user names; None where none were."""
+    tried, clauses, lacking = dict[str, None](), set[str](), dict[str, set[str]]()
+    for outcome in outcomes:
+        for sizes, why_not in outcome.asked.items():
+            if why_not:
+                lacking.setdefault(why_not, set()).add(outcome.clause)
+            else:
+                tried[sizes] = None
+                clauses.add(outcome.clause)
+    left = {reason: frozenset(names) for reason, names in lacking.items()}
+    return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None

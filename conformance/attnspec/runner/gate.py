@@ -21,10 +21,11 @@ import pytest
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import HANDED, Item, Plan
+from attnspec.core.sizes import foretold, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
-from attnspec.runner.gate_cost import EFFORT
+from attnspec.runner.gate_cost import EFFORT, SIZES
 from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
@@ -54,6 +55,7 @@ def gate(
     device: str = "",
     memory: float = 0,
     must_take: str | Iterable[str] = (),
+    sizes: str | Iterable[str] = (),
     engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
@@ -71,6 +73,7 @@ def gate(
     python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
     GiB that a subject may take.
     must_take: what the targets must take, as "causal window D128 T4096 float16": refusing any of it fails.
+    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of them.
     What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
     hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
@@ -90,6 +93,7 @@ def gate(
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
         device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
+        sizes=read_all(_texts(sizes)),
         is_brief=effort == Effort.QUICK.value and not named)
     look_in(plan.surroundings({}))
     return _test(plan, engine)
@@ -114,6 +118,7 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT, plan.effort.value)
+    setattr(test_attention, SIZES, tuple(foretold(plan.sizes, plan.deadline)))
     return test_attention
 
 

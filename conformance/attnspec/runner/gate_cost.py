@@ -21,6 +21,9 @@ SECONDS = "attnspec/gates"
 EFFORT = "attnspec_effort"
 """The attribute of a gate's test function that says how hard it looks."""
 
+SIZES = "attnspec_sizes"
+"""The attribute of a gate's test function that says what the sizes cost which its user names."""
+
 _ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
@@ -36,7 +39,8 @@ class GateCost:
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
         efforts = {_gate(item.nodeid): getattr(getattr(item, "function", None), EFFORT, "") for item in items}
-        return list(self._told([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts))
+        at_sizes = dict.fromkeys(line for item in items for line in getattr(getattr(item, "function", None), SIZES, ()))
+        return [*self._told([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts), *at_sizes]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)

@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
+from attnspec.core.coverage import LONGEST
 from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
+from attnspec.core.sizes import read_sizes, spelled
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
@@ -22,9 +24,11 @@ from attnspec.spec.yaml_lines import Located, LocatedList
 from attnspec.subjects.described import Described, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
-DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles")
+DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
+            "sizes", "blocks")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
+CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
 _LARGEST = {"min_head_width": 512}
@@ -43,7 +47,33 @@ def read_declaration(fields: Fields) -> Declaration:
         claims=_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
         compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
+        sizes=_sizes(fields),
+        blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
     )
+
+
+def _sizes(fields: Fields) -> tuple[str, ...]:
+    """The sizes that it is used at: a text, or a list of them."""
+    if isinstance(fields.mapping.get("sizes"), str):
+        named = [(fields.text("sizes"), fields.place("sizes"))]
+    else:
+        texts = fields.texts("sizes", ())
+        named = [(text, fields.mapping["sizes"].place_of(index)) for index, text in enumerate(texts)]
+    return tuple(dict.fromkeys(spelled(read_sizes(text, place, error=fields.error)) for text, place in named))
+
+
+def _blocks(fields: Fields) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
+    fields.only(CUT)
+    return tuple((axis, _block_lengths(fields, axis)) for axis in CUT if axis in fields.mapping)
+
+
+def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
+    is_one = not isinstance(fields.mapping[axis], LocatedList)
+    lengths = (fields.integer(axis),) if is_one else fields.integers(axis)
+    if not lengths or not all(2 <= length <= LONGEST[axis] for length in lengths):
+        raise fields.complain(axis, f"should be one block's length, or a list of them, each from 2 to {LONGEST[axis]}.")
+    return tuple(sorted(set(lengths)))
 
 
 def _dtypes(fields: Fields) -> tuple[DType, ...]:
@@ -150,6 +180,8 @@ ATTRIBUTES: Mapping[str, str] = {
     "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
     "claims": '["causal"]',
     "lift": '"torch"',
+    "sizes": '["B4 H32 Hkv8 T2048 S2048 D128"]',
+    "blocks": '{"T": 128, "S": [64, 128]}',
     "ties_value_width": "True",
     "grouped": "False",
     "self_attention_only": "True",

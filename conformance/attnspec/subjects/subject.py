@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.declaration import LIMITS, Declaration
+from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
@@ -101,9 +101,16 @@ class Subject:
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
-        if reason := limits.misfit_of(sizes.by_axis, problem.keywords):
-            yield f"{self.id} {reason}{self._words_for(reason)}; here {sizes}"
+        yield self._misfit(limits, sizes, problem.keywords)
         yield self.lacks(problem.keywords)
+
+    def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
+        """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
+        return self._misfit(self.declaration.limits, sizes, keywords)
+
+    def _misfit(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
+        reason = limits.misfit_of(sizes.by_axis, keywords)
+        return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
 
     def _words_for(self, reason: str) -> str:
         """What the function said where it is known to refuse it."""
@@ -139,7 +146,7 @@ class Subject:
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
-            lives_in=self.callee.place if self.described else {})
+            lives_in=self.callee.place if self.described else {}, sizes=self.declaration.sizes)
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)

@@ -253,6 +253,7 @@ class Tally:
     reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
     they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
+    asked: the sizes that a user names, and those beside, each with the reason why nothing was tried there; "" if it was.
     """
 
     tried: int = 0
@@ -267,6 +268,8 @@ class Tally:
     readings: dict[Reading, None] = field(default_factory=dict)
     met: int = 0
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    refused: tuple[Found, ...] = ()
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""
@@ -274,7 +277,6 @@ class Tally:
         for name, length in lengths_of(recipe.sizes).items():
             least, most = self.spans.get(name, (length, length))
             self.spans[name] = min(least, length), max(most, length)
-    refused: tuple[Found, ...] = ()
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""

@@ -9,12 +9,13 @@ from math import log
 from typing import Any
 
 from attnspec.core.declaration import Limits
+from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.choices import SEED_BYTES, Menu
 from attnspec.problems.demand import work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import MOST_ENTRIES, MOST_HEADS, Recipe
+from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import is_lawful
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices
@@ -39,6 +40,9 @@ _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 MOST, MOST_WORK, MOST_SECONDS = 40, 1e9, 10.0
 """At so many other sizes, so many multiply-adds and seconds, a failing case is put to make its sizes small."""
 
+
+PATIENCE_AT_ASKED = 2e10, 60.0
+"""The same multiply-adds and seconds for a case at sizes that a user names: it may be a hundred times as dear."""
 
 HANDY = 4
 """The lengths and widths that a failing case is given first, if it fails with them."""
@@ -269,16 +273,16 @@ def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, lim
     return resizer.failing.get(smallest) if smallest != failing.sizes else None
 
 
-def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally) -> tuple[Menu, Choices]:
+def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
+               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS)) -> tuple[Menu, Choices]:
     """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
-    fail there.
+    fail there. patience: multiply-adds and seconds that it may cost.
 
     Not the very smallest: with a few more entries it is easier to see which keywords and values it takes.
     """
     if not isinstance(tally.failure, (Violated, SubjectRaised)):
         return menu, choices
-    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, MOST_WORK, MOST_SECONDS,
-                      type(tally.failure), HANDY)
+    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, *patience, type(tally.failure), HANDY)
     sizes = resizer.smallest()
     if sizes not in resizer.failing:
         return menu, choices

@@ -15,6 +15,7 @@ from hypothesis.errors import Flaky
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
+from attnspec.core.sizes import spelled
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.demand import logits
 from attnspec.problems.problem import Sizes
@@ -24,12 +25,13 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
 from attnspec.trials.dealer import COMPILED
 from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
 from attnspec.trials.lawful import lawful
-from attnspec.trials.resizing import made_handy, made_small
+from attnspec.trials.resizing import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -49,6 +51,7 @@ LEAST_MARGIN = 2.0**-40
 """What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
 
 
+NOTHING_CLAIMED = "no case of these sizes says anything"
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
 
@@ -67,6 +70,7 @@ class Trial:
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
     the cases have cost so much.
     refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
+    asked: the sizes that a user names, which are tried whatever they cost.  longest: see `evaluator.LONGEST`.
     """
 
     check: Check
@@ -83,6 +87,8 @@ class Trial:
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
     refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
+    asked: tuple[Asked, ...] = ()
+    longest: float = LONGEST
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
@@ -117,7 +123,8 @@ class Trial:
             tally.outside[self._no_shape()] = 1
             return
         cases = self.cases or CASES[self.effort]
-        if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
+        holds = self._open(menu, cases, tally) and self._hold_as_asked(tally)
+        if holds and cases > 1 and not self.is_glance:
             trial, drawn = self._sparing, list[Choices]()
             try:
                 trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
@@ -139,6 +146,31 @@ class Trial:
                 return False
         return True
 
+    def _hold_as_asked(self, tally: Tally) -> bool:
+        """Whether it holds at all sizes that the user names."""
+        return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.asked)
+
+    def _hold_at(self, asked: Asked, tally: Tally) -> bool:
+        at = spelled(asked.sizes.by_axis)
+        tally.asked[at] = asked.why_not or NOTHING_CLAIMED
+        if asked.why_not:
+            return True
+        menu = menu_at(self.check, self.evaluator.subject, asked.sizes)
+        for choices in cases_at(menu, self.seed):
+            try:
+                if self._try(menu.recipe(*choices), tally) is not None:
+                    tally.asked[at] = ""
+            except (Violated, SubjectRaised):
+                tally.asked[at] = ""
+                handy, chosen = made_handy(self.put, menu, choices, tally, PATIENCE_AT_ASKED)
+                if self._work(handy.recipe(*chosen)) <= SHRINKING[self.effort]:
+                    self._simplify(handy, chosen, tally)
+                return False
+        return True
+
+    def _work(self, recipe: Recipe) -> int:
+        return self.check.demand(projects=False).work(recipe.sizes)
+
     @property
     def _sparing(self) -> Trial:
         """The same trial for a case that is not put to variants that compile."""
@@ -149,7 +181,6 @@ class Trial:
 
         Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
         """
-        trial = self
         if not self.is_glance:
             menu, choices = made_handy(self.put, menu, choices, tally)
         else:
@@ -158,8 +189,12 @@ class Trial:
             small = self._menu(Effort.QUICK)
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
             menu, choices = wider, within(menu, choices, wider)
-            trial = replace(self, most=tally.tried + ATTEMPTS)
-        trial = replace(trial, purse=tally.work + SHRINKING[self.effort])
+        self._simplify(menu, choices, tally)
+
+    def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
+        """Have Hypothesis make a failing case simpler."""
+        most = tally.tried + ATTEMPTS if self.is_glance else self.most
+        trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
         trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
@@ -212,7 +247,7 @@ class Trial:
         if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
             raise _Enough
         tally.tried += 1
-        tally.work += self.check.demand(projects=False).work(recipe.sizes)
+        tally.work += self._work(recipe)
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
@@ -258,8 +293,8 @@ class Trial:
 
     def _be_quick(self, recipe: Recipe) -> None:
         """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
-        if self.evaluator.seconds(recipe.sizes) > LONGEST:
-            raise OutsideLimits(TOO_LONG.format(LONGEST))
+        if self.evaluator.seconds(recipe.sizes) > self.longest:
+            raise OutsideLimits(TOO_LONG.format(self.longest))
 
     def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
         claimed = any(measured.claimed for measured in found)
