@@ -194,7 +194,7 @@ class Declaration:
     precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
     compiles: bool | None = None
     sizes: tuple[str, ...] = ()
-    blocks: tuple[tuple[str, tuple[int, ...]], ...] = ()  # a key of what is remembered, so no mapping
+    blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def is_compiled(self) -> bool:

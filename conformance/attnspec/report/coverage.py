@@ -123,3 +123,10 @@ def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
                 clauses.add(outcome.clause)
     left = {reason: frozenset(names) for reason, names in lacking.items()}
     return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
+
+
+def at_named_sizes(joined: Joined) -> tuple[tuple[Judged, AtSizes], ...]:
+    """Every subject that was tried at sizes which a user names."""
+    found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
+             for subject in joined.subjects)
+    return tuple((subject, each) for subject, each in found if each is not None)

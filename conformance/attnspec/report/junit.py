@@ -64,7 +64,8 @@ def _properties(subject: Judged, run: JoinedRun, outcomes: Sequence[Outcome]) ->
     header, card = run.record.header, subject.card
     told = {"library": card.distribution, "version": card.version, "effort": header.effort, "seed": str(header.seed),
             "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
-            "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take}
+            "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
+            "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
     return {name: value for name, value in told.items() if value}
 
 

@@ -62,10 +62,10 @@ def _sizes(fields: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spelled(read_sizes(text, place, error=fields.error)) for text, place in named))
 
 
-def _blocks(fields: Fields) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
     """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
     fields.only(CUT)
-    return tuple((axis, _block_lengths(fields, axis)) for axis in CUT if axis in fields.mapping)
+    return {axis: _block_lengths(fields, axis) for axis in CUT if axis in fields.mapping}
 
 
 def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
@@ -180,6 +180,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
     "claims": '["causal"]',
     "lift": '"torch"',
+    "compiles": "True",
     "sizes": '["B4 H32 Hkv8 T2048 S2048 D128"]',
     "blocks": '{"T": 128, "S": [64, 128]}',
     "ties_value_width": "True",

@@ -53,7 +53,7 @@ class Dealer:
         declared = self.subject.declaration
         flipped = COMPILED if any(variant.compiles for variant in declared.variants.values()) else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
-                        flipped=flipped, blocks=declared.blocks)
+                        flipped=flipped, blocks=tuple(declared.blocks.items()))
 
     @property
     def _projects(self) -> bool:
