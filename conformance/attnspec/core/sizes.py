@@ -33,8 +33,8 @@ _AT_LEAST = 1e8    # bytes, with what is worked out in blocks
 
 
 def read_sizes(text: str, where: Place | None = None, *, error: type[AttnspecError] = UsageError) -> dict[str, int]:
-    """B, H, Hkv, T, S, D and Dv by name, of words such as `D128` in any order. Left out, B and H are 1, Hkv is H, S is T
-    (T is S), and Dv is D.
+    """B, H, Hkv, T, S, D and Dv by name, of words such as `D128` in any order. Left out, B and H are 1, Hkv is H, S is
+    T (T is S), and Dv is D.
 
     Raises `error` for a word that names no axis, with the nearest one, for what is named twice or not at all, for heads
     that are not shared out evenly, and for sizes that no recipe can have.
@@ -75,9 +75,9 @@ def _wrong(lengths: Mapping[str, int]) -> str:
     if heads > MOST_HEADS:
         return f"have {heads:,} head slices (B·H); at most {MOST_HEADS:,} are put. Name fewer."
     if (entries := heads * queries * keys) > MOST_ENTRIES:
-        return f"have {entries:,} scores (B·H·T·S); at most {MOST_ENTRIES:,} are put. Name fewer batch entries or heads."
+        return f"have {entries:,} scores (B·H·T·S); at most {MOST_ENTRIES:,} are put. Name a smaller batch."
     if heads * (queries + keys) * max(lengths["D"], lengths["Dv"]) > MOST_ENTRIES:
-        return f"have more than {MOST_ENTRIES:,} entries of query, key and value. Name fewer batch entries or heads."
+        return f"have more than {MOST_ENTRIES:,} entries of query, key and value. Name a smaller batch."
     return ""
 
 
@@ -92,9 +92,9 @@ def is_sizes(text: str) -> bool:
 
 
 def read_all(texts: Iterable[str]) -> tuple[str, ...]:
-    """The sizes of these texts, each spelled the same way and none twice; a text that is none is a file with one a line.
+    """The sizes of these texts, each spelled the same way and none twice; a text that is none is a file of them.
 
-    In a file, empty lines and what follows a # count for nothing. Raises UsageError with file and line.
+    A file has one a line; empty lines and what follows a # count for nothing. Raises UsageError with file and line.
     """
     return tuple(dict.fromkeys(spelled(lengths) for text in texts for lengths in _all_of(text)))
 

@@ -215,7 +215,8 @@ class SubjectRun:
             asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
             return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
         evidence = self._placed(trial, evidence)
-        if trial.is_glance or work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]:  # a fault costs as much
+        # each fault would cost as much as the case
+        if trial.is_glance or work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]:
             return evidence
         try:
             return self._explained(trial, evidence)

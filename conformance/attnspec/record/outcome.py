@@ -173,7 +173,7 @@ class Outcome:
     met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
     the greatest length of each axis.
     refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
-    asked: the sizes that a user names, and those beside, each with the reason why nothing was tried there; "" if it was.
+    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     """
 
     subject: str

@@ -253,7 +253,7 @@ class Tally:
     reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
     they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
-    asked: the sizes that a user names, and those beside, each with the reason why nothing was tried there; "" if it was.
+    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     """
 
     tried: int = 0

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings, target
-from hypothesis import seed as seeded
-from hypothesis.errors import Flaky
+from hypothesis import Phase
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
@@ -20,7 +18,6 @@ from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.demand import logits
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.strategy import choices_of
 from attnspec.record.outcome import Measured
 from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
@@ -32,6 +29,7 @@ from attnspec.trials.dealer import COMPILED
 from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
 from attnspec.trials.lawful import lawful
 from attnspec.trials.resizing import PATIENCE_AT_ASKED, made_handy, made_small
+from attnspec.trials.searching import searched
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
@@ -46,10 +44,6 @@ ATTEMPTS = 24
 
 SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
 """The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
-
-LEAST_MARGIN = 2.0**-40
-"""What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
-
 
 NOTHING_CLAIMED = "no case of these sizes says anything"
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
@@ -224,23 +218,12 @@ class Trial:
         return f"the function refuses what the clause's problems need ({told})"
 
     def _run(self, menu: Menu, tally: Tally, drawn: list[Choices], **how: Any) -> None:  # noqa: ANN401  (settings)
-        """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last.
-
-        It climbs towards cases that come close, and is told how close in octaves.
-        """
-        # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all that a tally
-        # keeps
-        decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
-                          report_multiple_bugs=False, print_blob=False)
-
-        def holds(choices: Choices) -> None:
+        """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last."""
+        def margin_of(choices: Choices) -> float | None:
             drawn.append(choices)
-            if (margin := self._try(menu.recipe(*choices), tally)) is not None:
-                target(np.log2(max(margin, LEAST_MARGIN)))
+            return self._try(menu.recipe(*choices), tally)
 
-        test = decide(seeded(self.seed)(given(choices=choices_of(menu))(holds)))  # seeded first, or no database is read
-        with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
-            test()
+        searched(margin_of, menu, self.seed, **how)
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
