@@ -7,12 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from attnspec.cli import main
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.declaration import Declaration
-from attnspec.core.errors import TargetError, UsageError
+from attnspec.core.errors import ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.sizes import beside, cost, foretold, read_all, read_sizes, spelled
@@ -27,11 +28,14 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import at_sizes
 from attnspec.report.page import render
 from attnspec.runner.gate import gate
+from attnspec.runner.gate_cost import GateCost
 from attnspec.subjects.declared import declaration_of
+from attnspec.subjects.registry import registered
 from attnspec.trials import trial as trials
 from attnspec.trials.asked_sizes import asked_of, is_of_one_call
 from helpers.law import checks
 from helpers.pages import section, words
+from test_manifests import MANIFEST, library
 from test_page import card, outcome, run
 from test_refused_sizes import HEAD
 
@@ -319,3 +323,21 @@ def test_what_is_declared_wrongly_is_told_as_it_should_be(given: Mapping[str, ob
         attributes(**given)
     assert message in str(told.value)
     assert "Write it as in attend." in str(told.value)
+
+
+def test_a_manifest_names_sizes_and_blocks_and_its_mistakes_have_a_place(tmp_path: Path) -> None:
+    said = MANIFEST + "    sizes: [T8 D4]\n    blocks: {T: 64, S: [64, 128]}\n"
+    library(tmp_path / "mine_at_sizes", manifest=said)
+    declared = registered([tmp_path])["mine_at_sizes/attention"].declaration
+    assert (declared.sizes, declared.blocks) == (("B1 H1 Hkv1 T8 S8 D4 Dv4",), {"T": (64,), "S": (64, 128)})
+    library(tmp_path / "mine_at_none", manifest=said.replace("[T8 D4]", "\n      - T8 D4\n      - T8 Q4"))
+    line = said.count("\n", 0, said.index("sizes:")) + 3
+    with pytest.raises(ManifestError, match=rf"manifest\.yaml:{line}: 'Q4' of the sizes names no axis\."):
+        registered([tmp_path], library="mine_at_none")
+
+
+def test_a_gate_tells_what_they_cost_when_tests_are_collected() -> None:
+    function = gate("numpy/msa", clauses=[DEFINITION], sizes=["T8 D4"])
+    item = SimpleNamespace(nodeid="test_a.py::test_attention[x]", function=function)
+    told = GateCost(SimpleNamespace(cache=None)).pytest_report_collectionfinish([item])  # type: ignore[arg-type,list-item]  # all that it reads
+    assert told[1:] == list(foretold(read_all(["T8 D4"]), 300))

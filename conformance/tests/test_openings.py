@@ -202,7 +202,7 @@ def _forgetful(ask: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_the_search_is_told_how_close_each_case_came_in_octaves(monkeypatch: pytest.MonkeyPatch) -> None:
     closeness: list[float] = []
-    monkeypatch.setattr(trials, "target", closeness.append)
+    monkeypatch.setattr("attnspec.trials.searching.target", closeness.append)
     held, _ = trial("attention.definition", "sound/naive")
     tally = held.hold()
     assert len(closeness) == CASES[Effort.QUICK] // 2
