@@ -53,8 +53,9 @@ _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
 _AT_ONCE = 3        # pairs that a row is aimed at, at most
 _ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
-_SECOND = 0.6       # of the rows that may have a second batch entry, or a second head, have one
-_SAME_WIDTHS = 0.6  # of the rows have values as wide as keys
+_SECOND = 0.75      # of the rows that may have a second batch entry, or a second head, have one
+_SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
+_SQUARE = 0.25      # … and as many queries as keys, first by the queries, then by the keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
 _WIDEST = 3         # clauses that have the largest problems, …
 _SHARED_OUT = 0.4   # … and the rest of the budget for them
@@ -224,8 +225,10 @@ class SizePlan:
         for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
                 lengths[name] = 2
-        if "Dv" not in pinned and drawer.share() < _SAME_WIDTHS:
-            lengths["Dv"] = lengths["D"]
+        for one, other, often in (("D", "Dv", _SAME_WIDTHS), ("T", "S", _SQUARE), ("S", "T", _SQUARE)):
+            same = {**lengths, other: lengths[one]}
+            if other not in pinned and drawer.share() < often and _work(same) <= cap / demand.calls:
+                lengths = same
         return demand.within(sizes_of(lengths), self.limits, cap)
 
 
