@@ -150,6 +150,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
     "claims": '["causal"]',
     "lift": '"torch"',
+    "compiles": "True",
     "ties_value_width": "True",
     "grouped": "False",
     "self_attention_only": "True",
