@@ -11,8 +11,15 @@ from attnspec.cli.check import check
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.outcome import Change, Outcome
-from attnspec.subjects.baseline import read_baseline, read_entries, with_baseline, write_baseline
+from attnspec.record.outcome import Change, Outcome, ProbedConvention
+from attnspec.subjects.baseline import (
+    read_baseline,
+    read_conventions,
+    read_entries,
+    with_baseline,
+    write_baseline,
+)
+from attnspec.subjects.known_conventions import by_key, changed_convention
 from click.testing import CliRunner
 
 THEIRS = """
@@ -167,6 +174,11 @@ def test_a_case_that_is_none_is_told_with_its_place(here: Path) -> None:
     ("known:\n- {subject: m, clause: c, dtype: float23, verdict: violated}",
      "'float23' is not a known dtype. Did you mean 'float32'?"),
     ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
+    ("conventions:\n- {subject: m, convention: causal_alignmnt, answer: top_left, dtypes: [float32]}",
+     "'causal_alignmnt' is not a known convention. Did you mean 'causal_alignment'?"),
+    ("conventions:\n- {subject: m, convention: hidden_row.mask, answer: zero, dtypes: [float32]}",
+     "'zero' is not a known answer to hidden_row.mask. Did you mean 'zeros'?"),
+    ("conventions:\n- {subject: m, convention: hidden_row, answer: zeros}", "a known convention needs 'dtypes'."),
     ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
     ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "
      "finding: torch/causal_scale_not_postive}",
@@ -179,7 +191,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str,
     path = tmp_path / "known.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as told:
-        read_baseline(path)
+        read_baseline(path), read_conventions(path)
     assert message in str(told.value)
     assert "known.yaml:" in str(told.value)
 
@@ -231,3 +243,83 @@ def test_lint_reads_a_baseline_as_a_run_does(tmp_path: Path, capsys: pytest.Capt
     path.write_text("knwon: []", encoding="utf-8")
     assert main(["lint", "--baseline", str(path)]) == 2
     assert "known.yaml:1: 'knwon' is not a known key of a baseline." in capsys.readouterr().out
+
+
+ALIGNED = """
+import numpy as np
+def attend(query, key, value, *, causal=False):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if causal:
+        rows, columns = logits.shape[-2:]
+        logits = np.where(np.tri(rows, columns, {shift}), logits, np.float32(-30000))
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)
+"""
+TOP_LEFT, BOTTOM_RIGHT = "0", "columns - rows"
+
+
+def aligned(folder: Path, shift: str, *more: str, clause: str = "causal.alignment*") -> tuple[int, str]:
+    """The exit code and the output of a gate on an attention whose causal mask has this diagonal."""
+    (folder / "theirs.py").write_text(ALIGNED.format(shift=shift), encoding="utf-8")
+    return checked("--clause", clause, "--effort", "quick", *more)
+
+
+def test_a_convention_that_changes_stops_a_gate(here: Path) -> None:
+    assert aligned(here, TOP_LEFT)[0] == 0
+    [known] = read_conventions(here / "known.yaml")
+    assert (known.name, known.answer, known.dtypes) == ("causal_alignment", "top_left", (DType.FLOAT32,))
+    assert aligned(here, TOP_LEFT)[0] == 0
+
+    code, output = aligned(here, BOTTOM_RIGHT)
+    assert code == 1
+    assert "Not as listed: 1 convention (causal_alignment). (exit code 1)" in output
+    assert ("changed: theirs.py:attend causal.alignment_is_top_left (float32) convention causal_alignment was "
+            "top_left, is bottom_right") in output
+
+    assert aligned(here, BOTTOM_RIGHT, "--update-baseline")[0] == 1  # told once more, and taken into the list
+    assert read_conventions(here / "known.yaml")[0].answer == "bottom_right"
+    assert aligned(here, BOTTOM_RIGHT)[0] == 0
+
+
+def test_a_strict_gate_tells_a_changed_convention_and_learns_it(here: Path) -> None:
+    assert aligned(here, TOP_LEFT, "--strict")[0] == 0
+    assert aligned(here, BOTTOM_RIGHT, "--strict", "--update-baseline")[0] == 1
+    assert aligned(here, BOTTOM_RIGHT, "--strict")[0] == 0
+
+
+def test_a_baseline_of_before_knows_no_conventions(here: Path) -> None:
+    (here / "known.yaml").write_text("known: []\n", encoding="utf-8")
+    assert aligned(here, BOTTOM_RIGHT)[0] == 0
+    assert aligned(here, BOTTOM_RIGHT, "--update-baseline")[0] == 0
+    assert [each.answer for each in read_conventions(here / "known.yaml")] == ["bottom_right"]
+
+
+def test_a_declared_convention_is_not_listed(here: Path) -> None:
+    text = ALIGNED.format(shift=TOP_LEFT) + 'attend.conventions = {"causal_alignment": "top_left"}'
+    (here / "theirs.py").write_text(text, encoding="utf-8")
+    assert checked("--clause", "causal.alignment*", "--effort", "quick")[0] == 0
+    assert read_conventions(here / "known.yaml") == ()
+
+
+def probed(dtype: DType, **found: str) -> Outcome:
+    """What is found of hidden rows at a dtype."""
+    conventions = tuple(ProbedConvention(name.replace("__", "."), answer) for name, answer in found.items())
+    return Outcome("mine:f", "masking.hidden_row_is_zeros", dtype, Level.SHOULD, Verdict.HELD, probed=conventions)
+
+
+def test_conventions_are_kept_by_dtype_and_by_form(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+    write_baseline(path, [probed(DType.FLOAT64, hidden_row="zeros"), probed(DType.FLOAT32, hidden_row="zeros"),
+                          probed(DType.FLOAT16, hidden_row="uniform", hidden_row__bias="nan")], strict=False)
+    assert [(each.name, each.answer, [dtype.value for dtype in each.dtypes]) for each in read_conventions(path)] == [
+        ("hidden_row", "uniform", ["float16"]), ("hidden_row", "zeros", ["float64", "float32"]),
+        ("hidden_row.bias", "nan", ["float16"])]
+    known = by_key(read_conventions(path))
+    same = probed(DType.FLOAT16, hidden_row="uniform", hidden_row__bias="nan")
+    assert changed_convention(same, known) == ("", "")
+    assert changed_convention(probed(DType.FLOAT16, hidden_row="uniform"), known)[1] == (
+        "convention hidden_row.bias was nan, is uniform")
+    assert changed_convention(probed(DType.FLOAT32, hidden_row="zeros", hidden_row__bias="nan"), known)[1] == (
+        "convention hidden_row.bias was zeros, is nan")
+    write_baseline(path, [probed(DType.FLOAT16, hidden_row="zeros")], strict=False)
+    assert [each.name for each in read_conventions(path)] == ["hidden_row"]  # and the other dtypes stay

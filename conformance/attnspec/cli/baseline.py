@@ -42,10 +42,16 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
 
 
 def gone(digest: Digest) -> str:
-    """`2 known failures (1 mended, 1 changed)`: those that are no failures any more; empty if there are none."""
-    found = Counter(each.change.novelty for each in digest.outcomes if each.change and is_gone(each))
+    """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
+    and what is followed otherwise; empty if there are none.
+    """
+    changes = [each.change for each in digest.outcomes if each.change and is_gone(each)]
+    found = Counter(each.novelty for each in changes if not each.convention)
     detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
-    return f"{plural(found.total(), 'known failure')} ({detail})" if found else ""
+    conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
+    told = [f"{plural(found.total(), 'known failure')} ({detail})"] if found else []
+    told += [f"{plural(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
+    return ", ".join(told)
 
 
 def but_for(digest: Digest) -> str:

@@ -18,6 +18,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
+from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
 from attnspec.problems.demand import Demand, logits
@@ -94,9 +95,6 @@ def _plain(entry: np.generic) -> float | str:
         return float(f"{number:.6g}")
     return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
 
-
-CONVENTION = "convention_is"
-"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
 
 PUT_ONCE = "it is put at {} alone; a gate that names dtypes, or looks with effort default, puts it at all"
 """Why a gate does not put a clause that does not depend on the dtype."""
@@ -180,7 +178,7 @@ class SubjectRun:
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
         trial = self._trial(check, dtype)
-        return self._sentence(trial, self._as_known(trial) or trial.hold())
+        return with_probed(self._sentence(trial, self._as_known(trial) or trial.hold()), check, trial.evaluator)
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
@@ -277,8 +275,8 @@ class SubjectRun:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         if evidence.measured and evidence.measured.relation == CONVENTION:
-            asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
-            return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
+            found = of_no_answer(self.subject, conventions_of(trial.check), trial.evaluator.conventions)
+            return replace(evidence, explained=found)
         evidence = self._placed(trial, evidence)
         if trial.is_glance:
             return evidence
