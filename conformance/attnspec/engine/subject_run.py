@@ -269,7 +269,7 @@ class SubjectRun:
         """The evidence with what it is like.
 
         A known deviation is told in its listing. At a glance only the first failure is located, and nothing else is
-        diagnosed: a third of a subject's time; whoever replays the case is told.
+        diagnosed but a missing lift: a third of a subject's time; whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe:
             return evidence
@@ -278,6 +278,8 @@ class SubjectRun:
             found = of_no_answer(self.subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
         evidence = self._placed(trial, evidence)
+        if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
+            return replace(evidence, explained=lift)
         if trial.is_glance:
             return evidence
         try:
@@ -291,9 +293,8 @@ class SubjectRun:
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
-        explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
-                     missing_lift(self.subject))
-        if explained:
+        if evidence.measured and (
+                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike:
             return evidence
