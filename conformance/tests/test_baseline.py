@@ -323,3 +323,29 @@ def test_conventions_are_kept_by_dtype_and_by_form(tmp_path: Path) -> None:
         "convention hidden_row.bias was zeros, is nan")
     write_baseline(path, [probed(DType.FLOAT16, hidden_row="zeros")], strict=False)
     assert [each.name for each in read_conventions(path)] == ["hidden_row"]  # and the other dtypes stay
+
+
+def test_what_was_not_judged_makes_no_baseline(here: Path) -> None:
+    (here / "theirs.py").write_text("import numpyy\n\ndef attend(query, key, value): ...\n", encoding="utf-8")
+    code, output = checked("--clause", "attention.shape")
+    assert code == 2
+    assert "baseline: known.yaml was not written, since nothing was judged" in output
+    assert not (here / "known.yaml").exists()
+
+    (here / "fine.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
+    code, output = checked("fine.py:attend", "--clause", "attention.shape", "--effort", "glance")
+    assert code == 2
+    assert ("known.yaml was not written, since 1 item of theirs.py:attend could not be judged: mend that, and run it "
+            "again") in output
+
+    (here / "known.yaml").write_text("known: []\n", encoding="utf-8")
+    output = checked("fine.py:attend", "--clause", "attention.shape", "--effort", "glance", "--update-baseline")[1]
+    assert ("wrote known.yaml with 0 known failures. As before stays what was not judged: 1 item of theirs.py:attend. "
+            "Commit it") in output
+
+
+def test_a_record_of_half_a_run_makes_no_baseline(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "theirs.py").write_text("import numpyy\n\ndef attend(query, key, value): ...\n", encoding="utf-8")
+    assert main(["check", "theirs.py:attend", "--clause", "attention.shape", "--record", "run.jsonl"]) == 2
+    assert main(["report", "run.jsonl", "--baseline", "known.yaml"]) == 2
+    assert "known.yaml: the baseline was not written, since nothing was judged." in capsys.readouterr().err
