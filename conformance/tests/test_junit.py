@@ -180,6 +180,7 @@ def test_a_check_writes_it_once_it_is_over(tmp_path: Path) -> None:
         "check", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "quick", "-n", "1",
         "--no-record", "--junit", str(path)], standalone_mode=False)
     assert made.exception is None, made.output
+    assert f"\njunit: {path}\n" in made.output
     suite = one(ElementTree.parse(path).getroot(), "testsuite")
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("numpy/attention", "1", "0")
 
