@@ -294,3 +294,14 @@ test_it = gate("scratch/mine.py:attend", clauses=["attention.shape"], dtypes=["f
     done = subprocess.run([sys.executable, "bin/script.py", *options], cwd=tmp_path, text=True, check=False,
                           capture_output=True, env=SURROUNDINGS)
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ('effort="quik"', "E   attnspec.core.errors.UsageError: 'quik' is not a known effort. Did you mean 'quick'?"),
+    ('baseline="knwon.yaml"', "E   attnspec.core.errors.UsageError: knwon.yaml: ")])
+def test_a_mistake_in_a_gate_is_told_without_a_stack(tmp_path: Path, options: str, says: str) -> None:
+    out = pytest_run(tmp_path, f"from attnspec import gate\ntest_it = gate('numpy/attention', {options})\n").stdout
+    assert says in out
+    assert "test_mine.py:2: in <module>" in out
+    assert "gate.py" not in out
+    assert "engine.py" not in out
