@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from attnspec.cli import main
 from attnspec.cli.check import check
+from attnspec.cli.lint import of_baselines
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
+from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
     read_baseline,
     read_conventions,
@@ -349,3 +353,34 @@ def test_a_record_of_half_a_run_makes_no_baseline(here: Path, capsys: pytest.Cap
     assert main(["check", "theirs.py:attend", "--clause", "attention.shape", "--record", "run.jsonl"]) == 2
     assert main(["report", "run.jsonl", "--baseline", "known.yaml"]) == 2
     assert "known.yaml: the baseline was not written, since nothing was judged." in capsys.readouterr().err
+
+
+LISTED = "- {{subject: '{}', clause: causal.no_lookahead, dtype: float32, verdict: violated}}\n"
+
+
+@pytest.mark.parametrize(("subject", "near"), [
+    ("theirs.py:atend", "theirs.py:attend"), ("their.py:attend", "theirs.py:attend")])
+def test_a_misspelt_subject_is_told_by_check_and_by_lint(
+    subject: str, near: str, here: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    (here / "theirs.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
+    (here / "known.yaml").write_text(f"known:\n{LISTED.format(near)}{LISTED.format(subject)}", encoding="utf-8")
+    assert main(["check", "theirs.py:attend", "--baseline", "known.yaml", "--no-record"]) == 2
+    assert f"known.yaml:3: '{subject}' is not a known subject. Did you mean '{near}'?" in capsys.readouterr().err
+    [told] = of_baselines([Path("known.yaml")], load_spec(), ())
+    assert "known.yaml:3: " in str(told)
+    assert "Did you mean 'attend'?" in str(told) or f"Did you mean '{near}'?" in str(told)
+
+
+@pytest.mark.parametrize("subject", ["theirs.py:other", "numpy/msa", "elsewhere.far:thing"])
+def test_a_subject_that_this_run_does_not_judge_may_be_listed(subject: str, here: Path) -> None:
+    (here / "theirs.py").write_text(f"{THEIRS.format(shift=0)}other = attend\n", encoding="utf-8")
+    (here / "known.yaml").write_text(f"known:\n{LISTED.format(subject)}", encoding="utf-8")
+    plan = Plan(("theirs.py:attend", "numpy/attention"), baseline=str(here / "known.yaml"))
+    assert Engine(plan).items()
+
+
+def test_a_misspelt_id_is_told_with_the_nearest(here: Path) -> None:
+    (here / "known.yaml").write_text(f"known:\n{LISTED.format('numpy/atention')}", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"'numpy/atention' is not a known subject\. Did you mean 'numpy/attention'\?"):
+        Engine(Plan(("numpy/attention",), baseline=str(here / "known.yaml"))).items()

@@ -23,6 +23,7 @@ from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import read_baseline, read_conventions, with_baseline
 from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.outline import meant
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
@@ -108,6 +109,15 @@ class Engine:
             for known in self._baseline.get(target, ()):
                 if known.clause not in clauses:
                     raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
+        for subject, known in self._baseline.items():
+            ids = [target for target in self.plan.targets if ":" not in target and target != subject]
+            is_id = ":" not in subject and subject not in self.plan.targets and not self._registered(subject)
+            if near := near_misses(subject, ids) if is_id else meant(subject, self.plan.targets):
+                raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
         known = self._registered(target)
