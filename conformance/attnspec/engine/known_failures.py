@@ -69,8 +69,9 @@ def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Out
     if not name:
         return outcome
     reason = f"{says}: see whether that is meant, and run with --update-baseline. {outcome.reason}".strip()
+    verdict = outcome.change.verdict if outcome.change else outcome.verdict
     return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason,
-                   change=Change(Novelty.CHANGED, says, outcome.verdict, name))
+                   change=Change(Novelty.CHANGED, says, verdict, name))
 
 
 def _how(outcome: Outcome, deviation: Deviation) -> str:
