@@ -7,8 +7,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from attnspec.cli import progress
+from attnspec.cli import baseline, progress
 from attnspec.cli.conclusion import Detail, Verdicts
+from attnspec.cli.digest import Digest
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.diagnosis.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
@@ -423,6 +424,21 @@ def test_an_interrupted_run_says_so() -> None:
         "Interrupted with no failure so far: what is missing was not run. (exit code 2)")
 
 
+def held_against(*outcomes: Outcome) -> str:
+    digest = Digest()
+    for event in events(*outcomes, code=2):
+        digest.add(replace(event, baseline="known.yaml") if isinstance(event, RunStarted) else event)
+    return "\n".join(baseline.held_against(digest))
+
+
+def test_a_baseline_says_nothing_of_what_was_not_judged() -> None:
+    lost = [undecided(f"a.{number}", "interrupted", Verdict.NOT_RUN) for number in range(2)]
+    assert held_against(held()) == "Held against known.yaml: no known failure, nothing new."
+    assert held_against(held(), *lost) == (
+        "Held against known.yaml: no known failure, as far as it was judged: 2 items not.")
+    assert held_against(*lost) == "Held against known.yaml: nothing was judged, so this run says nothing of it."
+
+
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:
     lost = [undecided(f"a.{number}", f"reason {number % 14}", Verdict.NOT_RUN) for number in range(70)]
     text = "\n".join(told(held(), *lost, code=2))
@@ -445,6 +461,22 @@ def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.M
     assert plain(held(), *(failed(f"a.{number}") for number in range(8))) == [
         f"2 of 9 items; 1 failure so far. Likely: {OFF_BY_ONE}",
         "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
+
+
+def test_a_pipe_calls_nobody_done_who_was_not_judged() -> None:
+    lost = [undecided(f"a.{number}", "interrupted", Verdict.NOT_RUN) for number in range(2)]
+    each = [replace(outcome, subject=subject) for subject in ("a:a", "b:b") for outcome in lost]
+    assert told_of({"a:a": 2, "b:b": 3, "c:c": 1}, *each, held(subject="b:b"), held(subject="c:c")) == [
+        "a:a: was not judged", "b:b: was judged in part", "c:c: done, 3 of 3 subjects"]
+
+
+def told_of(planned: dict[str, int], *happened: Outcome) -> list[str]:
+    """The lines in a pipe of a run that was to judge so many items of each subject."""
+    pipe = io.StringIO()
+    handler = Plain(pipe)
+    for event in events(*happened, code=1):
+        handler.handle(replace(event, planned=planned) if isinstance(event, RunStarted) else event)
+    return pipe.getvalue().splitlines()[1:]
 
 
 def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

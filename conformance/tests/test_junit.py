@@ -112,6 +112,26 @@ def test_what_was_not_judged_is_never_green() -> None:
     assert one(tree(), "testsuite[@name='attnspec']//error").get("message") == "nothing was executed"
 
 
+def test_a_reason_that_kept_items_from_running_is_one_error() -> None:
+    lost = [outcome(Verdict.NOT_RUN, f"core.{number}", reason="no module") for number in range(3)]
+    suite = one(tree(*lost, broken="no module"), f"testsuite[@name='{SUBJECT}']")
+    assert suite.get("tests") == suite.get("errors") == "1"
+    assert one(suite, "testcase[@name='adapter']/error").get("message") == "no module (3 items not run)"
+    beside = one(tree(outcome(Verdict.HELD, "core.held"), *lost), "testsuite")
+    assert (beside.get("tests"), beside.get("errors")) == ("2", "1")
+    assert one(beside, "testcase[@name='not run']/error").get("message") == "no module (3 items not run)"
+
+
+def test_a_suite_tells_the_environment_of_its_subject() -> None:
+    whole = run(outcome(Verdict.HELD))
+    lives_in = {"python": "CPython 3.12.1", "numpy": "2.1.0", "torch": "2.13.0", "device": "cpu"}
+    card = replace(whole.subjects[0].card, id="mine.py:attend", distribution="", version="", lives_in=lives_in)
+    record = replace(whole, subjects=(SubjectKnown(card),), outcomes=(replace(whole.outcomes[0], subject=card.id),))
+    suite = one(ElementTree.fromstring(junit([record])), "testsuite")
+    told = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert told == {**lives_in, "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
+
+
 ALLOWED = {  # of junit-10.xsd of Jenkins' xUnit plugin: attributes, and elements inside
     "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
     "testsuite": ({"name", "tests", "failures", "errors", "group", "time", "skipped", "timestamp", "hostname", "id",
@@ -165,6 +185,7 @@ def test_a_check_writes_it_once_it_is_over(tmp_path: Path) -> None:
         "check", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "quick", "-n", "1",
         "--no-record", "--junit", str(path)], standalone_mode=False)
     assert made.exception is None, made.output
+    assert f"\njunit: {path}\n" in made.output
     suite = one(ElementTree.parse(path).getroot(), "testsuite")
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("numpy/attention", "1", "0")
 

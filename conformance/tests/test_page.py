@@ -350,6 +350,17 @@ def test_known_and_new_stand_apart_in_every_environment() -> None:
     assert "Changed in" not in told
 
 
+def test_the_headline_and_the_standing_tell_known_failures() -> None:
+    known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype) for dtype in (DType.FLOAT32, DType.FLOAT64)]
+    held = outcome("lib/attend", "core.b", Verdict.HELD)
+    assert "lib/attend conforms, but for 2 known failures" in words(render([run(*known, held)]))
+    other = outcome("lib/other", "core.b", Verdict.HELD)
+    both = words(render([run(*known, held, other)]))
+    assert "2 of 2 implementations conform, but for 2 known failures" in both
+    assert "✓ conforms, but for 2 known failures" in both
+    assert "✓ conforms " in both
+
+
 def test_a_page_of_runs_without_a_baseline_has_no_section_for_them() -> None:
     assert 'id="known"' not in render([run(outcome("lib/attend", "core.a"))])
 

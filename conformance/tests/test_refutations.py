@@ -28,7 +28,9 @@ from attnspec.record.measurements import Conviction, SubjectPut
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import (
     CASES,
+    EFFORT,
     FILE,
+    SEED,
     WITNESSES,
     Refutations,
     known_faults,
@@ -37,6 +39,7 @@ from attnspec.spec.refutations import (
     witnesses,
 )
 from attnspec.trials.compile import Check, compile_spec
+from attnspec.trials.dealer import Dealer
 
 Cli = Callable[..., tuple[int, str, str]]
 Pair = tuple[str, str, DType]  # clause, fault, dtype
@@ -75,10 +78,14 @@ def sample(*, convicted: bool) -> list[Pair]:
     return random.Random(f"{DRAW} {convicted}").sample(among, SAMPLE)
 
 
+def dealer(fault: str) -> Dealer:
+    return Dealer(own_subject(FAULT + fault), checks, EFFORT, SEED)
+
+
 @pytest.mark.parametrize("convicted", [True, False], ids=["convicted", "not convicted"])
 def test_a_sample_of_the_matrix_is_found_anew(convicted: bool) -> None:
     wrong = [f"{clause} {fault} {dtype.value}" for clause, fault, dtype in sample(convicted=convicted)
-             if (trial(checks()[clause], FAULT + fault, dtype, checks()).failure is not None) is not convicted]
+             if (trial(checks()[clause], FAULT + fault, dtype, dealer(fault)).failure is not None) is not convicted]
     assert wrong == [], "make it anew: attnspec refutations --write"
 
 

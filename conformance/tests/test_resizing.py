@@ -22,7 +22,7 @@ SMALL = Sizes(1, 2, 1, 3, 10, 8, 4)
 GROUPED = Limits(grouped=True)
 
 
-def test_families_are_no_more_than_heads_and_windows_keep_their_share_of_the_keys() -> None:
+def test_families_are_no_more_than_heads_and_windows_keep_their_share() -> None:
     recipe = resized(CASE, SMALL, domain(grouped="maybe"), GROUPED)
     assert recipe
     assert recipe.text == "B1,H2,Hkv1,T3,S10,D8,Dv4;mask=none;families=normal;with=window;window=5+2;seed=9"

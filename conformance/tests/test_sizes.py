@@ -53,7 +53,7 @@ def test_a_larger_share_never_stands_for_a_shorter_length(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["T", "S"])
-def test_both_sides_of_every_block_are_drawn_more_often_than_their_neighbours(name: str) -> None:
+def test_sides_of_every_block_are_drawn_more_often_than_others_nearby(name: str) -> None:
     axis = axes()[name]
     weight = dict(zip(axis.lengths, (b - a for a, b in zip((0.0, *axis.sums), axis.sums, strict=False)), strict=True))
     for block in BLOCKS[2:]:
@@ -203,7 +203,7 @@ SHARES = [0.547666, 0.887603, 0.386698]
 # What a run has met
 
 
-def test_a_case_meets_each_pair_of_its_axes_and_each_keyword_beside_each_axis() -> None:
+def test_a_case_meets_pairs_of_its_axes_and_keywords_beside_each_axis() -> None:
     met = list(pairs_in(met_by(Sizes(2, 4, 2, 33, 48, 32, 32), ["causal", "return_weights"])))
     kinds = Counter(isinstance(pair.other, str) for pair in met)
     assert kinds == {False: 21, True: 7}

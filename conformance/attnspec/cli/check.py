@@ -109,6 +109,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
+    outputs = replace(outputs, also=tuple(each.place for each in junit))
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
     known_targets(plan)

@@ -30,8 +30,8 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def is_gone(outcome: Outcome) -> bool:
-    """Whether it was a known failure, and is no failure any more."""
-    return outcome.change is not None and outcome.change.verdict not in FAILURES
+    """Whether it gates, and is no failure: a known one that is none any more, or a convention that has changed."""
+    return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from attnspec.spec.refutations import COMMAND, FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, read_entries
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.outline import meant, no_such_function
 from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
@@ -140,8 +141,11 @@ def _of_entries(
     entries: Iterable[Entry], subjects: Mapping[str, Registered], clauses: Sequence[str],
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
+    entries = tuple(entries)
+    own = {entry.subject for entry in entries if ":" in entry.subject}
     for entry in entries:
         yield from tried(partial(_check_entry, entry, subjects, clauses))[1]
+        yield from tried(partial(_check_own, entry, own))[1]
         if entry.key in seen:
             yield UsageError(f"{' '.join(entry.key)} is listed twice.", where=entry.where)
         seen.add(entry.key)
@@ -157,6 +161,15 @@ def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequ
         raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
     if entry.case:
         parsed_case(entry.case, entry.where)
+
+
+def _check_own(entry: Entry, own: Iterable[str]) -> None:
+    """Raise UsageError for a function that its file lacks, or that is nowhere and near to another that is listed."""
+    wrong = no_such_function(entry.subject) if ":" in entry.subject else None
+    if wrong:
+        raise UsageError(str(wrong), where=entry.where)
+    if near := meant(entry.subject, own):
+        raise UsageError.unknown("subject", entry.subject, near, where=entry.where)
 
 
 @click.command()

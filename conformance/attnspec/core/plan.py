@@ -65,7 +65,8 @@ class Plan:
         """Where its subjects live, each with these variables."""
         command = tuple(shlex.split(self.host)) if self.host else (self.python,) if self.python else ()
         return Surroundings(command, is_here=not self.host, environment=environment, device=self.device,
-                            deadline=self.deadline, memory=self.memory)
+                            deadline=self.deadline, memory=self.memory,
+                            option="--host" if self.host else "--python" if self.python else "")
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -51,7 +51,7 @@ def ranges(wrong: Array, axes: Sequence[str]) -> str:
 
 
 def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
-    """The innermost first: columns of rows of heads of batch entries."""
+    """The innermost first: columns of rows of heads of batch entries. wrong: any shape with these axes."""
     for name in ("Dv", "M", "T"):
         if name in told:
             yield told[name]
@@ -67,7 +67,7 @@ def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterat
 def _indices(name: str, among: Array) -> str:
     """`rows 64 to 128`, `the last row`, `every second row from 1 on`, `heads 1, 5 and 6`, `12 of 40 rows`.
 
-    among: bool, (n,), some of them True and some not.
+    among: bool, (T,) of rows and alike of other axes, some of them True and some not.
     """
     one, many = _NAMES[name]
     at = [int(index) for index in np.flatnonzero(among)]

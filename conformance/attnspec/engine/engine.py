@@ -15,15 +15,17 @@ from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
-from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
+from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due, themes_of
 from attnspec.spec.contract import contract_clauses, contract_id, word_of
 from attnspec.spec.load import OWN, load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
-from attnspec.subjects.baseline import read_baseline, with_baseline
+from attnspec.subjects.baseline import read_baseline, read_conventions, with_baseline
+from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.outline import meant
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
@@ -71,6 +73,10 @@ class Engine:
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
         return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
 
+    @cached_property
+    def _known_conventions(self) -> Mapping[ConventionKey, str]:
+        return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
+
     def _registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
         library = "" if ":" in target else target.partition("/")[0]
@@ -113,12 +119,22 @@ class Engine:
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
         clauses = [clause.id for clause in self._law.clauses]
+        _ = self._known_conventions  # a mistake there is told before anything is run
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._registered(target)):
                 check_deviations(target, found.declaration, clauses)
             for known in self._baseline.get(target, ()):
                 if known.clause not in clauses and not word_of(known.clause):
                     raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
+        for subject, known in self._baseline.items():
+            ids = [target for target in self.plan.targets if ":" not in target and target != subject]
+            is_id = ":" not in subject and subject not in self.plan.targets and not self._registered(subject)
+            if near := near_misses(subject, ids) if is_id else meant(subject, self.plan.targets):
+                raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
         known = self._registered(target)
@@ -198,6 +214,7 @@ class Engine:
         declaration = found.declaration if found else Declaration()
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
+        told = with_convention(told, self._known_conventions)
         is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
         return as_new(told) if is_new and self.plan.baseline else told
 

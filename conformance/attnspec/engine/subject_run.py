@@ -16,6 +16,7 @@ from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
 from attnspec.engine.pictures import pictures
+from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
 from attnspec.problems.coverage import taken_by
@@ -36,9 +37,6 @@ from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
-
-CONVENTION = "convention_is"
-"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
 
 PUT_ONCE = "it is put at {} alone; a gate that names dtypes, or looks with effort default, puts it at all"
 """Why a gate does not put a clause that does not depend on the dtype."""
@@ -136,7 +134,8 @@ class SubjectRun:
             trial = replace(trial, refused_by=self._refusals.met(dtype)) if left else trial
             tally = known or trial.hold()
             if not tally.refused:
-                return self._refusals.told(self._sentence(trial, tally), evaluator.subject)
+                told = with_probed(self._sentence(trial, tally), check, evaluator)
+                return self._refusals.told(told, evaluator.subject)
             evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
         raise AssertionError("the last trial takes refusals for failures")
 
@@ -206,15 +205,17 @@ class SubjectRun:
         """The evidence with what it is like.
 
         A known deviation is told in its listing. At a glance only the first failure is located, and nothing else is
-        diagnosed: a third of a subject's time; whoever replays the case is told.
+        diagnosed but a missing lift: a third of a subject's time; whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         if evidence.measured and evidence.measured.relation == CONVENTION:
-            asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
-            return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
+            found = of_no_answer(self.subject, conventions_of(trial.check), trial.evaluator.conventions)
+            return replace(evidence, explained=found)
         evidence = self._placed(trial, evidence)
+        if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
+            return replace(evidence, explained=lift)
         # each fault would cost as much as the case
         if trial.is_glance or work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]:
             return evidence
@@ -229,9 +230,8 @@ class SubjectRun:
         What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
-        explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
-                     missing_lift(self.subject))
-        if explained:
+        if evidence.measured and (
+                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike:
             return evidence

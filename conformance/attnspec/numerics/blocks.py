@@ -33,7 +33,7 @@ class Block:
 
 def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
            rows: Array | None = None) -> Iterator[Block]:
-    """All of a problem (None), or its `rows` along T, block by block."""
+    """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
     every = np.arange(problem.sizes.T) if rows is None else rows
     T = len(every)
     for batch in _steps(problem.sizes.B, _batch_step(problem, T)):

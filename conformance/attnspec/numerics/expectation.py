@@ -214,7 +214,7 @@ def expect_layer(
 
 
 def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
-    """The fields of `Expectation` of one block, from a float64 truth and a cheap bound where that says enough."""
+    """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
     truth, r = attend(operands, np.float64), roundings(precision)
     classes = [r, *([roundings(assumed(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
     bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
@@ -228,14 +228,14 @@ def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operand
 
 
 def _exactly(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
-    """The fields of `Expectation` of one block, from a truth that is as wide as can be, and the sharp bound."""
+    """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
     classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
     return _found(operands, attend(operands, wide_float(dtype)), classes, parts)
 
 
 def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
-    """The same, given the truth and the classes that err: the subject's, and the truth's where it is no finer."""
+    """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
     truth = wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)

@@ -64,6 +64,7 @@ def hull_of(problem: Problem, conventions: Mapping[str, str]) -> tuple[Array, Ar
 
 
 def _hull(operands: Operands) -> dict[str, Array]:
+    """The least (`low`) and the greatest (`high`) visible value of a block, (B,H,T,Dv) each; 0 where there is none."""
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}

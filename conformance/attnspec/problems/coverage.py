@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import product
 
 from attnspec.core.coverage import AXES, Pair, Place, bits, bounds, bucket_of, pairs_of, set_of
 from attnspec.core.declaration import Limits
@@ -30,8 +31,10 @@ def taken_by(limits: Limits, keywords: frozenset[str]) -> int:
 
 
 def _is_taken(pair: Pair, limits: Limits) -> bool:
-    """Whether a problem of the shortest lengths that meet a pair, or of the longest, is taken and cheap enough."""
-    corners = ({axis: bounds(axis, bucket)[end] for axis, bucket in pair.places} for end in (0, 1))
+    """Whether a problem of the shortest or longest lengths that meet a pair is taken and cheap enough."""
+    spans = [(axis, bounds(axis, bucket)) for axis, bucket in pair.places]
+    corners = ({axis: span[end] for (axis, span), end in zip(spans, ends, strict=True)}
+               for ends in product((0, 1), repeat=len(spans)))
     fitted = (_ANY.fitted(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
     return any(sizes is not None and _ANY.work(sizes) <= MOST[Effort.DEFAULT] and _lies_in(sizes, pair.places)
                for sizes in fitted)

@@ -21,11 +21,14 @@ from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Sizes
 
-ROWS: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
+ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
 """How many sizes each demand is dealt."""
 
-AIMED: Mapping[Effort, int] = {Effort.GLANCE: 3, Effort.QUICK: 8, Effort.DEFAULT: 16, Effort.THOROUGH: 75}
+AIMED: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 8, Effort.DEFAULT: 16, Effort.THOROUGH: 75}
 """How many of them, the first ones, are aimed at pairs: those that a trial opens with."""
+
+GLANCED = 3
+"""How many of them a glance keeps: one case, and two to spare."""
 
 SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
 """How many sizes all clauses share where a compiler runs for each."""
@@ -47,10 +50,12 @@ SLOWER = 10
 
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
+_TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
 _AT_ONCE = 3        # pairs that a row is aimed at, at most
 _ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
-_SECOND = 0.6       # of the rows that may have a second batch entry, or a second head, have one
-_SAME_WIDTHS = 0.6  # of the rows have values as wide as keys
+_SECOND = 0.75      # of the rows that may have a second batch entry, or a second head, have one
+_SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
+_SQUARE = 0.25      # … and as many queries as keys, first by the queries, then by the keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
 _WIDEST = 3         # clauses that have the largest problems, …
 _SHARED_OUT = 0.4   # … and the rest of the budget for them
@@ -123,10 +128,12 @@ class SizePlan:
 
     def _own(self, demand: Demand) -> Iterator[Sizes]:
         """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
-        function fails on them, and how long a slow one takes is known in time; but at a glance, which has one.
+        function fails on them, and how long a slow one takes is known in time. A glance has one case, so it chooses.
         """
         rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
-        if self.effort is not Effort.GLANCE:
+        if self.effort is Effort.GLANCE:
+            rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
+        else:
             rows[:aimed] = sorted(rows[:aimed], key=demand.work)
         simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
         yield from (*rows, *filter(None, simplest))
@@ -219,9 +226,16 @@ class SizePlan:
         for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
                 lengths[name] = 2
-        if "Dv" not in pinned and drawer.share() < _SAME_WIDTHS:
-            lengths["Dv"] = lengths["D"]
+        for one, other, often in (("D", "Dv", _SAME_WIDTHS), ("T", "S", _SQUARE), ("S", "T", _SQUARE)):
+            same = {**lengths, other: lengths[one]}
+            if other not in pinned and drawer.share() < often and _work(same) <= cap / demand.calls:
+                lengths = same
         return demand.within(sizes_of(lengths), self.limits, cap)
+
+
+def _is_telling(sizes: Sizes) -> bool:
+    """Whether one case of these sizes shows most mistakes: several heads, queries, keys and features."""
+    return sizes.S in _TELLING_KEYS and sizes.B * sizes.H >= 2 and sizes.T >= 3 and min(sizes.D, sizes.Dv) >= 2
 
 
 def _spans(pair: Pair) -> Mapping[str, tuple[int, int]]:

@@ -155,12 +155,22 @@ class Evidence:
 class Change:
     """How an outcome differs from what is known of its subject. `says`: the rest of a sentence about the clause.
 
-    verdict: the one that it would have had, were nothing known.
+    verdict: the one that it would have had, were nothing known.  convention: the one whose answer changed, if that is
+    how it differs.
     """
 
     novelty: Novelty
     says: str
     verdict: Verdict
+    convention: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedConvention:
+    """What a probe found of a convention that the subject does not declare, or of a form of one: `hidden_row.mask`."""
+
+    name: str
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +183,7 @@ class Outcome:
     met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
     the greatest length of each axis.
     refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
+    probed: of a clause that recommends the answer of a convention, what was found of that convention.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     """
 
@@ -195,6 +206,7 @@ class Outcome:
     met: str = ""
     spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
+    probed: tuple[ProbedConvention, ...] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
 
     @property

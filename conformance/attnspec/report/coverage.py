@@ -9,6 +9,9 @@ from attnspec.core.coverage import AXES, BUCKETS, COUNTED, label, pairs_in, read
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.joined import Joined, Judged
 
+MOST_MISSED = 6
+"""Buckets that a sentence names which no case met."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -51,7 +54,8 @@ class Covered:
         missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken and not cell.met]
         # rounded down: what was not met is not said to be
         pairs = f"{int(100 * self.share)} % of {self.taken.bit_count():,} pairs of sizes and keywords"
-        return "; ".join([lengths, pairs, *([f"not tried: {', '.join(missed)}"] if missed else [])])
+        untried = ", ".join(missed) if len(missed) <= MOST_MISSED else f"{len(missed)} buckets of lengths, see the page"
+        return "; ".join([lengths, pairs, *([f"not tried: {untried}"] if missed else [])])
 
     @property
     def rows(self) -> tuple[Row, ...]:

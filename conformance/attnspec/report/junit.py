@@ -7,13 +7,15 @@ green. The elements and attributes are those that the JUnit task of Ant writes, 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import Verdict, gates
-from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, refused_by
+from attnspec.record.events import OF_SUBJECTS
+from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.figures import SIGNS, counted, figure
@@ -52,21 +54,42 @@ def _suite(joined: Joined, subject: Judged) -> ElementTree.Element:
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
-    outcomes_of = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
-    cases = [_case(outcome, says[outcome.clause], strict=strict)
-             for outcome in outcomes_of]
+    all_outcomes = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
+    lost = _lost_together(all_outcomes, subject.broken)
+    cases = [_case(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
+             if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
     if subject.broken:
-        cases.append(_told_case(subject.card.id, "adapter", _ERROR, subject.broken))
-    return _counted(subject.label, run, cases, _properties(subject, run, outcomes_of))
+        lost = {subject.broken: lost.get(subject.broken, 0), **lost}
+    cases += [_lost_case(subject, reason, number) for reason, number in lost.items()]
+    return _counted(subject.label, run, cases, _properties(subject, run, all_outcomes))
+
+
+def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
+    """Why items were not run, where one reason kept several of them, or the adapter's is the reason; and how many."""
+    lost = Counter(outcome.reason for outcome in outcomes if outcome.verdict is Verdict.NOT_RUN)
+    return {reason: number for reason, number in lost.items() if number > 1 or reason == broken}
+
+
+def _lost_case(subject: Judged, reason: str, number: int) -> ElementTree.Element:
+    """One error for all items that one reason kept from being run."""
+    name = "adapter" if reason == subject.broken else "not run"
+    how_many = f" ({counted(number, 'item')} not run)" if number else ""
+    return _told_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 
 
 def _properties(subject: Judged, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
-    told = {"library": card.distribution, "version": card.version, "effort": header.effort, "seed": str(header.seed),
-            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
+    told = {**_living(run, card), "library": card.distribution, "version": card.version, "effort": header.effort,
+            "seed": str(header.seed), "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
             "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
             "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
     return {name: value for name, value in told.items() if value}
+
+
+def _living(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
+    """Where it lived: interpreter, NumPy, framework and device; of one that never came to life, where it would have."""
+    environment = run.record.header.environment
+    return card.lives_in or {name: environment[name] for name in ("python", *OF_SUBJECTS) if name in environment}
 
 
 def _lost(run: JoinedRun) -> ElementTree.Element:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
@@ -102,8 +102,12 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
-    """Whether it fails and gates; a known failure that is gone gates, and fails no more."""
+    """Whether it fails and gates; a known failure that is gone gates, and fails no more, nor does a convention that
+    has changed.
+    """
     verdict = outcome.change.verdict if outcome.change else outcome.verdict
+    if outcome.change and outcome.change.convention:
+        return False
     return verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)
 
 
@@ -122,7 +126,13 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
         return "was not judged", "idle"
     if not is_whole or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return "was judged in part", "idle"
-    return "conforms", "good"
+    return f"conforms{_but_for(outcomes)}", "good"
+
+
+def _but_for(outcomes: Iterable[Outcome]) -> str:
+    """`, but for 3 known failures`, as the console says it; empty if there are none."""
+    known = sum(outcome.verdict is Verdict.EXPECTED for outcome in outcomes)
+    return f", but for {counted(known, 'known failure')}" if known else ""
 
 
 def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged) -> str:
@@ -148,7 +158,7 @@ def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> 
     if len(standings) == 1:
         refused = f"; refuses {', '.join(standings[0].refused)}" if standings[0].refused else ""
         return f"{standings[0].subject.label} {standings[0].word}{refused}", standings[0].css
-    return _share_that_conforms(standings), _worst_css(standings)
+    return f"{_share_that_conforms(standings)}{_but_for(joined.outcomes.values())}", _worst_css(standings)
 
 
 def _share_that_conforms(standings: Sequence[Standing]) -> str:

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import wraps
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -32,11 +33,27 @@ from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
 
 E = TypeVar("E", DType, Effort)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _PASSING = frozenset({Verdict.HELD, Verdict.EXPECTED})
 _WITHOUT_VERDICT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
 
 
+def _told_without_stack(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, of whose mistakes in its arguments pytest shows the caller's line and the message alone."""
+    @wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except AttnspecError as mistake:
+            raise mistake.with_traceback(None) from None
+
+    return told
+
+
+@_told_without_stack
 def gate(
     *targets: str | Callable[..., object],
     profiles: Iterable[str] = (),

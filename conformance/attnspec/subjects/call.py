@@ -120,6 +120,7 @@ class Call:
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
+    """Every array, of any shape, among arguments and in mappings among them, by its dotted name."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             yield prefix + name, value

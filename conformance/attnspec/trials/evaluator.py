@@ -202,7 +202,7 @@ class Evaluator:
         return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
-        """What the definition says of the output at some rows, with the sharp allowance."""
+        """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""
         return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({"output"}),
                       scale_width=self.subject.scale_width(problem))
 

@@ -20,6 +20,7 @@ from attnspec.spec.refutations import CASES, EFFORT, SEED, Refutations
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
+    from attnspec.trials.dealer import Dealer
     from attnspec.trials.evaluator import Tally
 
 MATRIX = "attnspec.evaluation.power.matrix:MatrixDocket"
@@ -31,23 +32,22 @@ def without(plan: Plan, done: Iterable[SubjectPut]) -> Plan:
     return replace(plan, more={_DONE: tuple(f"{put.subject}-{put.dtype.value}" for put in done)})
 
 
-def trial(check: Check, target: str, dtype: DType, checks: Mapping[str, Check]) -> Tally:
+def trial(check: Check, target: str, dtype: DType, dealer: Dealer) -> Tally:
     """The clause on the first cases that `attnspec check` would put to the fault, and none after one that fails.
 
-    checks: the law, of which each clause is dealt its part of the sizes. The fault is made anew: what one clause asked
-    of one with a memory must not serve the next.
+    dealer: deals the clause its part of the sizes. The fault is made anew: what one clause asked of one with a memory
+    must not serve the next.
     """
     from attnspec.evaluation.power.measure import shared_archive  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.covering_cases import seed_of  # noqa: PLC0415  (weight: hypothesis)
-    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.evaluator import Evaluator  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.trial import Trial  # noqa: PLC0415  (weight: hypothesis)
 
     subject = own_subject(target)
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
     return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
-                 most=CASES, shapes=Dealer(subject, lambda: checks, EFFORT, SEED).shapes(check, dtype)).hold()
+                 most=CASES, shapes=dealer.shapes(check, dtype)).hold()
 
 
 class MatrixDocket:
@@ -94,12 +94,14 @@ class MatrixDocket:
 
     def _convictions(self, job: Measurement) -> Iterator[Conviction]:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+        from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
 
         subject = own_subject(job.target)
+        dealer = Dealer(subject, lambda: self._law, EFFORT, SEED)
         for name, check in self._checks.items():
             if check.lacking(subject):
                 continue
-            tally = trial(check, job.target, DType(job.dtype), self._law)
+            tally = trial(check, job.target, DType(job.dtype), dealer)
             if tally.failure is not None:
                 yield Conviction(name, convicted=True, cases=tally.tried)
 

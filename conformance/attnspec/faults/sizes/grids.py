@@ -29,6 +29,7 @@ def _slices(order: Order) -> Mechanism:
     """Head slices, (B·H) in one line, that hold other slices."""
     def change(size: int) -> Change:
         def finish(output: Array, _: Work) -> Array:
+            """The output (B,H,T,Dv) with its slices in another order."""
             flat = output.reshape(-1, *output.shape[2:])
             return flat[order(len(flat), size)].reshape(output.shape)
         return finish
@@ -39,6 +40,7 @@ def _slices_zero(is_lost: Order) -> Mechanism:
     """Head slices, (B·H) in one line, that are never written."""
     def change(size: int) -> Change:
         def finish(output: Array, work: Work) -> Array:
+            """The output (B,H,T,Dv) with 0 in the slices that are lost."""
             B, H, _, _ = work.shape
             lost = np.broadcast_to(is_lost(B * H, size), (B * H,)).reshape(B, H, 1, 1)
             return np.where(lost, 0, output).astype(output.dtype)
@@ -76,9 +78,10 @@ def _dealt_by_group(value: Array, H: int) -> Array:
 
 
 def _grouped(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
-    """Keys and values of other heads: `head_of` of the query heads, H / Hkv, Hkv and the size."""
+    """Keys and values of other heads: `head_of` of the query heads (H,), of H / Hkv, Hkv and the size, (H,)."""
     def replaced(size: int) -> Replaced:
         def group(array: Array, H: int) -> Array:
+            """(B,Hkv,S,·) -> (B,H,S,·): the head that `head_of` says, clamped to those there are."""
             Hkv = array.shape[1]
             return array[:, np.clip(head_of(np.arange(H), H // Hkv, Hkv, size), 0, Hkv - 1)]
         return {"group_key": group, "group_value": group}
@@ -89,38 +92,39 @@ def _of_batch(order: Order) -> Mechanism:
     """Keys and values of other batch entries."""
     def replaced(size: int) -> Replaced:
         def group(array: Array, H: int) -> Array:
+            """(B,Hkv,S,·) -> (B,H,S,·): grouped as it should be, of batch entries in another order."""
             return sound.group(array[order(array.shape[0], size)], H)
         return {"group_key": group, "group_value": group}
     return replaced
 
 
 def _wrapping(count: int, size: int) -> Array:
-    """(count,): the number wraps at the size."""
+    """(B,), (H,) or (B·H,), as many as `count`: the number wraps at the size."""
     return np.arange(count) % size
 
 
 def _beyond(count: int, size: int) -> Array:
-    """(count,): whether the number lies beyond the size."""
+    """(B,), (H,) or (B·H,), as many as `count`: whether the number lies beyond the size."""
     return np.arange(count) >= size
 
 
 def _last(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
-    """(count,): whether it is the last."""
+    """(B,), (H,) or (B·H,), as many as `count`: whether it is the last."""
     return np.arange(count) == count - 1
 
 
 def _last_from_before(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
-    """(count,): the last holds the one before it."""
+    """(H,), as many as `count`: the last holds the one before it."""
     return np.minimum(np.arange(count), count - 2)
 
 
 def _last_from_first(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
-    """(count,): the last holds the first."""
+    """(B,), as many as `count`: the last holds the first."""
     return np.where(np.arange(count) == count - 1, 0, np.arange(count))
 
 
 def _last_two_swapped(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
-    """(count,): the last two in each other's place."""
+    """(H,), as many as `count`: the last two in each other's place."""
     return np.array([*range(count - 2), count - 1, count - 2])
 
 

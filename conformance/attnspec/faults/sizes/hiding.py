@@ -27,12 +27,13 @@ def _of_mask(change: Table) -> Mechanism:
 def _of_bias(change: Table) -> Mechanism:
     """A bias that is read wrongly. What it hides by -inf stays hidden."""
     def add(logits: Array, work: Work, size: int) -> Array:
+        """Logits (B,H,T,S) with the bias added as it is misread; untouched where there is none."""
         return logits if work.bias is None else logits + change(work.bias, size).astype(logits.dtype)
     return lambda size: {"add_bias": lambda logits, work: add(logits, work, size)}
 
 
 def _stride_rounded_up(table: Array, size: int) -> Array:
-    """Rows are as long as whole blocks of the size to the reader, and not in memory; past a head's end all is 0."""
+    """(B,H,T,S): rows are whole blocks of the size long to the reader, not in memory; past a head's end all is 0."""
     B, H, T, S = table.shape
     stride = -(-S // size) * size
     memory = np.pad(table.reshape(B * H, T * S), [(0, 0), (0, T * (stride - S))])
@@ -40,7 +41,7 @@ def _stride_rounded_up(table: Array, size: int) -> Array:
 
 
 def _tiles_transposed(table: Array, size: int) -> Array:
-    """Whole tiles are read with rows and columns exchanged."""
+    """(B,H,T,S): whole tiles are read with rows and columns exchanged."""
     B, H, T, S = table.shape
     rows, columns = T // size, S // size
     whole = table[:, :, :rows * size, :columns * size].reshape(B, H, rows, size, columns, size)
@@ -60,27 +61,27 @@ def _wrapping(axis: int) -> Table:
 
 
 def _left_out(table: Array, size: int) -> Array:  # noqa: ARG001  (a table's signature)
-    """A mask that hides nothing, a bias that adds nothing."""
+    """(B,H,T,S): a mask that hides nothing, a bias that adds nothing."""
     return np.ones_like(table) if table.dtype == bool else np.zeros_like(table)
 
 
 def _left_out_in_last(table: Array, size: int) -> Array:
-    """The same in the last block of keys alone."""
+    """(B,H,T,S): the same in the last block of keys alone."""
     return np.where(in_last(table.shape[-1], size), _left_out(table, size), table)
 
 
 def _left_out_beyond(table: Array, size: int) -> Array:
-    """The same beyond the first tile of columns."""
+    """(B,H,T,S): the same beyond the first tile of columns."""
     return np.where(np.arange(table.shape[-1]) >= size, _left_out(table, size), table)
 
 
 def _shifted(table: Array, size: int) -> Array:
-    """Columns are moved to the right by the padding."""
+    """(B,H,T,S): columns are moved to the right by the padding."""
     return np.roll(table, -table.shape[-1] % size, axis=-1)
 
 
 def _whole_blocks(table: Array, size: int) -> Array:
-    """A block of keys is seen as a whole where one of them is."""
+    """(B,H,T,S): a block of keys is seen as a whole where one of them is."""
     S = table.shape[-1]
     padded = np.pad(table, [(0, 0)] * 3 + [(0, -S % size)])
     blocks = padded.reshape(*table.shape[:-1], -1, size).any(axis=-1)
@@ -90,6 +91,7 @@ def _whole_blocks(table: Array, size: int) -> Array:
 def _causal(seen: Callable[[Array, Array, int, Work], Array]) -> Mechanism:
     """What the causal flag allows instead: of rows (T,1) and columns (S,), the size and the call, (T,S)."""
     def past(work: Work, size: int) -> Array:
+        """(T,S): what `seen` says where the call is causal; everything where it is not."""
         _, _, T, S = work.shape
         return seen(np.arange(T)[:, None], np.arange(S), size, work) if work.causal else sound.past(work)
     return lambda size: {"past": lambda work: past(work, size)}
@@ -104,6 +106,7 @@ def _short_of_last_tile(row: Array, column: Array, size: int, work: Work) -> Arr
 def _nan_of_future(size: int) -> Change:
     """Rows of a tile whose last block of keys, half as long again as the tile, lies all in their future."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), NaN in the rows whose last block lies in their future."""
         _, _, T, S = work.shape
         row, block = np.arange(T), size * 3 // 2
         last = last_block(np.minimum(row // size * size + size, S), block)
@@ -114,6 +117,7 @@ def _nan_of_future(size: int) -> Change:
 def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
     """Edges of a window that are moved: `left` and `right` of the exact ones, (T,1), and the size."""
     def near(work: Work, size: int) -> Array:
+        """(T,S): what the window allows with its edges moved."""
         _, _, T, S = work.shape
         (before, after), row, column = work.window or (None, None), np.arange(T)[:, None], np.arange(S)
         seen = np.ones((T, S), bool)

@@ -34,6 +34,7 @@ def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
     """Keys that are never reached, as `is_lost` of S and the size says, (S,)."""
     def change(size: int) -> Change:
         def softmax(logits: Array, work: Work) -> Array:
+            """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at the keys that are lost."""
             kept = np.where(is_lost(work.shape[3], size), -np.inf, logits).astype(logits.dtype)
             return sound.normalise(sound.exponentials(kept))
         return softmax
@@ -43,6 +44,7 @@ def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
 def _beyond_queries(_size: int) -> Change:
     """One length serves for queries and keys."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at keys from number T on."""
         kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
         return sound.softmax(kept.astype(logits.dtype), work)
     return softmax
@@ -61,6 +63,7 @@ def _last_again(S: int, size: int) -> Array:
 def _padding_counted(size: int) -> Change:
     """Keys of zeros fill the last block, and their logit is 0."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), with the logits of the padding in the sums."""
         S = work.shape[3]
         filled = np.pad(logits, [(0, 0)] * 3 + [(0, -S % size)])
         return sound.normalise(sound.exponentials(filled))[..., :S]
@@ -68,12 +71,14 @@ def _padding_counted(size: int) -> Change:
 
 
 def _never_at_second(factor: Array, number: int) -> Array:
+    """The rescale factor (B,H,T,1) of a block, ones at the second."""
     return np.ones_like(factor) if number == 1 else factor
 
 
 def _forgotten_at_last(size: int) -> Change:
     """The running sum starts anew with the last block."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), divided by the sums of the last block alone."""
         grown = sound.exponentials(logits)
         total = grown[..., last_block(work.shape[3], size):].sum(axis=-1, keepdims=True)
         return grown / np.where(total == 0, 1, total)
@@ -94,6 +99,7 @@ def _without_maxima(size: int) -> Change:
 def _averaged(size: int) -> Change:
     """Each split is normalised by itself, and the splits that see a key are averaged."""
     def softmax(logits: Array, _: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
         parts, sums = _split(logits, size)
         count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
         return np.concatenate([sound.normalise(part) for part in parts], axis=-1) / count
@@ -103,6 +109,7 @@ def _averaged(size: int) -> Change:
 def _last_split_wins(size: int) -> Change:
     """The second pass keeps the last split alone, wherever that one sees a key."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), of the last split alone in rows that see a key there."""
         is_last = in_last(work.shape[3], size)
         sees = ~np.isneginf(np.where(is_last, logits, -np.inf)).all(axis=-1, keepdims=True)
         return sound.softmax(np.where(sees & ~is_last, -np.inf, logits).astype(logits.dtype), work)
@@ -112,6 +119,7 @@ def _last_split_wins(size: int) -> Change:
 def _sum_in_bfloat16(size: int) -> Change:
     """The running sum is stored in bfloat16 after each block: it stands still once blocks are small beside it."""
     def softmax(logits: Array, _: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), divided by sums that were rounded after each block."""
         grown = sound.exponentials(logits)
         total = np.zeros_like(grown[..., :1])
         for first in range(0, grown.shape[-1], size):
@@ -124,6 +132,7 @@ def _sum_in_bfloat16(size: int) -> Change:
 def _base_two_in_last(size: int) -> Change:
     """2^x for e^x in the last block, which has a code path of its own."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), powers of two in the last block before they are divided."""
         top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
         shifted = logits - np.where(np.isneginf(top), 0, top)
         tail = in_last(work.shape[3], size)
@@ -132,8 +141,9 @@ def _base_two_in_last(size: int) -> Change:
 
 
 def _unscaled_in_last(size: int) -> Callable[[Work, float], Array]:
-    """The scale is left out in the last block, which has a code path of its own."""
+    """Logits (B,H,T,S) without the scale in the last block, which has a code path of its own."""
     def logits(work: Work, factor: float) -> Array:
+        """(B,H,T,S): scaled by the factor, but for the last block of keys."""
         scaled, plain = sound.logits(work, factor), sound.logits(work, 1.0)
         return np.where(in_last(work.shape[3], size), plain, scaled)
     return logits
@@ -164,21 +174,23 @@ def _both(change: Callable[[int], Callable[[Array, int], Array]]) -> Mechanism:
 
 
 def _wrapping(size: int) -> Callable[[Array, int], Array]:
-    """The number of a key wraps: key `size` is key 0 again."""
+    """(B,Hkv,S,·) -> (B,H,S,·): the number of a key wraps: key `size` is key 0 again."""
     return lambda array, H: sound.group(array[:, :, np.arange(array.shape[2]) % size], H)
 
 
 def _last_of_next_head(size: int) -> Callable[[Array, int], Array]:
-    """The last block is read one head on."""
+    """(B,Hkv,S,·) -> (B,H,S,·): the last block is read one head on."""
     def group(array: Array, H: int) -> Array:
+        """(B,Hkv,S,·) -> (B,H,S,·), the last block of each head that of the next."""
         grouped = sound.group(array, H)
         return np.where(in_last(array.shape[2], size)[:, None], np.roll(grouped, -1, axis=1), grouped)
     return group
 
 
 def _last_of_first_batch(size: int) -> Callable[[Array, int], Array]:
-    """The last block is read from the first batch entry."""
+    """(B,Hkv,S,·) -> (B,H,S,·): the last block is read from the first batch entry."""
     def group(array: Array, H: int) -> Array:
+        """(B,Hkv,S,·) -> (B,H,S,·), the last block of each batch entry that of the first."""
         grouped = sound.group(array, H)
         return np.where(in_last(array.shape[2], size)[:, None], grouped[:1], grouped)
     return group

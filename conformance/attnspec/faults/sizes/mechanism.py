@@ -29,7 +29,7 @@ def last_block(length: LengthT, size: int) -> LengthT:
 
 
 def in_last(length: int, size: int) -> Array:
-    """(length,): whether a position lies in the last block of its axis, whole or not."""
+    """(S,), or (T,) or (H,), by the length: whether a position lies in the last block of its axis, whole or not."""
     return np.arange(length) >= last_block(length, size)
 
 

@@ -63,6 +63,7 @@ def _tail_of_last_head(work: Work, size: int) -> Array:
 def _corner(size: int) -> Change:
     """One entry of each head, the first of the second tile, has the wrong sign and twice its size."""
     def finish(output: Array, _: Work) -> Array:
+        """The output (B,H,T,Dv) with that entry of each head times -2."""
         wrong = output.copy()
         wrong[:, :, size, 0] *= -2
         return wrong
@@ -72,6 +73,7 @@ def _corner(size: int) -> Change:
 def _one_entry(size: int) -> Change:
     """A single entry of the whole output, in the last row of the last head, is never written."""
     def finish(output: Array, _: Work) -> Array:
+        """The output (B,H,T,Dv) with 0 in that entry."""
         wrong = output.copy()
         wrong[-1, -1, -1, (size - 1) % output.shape[-1]] = 0
         return wrong
@@ -81,6 +83,7 @@ def _one_entry(size: int) -> Change:
 def _unnormalised(size: int) -> Change:
     """Rows of the last block are not divided by their sums."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), exponentials still in rows of the last block."""
         grown = sound.exponentials(logits)
         return np.where(in_last(work.shape[2], size)[:, None], grown, sound.normalise(grown))
     return softmax
@@ -89,6 +92,7 @@ def _unnormalised(size: int) -> Change:
 def _sum_of_row_before(size: int) -> Change:
     """Rows of the last block are divided by the sum of the row before each."""
     def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), rows of the last block divided by their neighbours' sums."""
         grown = sound.exponentials(logits)
         total = grown.sum(axis=-1, keepdims=True)
         used = np.where(in_last(work.shape[2], size)[:, None], np.roll(total, 1, axis=2), total)
