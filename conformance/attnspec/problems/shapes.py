@@ -31,7 +31,6 @@ OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24)),
 }
 # Half of the head slices: the law holds for any number of them, and tells drifts that are larger by a root of 2.
-# Half of the head slices: the law holds for any number of them, and tells drifts that are larger by a root of 2.
 _GLANCED_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)}
 # How many of them, the first ones, at an effort that does not try them all.
 _TRIED: Mapping[Kind, Mapping[Effort, int]] = {
