@@ -220,7 +220,8 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
     if "no_device" in told:
         raise TargetError(f"there is no device {device!r} for {lift or 'NumPy'} here; there is {told['no_device']}.")
     if "unusable" in told:
-        raise TargetError(f"nothing can be computed with {lift} on {device or 'its device'}: {told['unusable']}.")
+        where = f"{lift or 'NumPy'} on {device or 'its device'}"
+        raise TargetError(f"nothing can be computed with {where}: {told['unusable']}.")
     if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
         raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
     return Hosted(client, number, lift, told)

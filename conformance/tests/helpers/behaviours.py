@@ -203,7 +203,7 @@ def surroundings() -> Iterator[Behaviour]:
     yield called("breaks_a_builtin", "builtins.len = None", CRASHED)
     yield called("traces_and_raises", "def trace(*a): raise KeyboardInterrupt\nsys.setprofile(trace)", ERRORED,
                  "KeyboardInterrupt")
-    yield imported("has_no_files_left", "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", NOT_RUN, "ends the process")
+    yield imported("has_no_files_left", "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", NOT_RUN, "Too many open files")
 
 
 def leftovers() -> Iterator[Behaviour]:
