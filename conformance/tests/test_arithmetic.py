@@ -199,16 +199,23 @@ def test_every_class_can_be_declared(dtype: DType) -> None:
         assert precision_of({**wider.words, "reason": wider.cause}, dtype).reason == wider.cause
 
 
-def test_a_function_of_tensors_that_gets_arrays_is_told_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "why"), [
+    ("import torch\ndef attend(query, key, value):\n    return torch.matmul(query, key) @ value\n",
+     "its module imports torch"),
+    ("from torch.nn.functional import scaled_dot_product_attention as sdpa\n"
+     "def attend(query, key, value):\n    return sdpa(query, key, value)\n", "takes tensors of torch")])
+@pytest.mark.parametrize("effort", [Effort.GLANCE, Effort.QUICK])
+def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, effort: Effort, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     mine = tmp_path / "mine.py"
-    mine.write_text("import torch\ndef attend(query, key, value):\n    return torch.matmul(query, key) @ value\n",
-                    encoding="utf-8")
-    engine = Engine(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,)))
+    mine.write_text(text, encoding="utf-8")
+    engine = Engine(Plan((f"{mine}:attend",), clauses=("attention.definition",), dtypes=(DType.FLOAT32,),
+                         effort=effort))
     [outcome] = [engine.try_item(item) for item in engine.items()]
     assert outcome.verdict is Verdict.ERRORED
     assert evidence_of(outcome).explained == Explanation(
-        "it is handed arrays of NumPy, and its module imports torch", "Hand it tensors, with --lift torch",
-        'attend.lift = "torch"')
+        f"it is handed arrays of NumPy, and {why} (--lift torch hands it tensors)",
+        "Hand it tensors, with --lift torch", 'attend.lift = "torch"')
 
 
 def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,22 @@ from typing import Any
 import pytest
 from attnspec.cli import main
 from attnspec.cli.check import check
+from attnspec.cli.lint import of_baselines
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.outcome import Change, Outcome
-from attnspec.subjects.baseline import read_baseline, read_entries, with_baseline, write_baseline
+from attnspec.core.plan import Plan
+from attnspec.engine.engine import Engine
+from attnspec.record.outcome import Change, Outcome, ProbedConvention
+from attnspec.spec.load import load_spec
+from attnspec.subjects.baseline import (
+    read_baseline,
+    read_conventions,
+    read_entries,
+    with_baseline,
+    write_baseline,
+)
+from attnspec.subjects.known_conventions import by_key, changed_convention
 from click.testing import CliRunner
 
 THEIRS = """
@@ -167,6 +178,11 @@ def test_a_case_that_is_none_is_told_with_its_place(here: Path) -> None:
     ("known:\n- {subject: m, clause: c, dtype: float23, verdict: violated}",
      "'float23' is not a known dtype. Did you mean 'float32'?"),
     ("known:\n- {subject: m, clause: c, dtype: float32, verdict: held}", "'held' is not a known verdict of a failure."),
+    ("conventions:\n- {subject: m, convention: causal_alignmnt, answer: top_left, dtypes: [float32]}",
+     "'causal_alignmnt' is not a known convention. Did you mean 'causal_alignment'?"),
+    ("conventions:\n- {subject: m, convention: hidden_row.mask, answer: zero, dtypes: [float32]}",
+     "'zero' is not a known answer to hidden_row.mask. Did you mean 'zeros'?"),
+    ("conventions:\n- {subject: m, convention: hidden_row, answer: zeros}", "a known convention needs 'dtypes'."),
     ("knwon: []", "'knwon' is not a known key of a baseline. Did you mean 'known'?"),
     ("known:\n- {subject: torch/sdpa, clause: scale.explicit, dtype: float32, verdict: violated, "
      "finding: torch/causal_scale_not_postive}",
@@ -179,7 +195,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path: Path, text: str,
     path = tmp_path / "known.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as told:
-        read_baseline(path)
+        read_baseline(path), read_conventions(path)
     assert message in str(told.value)
     assert "known.yaml:" in str(told.value)
 
@@ -231,3 +247,140 @@ def test_lint_reads_a_baseline_as_a_run_does(tmp_path: Path, capsys: pytest.Capt
     path.write_text("knwon: []", encoding="utf-8")
     assert main(["lint", "--baseline", str(path)]) == 2
     assert "known.yaml:1: 'knwon' is not a known key of a baseline." in capsys.readouterr().out
+
+
+ALIGNED = """
+import numpy as np
+def attend(query, key, value, *, causal=False):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    if causal:
+        rows, columns = logits.shape[-2:]
+        logits = np.where(np.tri(rows, columns, {shift}), logits, np.float32(-30000))
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True) @ value).astype(query.dtype)
+"""
+TOP_LEFT, BOTTOM_RIGHT = "0", "columns - rows"
+
+
+def aligned(folder: Path, shift: str, *more: str, clause: str = "causal.alignment*") -> tuple[int, str]:
+    """The exit code and the output of a gate on an attention whose causal mask has this diagonal."""
+    (folder / "theirs.py").write_text(ALIGNED.format(shift=shift), encoding="utf-8")
+    return checked("--clause", clause, "--effort", "quick", *more)
+
+
+def test_a_convention_that_changes_stops_a_gate(here: Path) -> None:
+    assert aligned(here, TOP_LEFT)[0] == 0
+    [known] = read_conventions(here / "known.yaml")
+    assert (known.name, known.answer, known.dtypes) == ("causal_alignment", "top_left", (DType.FLOAT32,))
+    assert aligned(here, TOP_LEFT)[0] == 0
+
+    code, output = aligned(here, BOTTOM_RIGHT)
+    assert code == 1
+    assert "Not as listed: 1 convention (causal_alignment). (exit code 1)" in output
+    assert ("changed: theirs.py:attend causal.alignment_is_top_left (float32) convention causal_alignment was "
+            "top_left, is bottom_right") in output
+
+    assert aligned(here, BOTTOM_RIGHT, "--update-baseline")[0] == 1  # told once more, and taken into the list
+    assert read_conventions(here / "known.yaml")[0].answer == "bottom_right"
+    assert aligned(here, BOTTOM_RIGHT)[0] == 0
+
+
+def test_a_strict_gate_tells_a_changed_convention_and_learns_it(here: Path) -> None:
+    assert aligned(here, TOP_LEFT, "--strict")[0] == 0
+    assert aligned(here, BOTTOM_RIGHT, "--strict", "--update-baseline")[0] == 1
+    assert aligned(here, BOTTOM_RIGHT, "--strict")[0] == 0
+
+
+def test_a_baseline_of_before_knows_no_conventions(here: Path) -> None:
+    (here / "known.yaml").write_text("known: []\n", encoding="utf-8")
+    assert aligned(here, BOTTOM_RIGHT)[0] == 0
+    assert aligned(here, BOTTOM_RIGHT, "--update-baseline")[0] == 0
+    assert [each.answer for each in read_conventions(here / "known.yaml")] == ["bottom_right"]
+
+
+def test_a_declared_convention_is_not_listed(here: Path) -> None:
+    text = ALIGNED.format(shift=TOP_LEFT) + 'attend.conventions = {"causal_alignment": "top_left"}'
+    (here / "theirs.py").write_text(text, encoding="utf-8")
+    assert checked("--clause", "causal.alignment*", "--effort", "quick")[0] == 0
+    assert read_conventions(here / "known.yaml") == ()
+
+
+def probed(dtype: DType, **found: str) -> Outcome:
+    """What is found of hidden rows at a dtype."""
+    conventions = tuple(ProbedConvention(name.replace("__", "."), answer) for name, answer in found.items())
+    return Outcome("mine:f", "masking.hidden_row_is_zeros", dtype, Level.SHOULD, Verdict.HELD, probed=conventions)
+
+
+def test_conventions_are_kept_by_dtype_and_by_form(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+    write_baseline(path, [probed(DType.FLOAT64, hidden_row="zeros"), probed(DType.FLOAT32, hidden_row="zeros"),
+                          probed(DType.FLOAT16, hidden_row="uniform", hidden_row__bias="nan")], strict=False)
+    assert [(each.name, each.answer, [dtype.value for dtype in each.dtypes]) for each in read_conventions(path)] == [
+        ("hidden_row", "uniform", ["float16"]), ("hidden_row", "zeros", ["float64", "float32"]),
+        ("hidden_row.bias", "nan", ["float16"])]
+    known = by_key(read_conventions(path))
+    same = probed(DType.FLOAT16, hidden_row="uniform", hidden_row__bias="nan")
+    assert changed_convention(same, known) == ("", "")
+    assert changed_convention(probed(DType.FLOAT16, hidden_row="uniform"), known)[1] == (
+        "convention hidden_row.bias was nan, is uniform")
+    assert changed_convention(probed(DType.FLOAT32, hidden_row="zeros", hidden_row__bias="nan"), known)[1] == (
+        "convention hidden_row.bias was zeros, is nan")
+    write_baseline(path, [probed(DType.FLOAT16, hidden_row="zeros")], strict=False)
+    assert [each.name for each in read_conventions(path)] == ["hidden_row"]  # and the other dtypes stay
+
+
+def test_what_was_not_judged_makes_no_baseline(here: Path) -> None:
+    (here / "theirs.py").write_text("import numpyy\n\ndef attend(query, key, value): ...\n", encoding="utf-8")
+    code, output = checked("--clause", "attention.shape")
+    assert code == 2
+    assert "baseline: known.yaml was not written, since nothing was judged" in output
+    assert not (here / "known.yaml").exists()
+
+    (here / "fine.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
+    code, output = checked("fine.py:attend", "--clause", "attention.shape", "--effort", "glance")
+    assert code == 2
+    assert ("known.yaml was not written, since 1 item of theirs.py:attend could not be judged: mend that, and run it "
+            "again") in output
+
+    (here / "known.yaml").write_text("known: []\n", encoding="utf-8")
+    output = checked("fine.py:attend", "--clause", "attention.shape", "--effort", "glance", "--update-baseline")[1]
+    assert ("wrote known.yaml with 0 known failures. As before stays what was not judged: 1 item of theirs.py:attend. "
+            "Commit it") in output
+
+
+def test_a_record_of_half_a_run_makes_no_baseline(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "theirs.py").write_text("import numpyy\n\ndef attend(query, key, value): ...\n", encoding="utf-8")
+    assert main(["check", "theirs.py:attend", "--clause", "attention.shape", "--record", "run.jsonl"]) == 2
+    assert main(["report", "run.jsonl", "--baseline", "known.yaml"]) == 2
+    assert "known.yaml: the baseline was not written, since nothing was judged." in capsys.readouterr().err
+
+
+LISTED = "- {{subject: '{}', clause: causal.no_lookahead, dtype: float32, verdict: violated}}\n"
+
+
+@pytest.mark.parametrize(("subject", "near"), [
+    ("theirs.py:atend", "theirs.py:attend"), ("their.py:attend", "theirs.py:attend")])
+def test_a_misspelt_subject_is_told_by_check_and_by_lint(
+    subject: str, near: str, here: Path, capsys: pytest.CaptureFixture[str],
+) -> None:
+    (here / "theirs.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
+    (here / "known.yaml").write_text(f"known:\n{LISTED.format(near)}{LISTED.format(subject)}", encoding="utf-8")
+    assert main(["check", "theirs.py:attend", "--baseline", "known.yaml", "--no-record"]) == 2
+    assert f"known.yaml:3: '{subject}' is not a known subject. Did you mean '{near}'?" in capsys.readouterr().err
+    [told] = of_baselines([Path("known.yaml")], load_spec(), ())
+    assert "known.yaml:3: " in str(told)
+    assert "Did you mean 'attend'?" in str(told) or f"Did you mean '{near}'?" in str(told)
+
+
+@pytest.mark.parametrize("subject", ["theirs.py:other", "numpy/msa", "elsewhere.far:thing"])
+def test_a_subject_that_this_run_does_not_judge_may_be_listed(subject: str, here: Path) -> None:
+    (here / "theirs.py").write_text(f"{THEIRS.format(shift=0)}other = attend\n", encoding="utf-8")
+    (here / "known.yaml").write_text(f"known:\n{LISTED.format(subject)}", encoding="utf-8")
+    plan = Plan(("theirs.py:attend", "numpy/attention"), baseline=str(here / "known.yaml"))
+    assert Engine(plan).items()
+
+
+def test_a_misspelt_id_is_told_with_the_nearest(here: Path) -> None:
+    (here / "known.yaml").write_text(f"known:\n{LISTED.format('numpy/atention')}", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"'numpy/atention' is not a known subject\. Did you mean 'numpy/attention'\?"):
+        Engine(Plan(("numpy/attention",), baseline=str(here / "known.yaml"))).items()

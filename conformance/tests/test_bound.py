@@ -18,7 +18,7 @@ from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from helpers.problems import expected_of, normal_problem
 
-OUTPUT = frozenset({"output"})
+OUTPUT = frozenset({"output", "visible"})
 HALF = (DType.FLOAT16, DType.BFLOAT16)
 SHAPES = (Sizes(2, 4, 2, 2, 5, 7, 3), Sizes(2, 3, 3, 17, 15, 8, 16), Sizes(2, 2, 2, 31, 65, 33, 24),
           Sizes(1, 1, 1, 1, 1, 1, 1))

@@ -24,8 +24,8 @@ from attnspec.evaluation.false_alarms.rows import CHOSEN, CampaignRow, known, ne
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
+from attnspec.problems.demand import logits
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished
 from attnspec.record.measurements import ACCUSING, BINS, BlockJudged, bin_of, upper_edge

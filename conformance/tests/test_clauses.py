@@ -12,6 +12,8 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
@@ -39,7 +41,9 @@ def accusations() -> Iterator[tuple[Clause, str, DType]]:
 def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault: str, dtype: DType) -> None:
     check, subject = checks()[clause.id], summon(f"fault/{fault}", Plan(()))
     assert not subject.lacks(check.needs)
-    trial = Trial(check, Evaluator(subject, dtype), Effort.DEFAULT, 0, lambda _: None, shrinks=False)
+    shapes = Dealer(subject, checks, Effort.DEFAULT, 0).shapes(check, dtype)
+    trial = Trial(check, Evaluator(subject, dtype), Effort.DEFAULT, seed_of(0, check.domain), lambda _: None,
+                  shrinks=False, shapes=shapes)
     assert trial.hold().failure is not None
 
 

@@ -13,7 +13,7 @@ from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
-from attnspec.trials.trial import COMPILED
+from attnspec.trials.dealer import COMPILED
 
 MANIFEST = """
 library: Mine

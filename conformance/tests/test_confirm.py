@@ -101,7 +101,7 @@ def test_scripts_run_in_the_environment_that_is_asked_for(folder: Path, bare: Pa
 
 def test_a_command_that_starts_nothing_ends_the_confirming(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert confirm(folder, ["is_so"], "--python", "/no/such/python") == 2
-    assert "the command '/no/such/python -ISqi' cannot be started: No such file" in capsys.readouterr().err
+    assert "--python: '/no/such/python' cannot be started: No such file" in capsys.readouterr().err
     with pytest.raises(TargetError, match=r"the command '/no/such/python' cannot be started: No such file"):
         list(confirmations(read_findings(folder / "mine"), {}, there=Surroundings(("/no/such/python",))))
 

@@ -7,8 +7,9 @@ import math
 from dataclasses import replace
 
 import pytest
-from attnspec.cli import progress
+from attnspec.cli import baseline, progress
 from attnspec.cli.conclusion import Detail, Verdicts
+from attnspec.cli.digest import Digest
 from attnspec.cli.progress import Live, Plain
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.diagnosis.locate import NOTHING, PARTLY_TAKEN, UNTAKEN
@@ -56,11 +57,11 @@ def events(*happened: Outcome | Event, code: int, effort: str = "quick", interru
 
 
 def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detail: Detail = Detail.SHORT,
-         is_coloured: bool = False, interrupted: bool = False) -> list[str]:
+         is_coloured: bool = False, interrupted: bool = False, must_take: str = "") -> list[str]:
     text = io.StringIO()
     handler = Verdicts(text, is_coloured=is_coloured, places=("record: run.jsonl",), detail=detail)
     for event in events(*happened, code=code, effort=effort, interrupted=interrupted):
-        handler.handle(event)
+        handler.handle(replace(event, must_take=must_take) if isinstance(event, RunStarted) else event)
     handler.shutdown()
     first, *lines = text.getvalue().splitlines()
     assert not first
@@ -155,6 +156,11 @@ def test_where_no_fault_explains_it_the_place_is_told() -> None:
     assert lines[0] == f"Does not conform. Likely: {place}, 1 of 1 failure."
 
 
+def test_where_no_fault_explains_it_the_sizes_are_told() -> None:
+    lines = told(failed(evidence=replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")))
+    assert lines[0] == "Does not conform. Likely: fails where T ≥ 65, 1 of 1 failure."
+
+
 @pytest.mark.parametrize("located", [NOTHING, UNTAKEN.format("ValueError"), PARTLY_TAKEN.format("ValueError"),
                                      "the diagnosis itself failed: ValueError: no", ""])
 def test_a_diagnosis_that_found_nothing_is_no_cause(located: str) -> None:
@@ -235,6 +241,24 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
     assert "3 clauses do not apply: the function refuses what the clause's problems need (-v lists them)" in lines
     assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely: ")
+
+
+def test_what_came_up_in_a_case_stands_in_the_verdict_too() -> None:
+    met: Outcome | Event = replace(held(), refused={"D > 200": "ValueError: too wide"})
+    assert told(met, code=0)[0] == "Conforms; refuses D > 200."
+
+
+def test_a_contract_that_is_met_stands_below_the_verdict() -> None:
+    assert "must take: causal D128" in told(held(), code=0, must_take="causal D128")
+
+
+def test_a_broken_contract_stands_in_the_verdict() -> None:
+    broken = [failed("contract.D128"), failed("contract.all")]
+    lines = told(held(), *broken, must_take="causal D128")
+    assert lines[0] == "Does not conform: it must take D128, all of the contract together."
+    assert "must take: causal D128" not in lines
+    assert told(*broken[:1], failed(), must_take="D128")[0].startswith(
+        "Does not conform: it must take D128. ")
 
 
 def test_what_is_left_at_its_default_stands_near_the_verdict() -> None:
@@ -400,6 +424,21 @@ def test_an_interrupted_run_says_so() -> None:
         "Interrupted with no failure so far: what is missing was not run. (exit code 2)")
 
 
+def held_against(*outcomes: Outcome) -> str:
+    digest = Digest()
+    for event in events(*outcomes, code=2):
+        digest.add(replace(event, baseline="known.yaml") if isinstance(event, RunStarted) else event)
+    return "\n".join(baseline.held_against(digest))
+
+
+def test_a_baseline_says_nothing_of_what_was_not_judged() -> None:
+    lost = [undecided(f"a.{number}", "interrupted", Verdict.NOT_RUN) for number in range(2)]
+    assert held_against(held()) == "Held against known.yaml: no known failure, nothing new."
+    assert held_against(held(), *lost) == (
+        "Held against known.yaml: no known failure, as far as it was judged: 2 items not.")
+    assert held_against(*lost) == "Held against known.yaml: nothing was judged, so this run says nothing of it."
+
+
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:
     lost = [undecided(f"a.{number}", f"reason {number % 14}", Verdict.NOT_RUN) for number in range(70)]
     text = "\n".join(told(held(), *lost, code=2))
@@ -422,6 +461,22 @@ def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.M
     assert plain(held(), *(failed(f"a.{number}") for number in range(8))) == [
         f"2 of 9 items; 1 failure so far. Likely: {OFF_BY_ONE}",
         "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
+
+
+def test_a_pipe_calls_nobody_done_who_was_not_judged() -> None:
+    lost = [undecided(f"a.{number}", "interrupted", Verdict.NOT_RUN) for number in range(2)]
+    each = [replace(outcome, subject=subject) for subject in ("a:a", "b:b") for outcome in lost]
+    assert told_of({"a:a": 2, "b:b": 3, "c:c": 1}, *each, held(subject="b:b"), held(subject="c:c")) == [
+        "a:a: was not judged", "b:b: was judged in part", "c:c: done, 3 of 3 subjects"]
+
+
+def told_of(planned: dict[str, int], *happened: Outcome) -> list[str]:
+    """The lines in a pipe of a run that was to judge so many items of each subject."""
+    pipe = io.StringIO()
+    handler = Plain(pipe)
+    for event in events(*happened, code=1):
+        handler.handle(replace(event, planned=planned) if isinstance(event, RunStarted) else event)
+    return pipe.getvalue().splitlines()[1:]
 
 
 def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,15 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
+from attnspec.numerics import screen
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
+from attnspec.subjects.subject import Answer
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
-from attnspec.trials.trial import ALL_ROWS, SAMPLED_ROWS, Trial
+from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory, Violated
+from attnspec.trials.trial import Trial
+from attnspec.vocabulary.relations import SCREENED
 from helpers.places import SMALL_SPEC
 
 CLAUSE = '''  - id: own.{name}
@@ -64,6 +67,12 @@ def sound(query, key, value):
 
 def unscaled(query, key, value):
     return sound(query * query.dtype.type(np.sqrt(query.shape[-1])), key, value)
+
+def wrong_at_255(query, key, value):
+    output = sound(query, key, value).copy()
+    if len(output[0, 0]) > 255:
+        output[1, 0, 255, 3] += query.dtype.type(0.5)
+    return output
 
 def claims_masking(query, key, value):
     return sound(query, key, value)
@@ -282,10 +291,10 @@ def test_a_replay_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder:
 
 # --- what is remembered, and which rows are judged
 
-def trial_of(folder: Path, clause: str, function: str = "counted", effort: Effort = Effort.QUICK) -> Trial:
+def trial_of(folder: Path, clause: str, function: str = "counted", *, dtype: DType = DType.FLOAT32) -> Trial:
     subject = summon(f"{folder / 'subjects.py'}:{function}", Plan(()))
     check = compile_spec(load_spec(folder / "spec"))[f"own.{clause}"]
-    return Trial(check, Evaluator(subject, DType.FLOAT32), effort, 0, lambda _: None)
+    return Trial(check, Evaluator(subject, dtype), Effort.QUICK, 0, lambda _: None)
 
 
 RECIPE = Recipe.parse("B1,H2,Hkv2,T3,S4,D2,Dv2;mask=none;families=integers;seed=5")
@@ -359,6 +368,15 @@ def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
     assert "declare conventions: {grouped_heads: repeat} in its manifest (or tile)," in unfound("grouped_heads", "a/b")
 
 
+def test_large_values_are_not_remembered_for_long() -> None:
+    memory: Memory[Answer] = Memory(most_bytes=1000)
+    for number in range(4):
+        memory.recall(str(number), lambda: Answer(np.zeros(50), weights=np.zeros(10)))
+    assert list(memory) == ["2", "3"]
+    memory.recall("large", lambda: Answer(np.zeros(1000)))
+    assert list(memory) == ["large"]
+
+
 def test_what_is_remembered_does_not_grow_without_end() -> None:
     memory: Memory[int] = Memory()
     for number in range(2 * REMEMBERED):
@@ -373,26 +391,28 @@ def test_what_is_remembered_does_not_grow_without_end() -> None:
 LARGE = Recipe.parse("B2,H2,Hkv2,T257,S257,D4,Dv4;mask=none;families=normal;seed=5")
 
 
-@pytest.mark.parametrize(("clause", "effort", "sampled"), [
-    ("definition", Effort.DEFAULT, True), ("definition", Effort.THOROUGH, False), ("twice", Effort.DEFAULT, False)])
-def test_rows_are_sampled_of_large_plain_problems(folder: Path, clause: str, effort: Effort, sampled: bool) -> None:
-    assert ALL_ROWS < 2 * 2 * 257 * 257
-    trial = trial_of(folder, clause, "sound", effort)
-    rows = trial.scene(LARGE).rows
-    assert trial.scene(RECIPE).rows is None
-    assert (rows is not None) is sampled
-    if rows is not None:
-        assert len(set(rows.tolist())) == SAMPLED_ROWS
-        np.testing.assert_array_equal(rows, trial.scene(LARGE).rows)
+@pytest.mark.parametrize("screens", [False, True])
+@pytest.mark.parametrize("dtype", list(DType))
+def test_one_wrong_entry_of_a_large_case_is_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: DType, screens: bool,
+) -> None:
+    for name in ("SHARP_UP_TO", "LONG_DOUBLE_UP_TO"):
+        monkeypatch.setattr(screen, name, 0 if screens else 2**40)
+    failure = trial_of(folder, "definition", "wrong_at_255", dtype=dtype).put(LARGE).failure
+    assert isinstance(failure, Violated)
+    assert failure.measured.index == (1, 0, 255, 3)
+    assert (failure.measured.wrong, failure.measured.claimed) == (1, 2 * 2 * 257 * 4)
 
 
-def test_a_fault_shows_in_the_sampled_rows(folder: Path) -> None:
-    trial = engine(folder, "unscaled", effort=Effort.DEFAULT)
-    outcome = trial.replay(Item(trial.plan.targets[0], "own.definition", "float32"), LARGE.text)
-    assert outcome.verdict is Verdict.VIOLATED
-    assert outcome.evidence
-    assert outcome.evidence.measured
-    assert outcome.evidence.measured.entries == 2 * 2 * SAMPLED_ROWS * 4
+@pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32])
+def test_a_screened_case_says_how_its_rows_were_judged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: DType,
+) -> None:
+    for name in ("SHARP_UP_TO", "LONG_DOUBLE_UP_TO"):
+        monkeypatch.setattr(screen, name, 2**17)
+    small, large = (trial_of(folder, "definition", dtype=dtype).put(recipe) for recipe in (RECIPE, LARGE))
+    assert small.failure is large.failure is None
+    assert (list(small.readings), list(large.readings)) == ([], [SCREENED])
 
 
 @pytest.mark.parametrize("clause", ["scale.inverse_root_width", "layers.definition", "layers.returned_weights"])

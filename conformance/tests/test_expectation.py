@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.numerics import bound, expectation
+from attnspec.numerics import blocks, bound, expectation
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
@@ -116,7 +116,7 @@ def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
     mask = np.random.default_rng(0).random((1, 2, 16, 48) if broadcast else (2, 2, 16, 48)) < 0.7
     problem = normal_problem(mask=mask, bias=np.ones((16, 48), np.float32))
     whole = expected_of(problem)
-    monkeypatch.setattr(expectation, "AT_ONCE", 0)
+    monkeypatch.setattr(blocks, "BATCH_AT_ONCE", 0)
     for name in Expectation.__slots__:
         np.testing.assert_allclose(getattr(expected_of(problem), name), getattr(whole, name), rtol=1e-12, err_msg=name)
 

@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
+import attnspec
 import pytest
 from attnspec.core.errors import UsageError
 from attnspec.runner.environment import one_thread
@@ -21,14 +22,17 @@ from attnspec import gate
 test_attention = gate("stub", clauses={clauses}, engine="stub_engine:Engine", strict={strict})
 """
 
+SURROUNDINGS = {"PYTHONPATH": os.pathsep.join([str(STUBS), str(Path(attnspec.__file__).parents[1])]),
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""Of a pytest of the user's, with the attnspec that is tested here."""
+
 
 def pytest_run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     """A pytest of the user's, in a folder of theirs."""
     (folder / "test_mine.py").write_text(text, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     # without the plugins that happen to be installed here: they take seconds and change what is printed
-    path = {"PYTHONPATH": str(STUBS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    path |= {name: value for name, value in os.environ.items() if name.startswith("COVERAGE")}
+    path = SURROUNDINGS | {name: value for name, value in os.environ.items() if name.startswith("COVERAGE")}
     options = ("-p", "xdist.plugin", "-p", "attnspec.pytest_plugin", *options)
     return subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options], cwd=folder, env=path,
                           capture_output=True, text=True, check=False)
@@ -158,6 +162,12 @@ def test_a_gate_says_before_it_runs_what_it_will_cost(tmp_path: Path) -> None:
     assert cost(tmp_path) == [f"{told}some 0 s of work, as last time"]
 
 
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_a_gate_ends_with_what_its_subjects_refuse(tmp_path: Path, options: tuple[str, ...]) -> None:
+    shy = FILE.format(clauses=["stub.held"], strict=False).replace('gate("stub"', 'gate("shy"')
+    assert "attnspec: shy refuses T ≠ S\n" in pytest_run(tmp_path, shy, *options).stdout
+
+
 def test_xdist_says_what_a_gate_costs_as_well(tmp_path: Path) -> None:
     told = "attnspec gate test_mine.py::test_attention: 2 items; "
     assert cost(tmp_path, "-n2") == [f"{told}how long they take is measured now and told the next time"]
@@ -269,3 +279,35 @@ test_attention = gate("mine.py:attend", clauses={clauses}, dtypes=["float32"])
     assert "1 failed, 2 skipped" in out
     assert out.count("takes arrays with the axes (T, D)") == 1
     assert "mine.py:attend cannot be judged; why says [mine.py:attend-attention.shape-float32]" in out
+
+
+PLAIN_PYTEST = "import sys, pytest\nsys.exit(pytest.main())\n"
+"""As the script: the working directory is not on its path."""
+
+
+def test_a_file_target_imports_from_where_plain_pytest_starts(tmp_path: Path) -> None:
+    text = """
+from attnspec import gate
+test_it = gate("scratch/mine.py:attend", clauses=["attention.shape"], dtypes=["float32"])
+"""
+    files = {"tests/test_mine.py": text, "bin/script.py": PLAIN_PYTEST, "pytest.ini": "[pytest]\n",
+             "scratch/mine.py": "from attention.of_numpy import attend\n", "attention/__init__.py": "",
+             "attention/of_numpy.py": HALVES.partition("attend.dtypes")[0]}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    options = ["-p", "attnspec.pytest_plugin", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run([sys.executable, "bin/script.py", *options], cwd=tmp_path, text=True, check=False,
+                          capture_output=True, env=SURROUNDINGS)
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ('effort="quik"', "E   attnspec.core.errors.UsageError: 'quik' is not a known effort. Did you mean 'quick'?"),
+    ('baseline="knwon.yaml"', "E   attnspec.core.errors.UsageError: knwon.yaml: ")])
+def test_a_mistake_in_a_gate_is_told_without_a_stack(tmp_path: Path, options: str, says: str) -> None:
+    out = pytest_run(tmp_path, f"from attnspec import gate\ntest_it = gate('numpy/attention', {options})\n").stdout
+    assert says in out
+    assert "test_mine.py:2: in <module>" in out
+    assert "gate.py" not in out
+    assert "engine.py" not in out

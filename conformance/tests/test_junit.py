@@ -61,6 +61,11 @@ def test_a_suite_is_a_subject_and_a_case_a_clause_at_a_dtype() -> None:
     assert root.attrib == {"name": "attnspec", "tests": "2", "failures": "1", "errors": "0", "time": "0.5"}
 
 
+def test_a_suite_names_what_its_subject_refuses() -> None:
+    root = tree(replace(outcome(Verdict.HELD), refused={"D > 200": "ValueError: too wide"}))
+    assert one(root, ".//property[@name='refuses']").get("value") == "D > 200"
+
+
 def test_a_violation_is_a_failure_with_all_of_its_evidence() -> None:
     failure = one(tree(outcome(Verdict.VIOLATED, reason="they differ", evidence=EVIDENCE)), ".//failure")
     assert failure.attrib == {"message": "they differ", "type": "violated"}
@@ -105,6 +110,26 @@ def test_what_was_not_judged_is_never_green() -> None:
     halved = one(tree(outcome(Verdict.HELD), is_whole=False), "testsuite[@name='attnspec']//error")
     assert halved.get("message") == "the run was interrupted"
     assert one(tree(), "testsuite[@name='attnspec']//error").get("message") == "nothing was executed"
+
+
+def test_a_reason_that_kept_items_from_running_is_one_error() -> None:
+    lost = [outcome(Verdict.NOT_RUN, f"core.{number}", reason="no module") for number in range(3)]
+    suite = one(tree(*lost, broken="no module"), f"testsuite[@name='{SUBJECT}']")
+    assert suite.get("tests") == suite.get("errors") == "1"
+    assert one(suite, "testcase[@name='adapter']/error").get("message") == "no module (3 items not run)"
+    beside = one(tree(outcome(Verdict.HELD, "core.held"), *lost), "testsuite")
+    assert (beside.get("tests"), beside.get("errors")) == ("2", "1")
+    assert one(beside, "testcase[@name='not run']/error").get("message") == "no module (3 items not run)"
+
+
+def test_a_suite_tells_the_environment_of_its_subject() -> None:
+    whole = run(outcome(Verdict.HELD))
+    lives_in = {"python": "CPython 3.12.1", "numpy": "2.1.0", "torch": "2.13.0", "device": "cpu"}
+    card = replace(whole.subjects[0].card, id="mine.py:attend", distribution="", version="", lives_in=lives_in)
+    record = replace(whole, subjects=(SubjectKnown(card),), outcomes=(replace(whole.outcomes[0], subject=card.id),))
+    suite = one(ElementTree.fromstring(junit([record])), "testsuite")
+    told = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert told == {**lives_in, "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
 
 
 ALLOWED = {  # of junit-10.xsd of Jenkins' xUnit plugin: attributes, and elements inside
@@ -160,6 +185,7 @@ def test_a_check_writes_it_once_it_is_over(tmp_path: Path) -> None:
         "check", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "quick", "-n", "1",
         "--no-record", "--junit", str(path)], standalone_mode=False)
     assert made.exception is None, made.output
+    assert f"\njunit: {path}\n" in made.output
     suite = one(ElementTree.parse(path).getroot(), "testsuite")
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("numpy/attention", "1", "0")
 
@@ -168,3 +194,11 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match=r"the JUnit file .* cannot be written"):
         JUnit(tmp_path / "file" / "junit.xml").start()
+
+
+def test_where_a_failure_begins_is_said_first() -> None:
+    begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2 wrong: rows 64 to 128 of every head."
+    found = outcome(Verdict.VIOLATED, reason="they differ", evidence=replace(EVIDENCE, begins=begins, wrong=wrong))
+    failure = one(tree(found), "testsuite/testcase/failure")
+    assert failure.get("message") == f"{begins} they differ"
+    assert (failure.text or "").split("\n")[1:3] == [f"begins: {begins}", f"wrong: {wrong}"]

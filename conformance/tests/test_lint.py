@@ -95,5 +95,5 @@ def test_lint_tells_a_clause_that_no_problem_can_be_put_under(cli: Cli, spec: Pa
     scale = spec / "scale.yaml"
     scale.write_text(scale.read_text(encoding="utf-8").replace("any_attention}", "any_attention, min_keys: 9000}"))
     assert cli("lint", "--spec", "spec")[1].splitlines()[-2:] == [
-        "spec/scale.yaml:9: no problem is put under 'scale.inverse_root_width': no size of the pool has what `given` asks "
+        "spec/scale.yaml:9: no problem is put under 'scale.inverse_root_width': no size that is drawn has what `given` asks "
         "for (min_…, lengths, grouped, inputs). Ask for less.", "1 to mend."]

@@ -19,7 +19,7 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.host.frames import Entries, Incoming, packed, received, send
 from attnspec.hosting.client import Client, here
 from attnspec.numerics.expectation import Expectation
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Problem
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.registry import load
@@ -119,9 +119,9 @@ def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.M
     evaluator = Evaluator(subject, DType.FLOAT32, RECOMMENDED)
     expect = evaluator._expect
 
-    def expecting(problem: Problem, part: str, rows: Array | None) -> Expectation:
+    def expecting(problem: Problem, part: str) -> Expectation:
         written.touch()
-        return expect(problem, part, rows)
+        return expect(problem, part)
 
     monkeypatch.setattr(evaluator, "_expect", expecting)
     posed = Posed((Problem(DType.FLOAT32, *ONES.values(), scale=1.0),), key="original")

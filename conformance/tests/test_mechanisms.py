@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from attnspec.faults.catalogue import ALL, CATALOGUE, mechanisms
+from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, mechanisms
 from attnspec.faults.mechanisms import BUGS, Outside, faults_of, outside
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.threads import THREADS, family_table, link_of, size_threads
 from helpers.places import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "faults.md"
@@ -32,7 +34,7 @@ def test_a_mistake_left_out_has_one_reason_of_those_in_use() -> None:
 def test_a_fault_links_to_a_mistake_that_it_makes() -> None:
     made = {thread: () if isinstance(faults, Outside) else faults
             for bugs in BUGS.values() for thread, faults in bugs.items()}
-    linked = {fault.name: fault.link for fault in ALL if fault.link.startswith("https://github.com/")}
+    linked = {fault.name: fault.link for fault in FIXED if fault.link.startswith("https://github.com/")}
     assert {name: link for name, link in linked.items() if name not in made.get(link, ())} == {}
 
 
@@ -44,3 +46,28 @@ def test_no_thread_is_listed_twice() -> None:
 
 def test_the_documentation_shows_the_table() -> None:
     assert mechanisms() in DOCUMENT.read_text(encoding="utf-8")
+
+
+# --- at certain sizes only
+
+def test_threads_name_faults_that_there_are_and_each_thread_is_told_once() -> None:
+    named = {name for thread in THREADS if not isinstance(thread.faults, Outside) for name in thread.faults}
+    assert named <= set(CATALOGUE)
+    links = [thread.link for thread in THREADS]
+    assert len(set(links)) == len(links) == 57
+    assert set(links).isdisjoint(link for bugs in BUGS.values() for link in bugs)
+    assert sum(not isinstance(thread.faults, Outside) for thread in THREADS) == 38
+
+
+def test_a_family_links_to_a_thread_that_tells_its_mechanism() -> None:
+    told = {name: thread.link for thread in reversed(THREADS) if thread.told and not isinstance(thread.faults, Outside)
+            for name in thread.faults}
+    assert {fault.name: fault.link for fault in ALL if fault.planted and fault.link} == {
+        name: link for name, link in told.items() if name in FAMILIES}
+    assert link_of("size_groups_rounded_up") == ""
+
+
+def test_the_documentation_shows_families_and_threads() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert family_table() in text
+    assert size_threads() in text

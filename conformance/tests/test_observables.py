@@ -1,4 +1,4 @@
-"""What is looked at: weights read out in blocks of the values' width, logits, parts joined, rows sampled."""
+"""What is looked at: weights read out in blocks of the values' width, logits, parts joined, margins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from attnspec.faults import staged
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem
 from attnspec.trials.evaluator import Evaluator
-from attnspec.vocabulary.observables import LOOKS, MOST_BLOCKS, observe, relative_logits, see
+from attnspec.vocabulary import observables
+from attnspec.vocabulary.observables import MOST_BLOCKS, measure, observe, relative_logits, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
@@ -33,7 +34,7 @@ class Recorder:
         return self.sound(query, key, value, **keywords)
 
 
-def scene(Dv: int, *, limits: Limits | None = None, rows: Array | None = None, S: int = S, H: int = H,
+def scene(Dv: int, *, limits: Limits | None = None, S: int = S, H: int = H,
           **changes: object) -> tuple[Scene, Recorder]:
     random = np.random.RandomState(0)
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in ((B, H, T, D), (B, H, S, D), (B, H, S, Dv))]
@@ -41,7 +42,7 @@ def scene(Dv: int, *, limits: Limits | None = None, rows: Array | None = None, S
     subject = subject_of(function, ATTENTION_KEYWORDS, conventions=RECOMMENDED, limits=limits or Limits())
     evaluator = Evaluator(subject, DType.FLOAT32)
     posed = Posed((Problem(DType.FLOAT32, arrays[0], arrays[1], arrays[2]).but(**changes),), key="original")
-    return Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator, rows=rows), function
+    return Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator), function
 
 
 @pytest.mark.parametrize(("width", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (9, 1)])
@@ -111,16 +112,18 @@ def test_parts_are_joined_in_their_order_and_read_back() -> None:
     assert (np.abs(apart.array - whole.array) <= apart.allowance + whole.allowance).all()
 
 
-@pytest.mark.parametrize("name", LOOKS)
-def test_sampled_rows_are_those_rows(name: str) -> None:
-    whole, _ = scene(3)
-    sampled, _ = scene(3, rows=np.array([0, 2]))
-    for field in ("array", "truth", "allowance", "claimed"):
-        left, right = (getattr(see(case, "original", name), field) for case in (sampled, whole))
-        np.testing.assert_allclose(left, right[:, :, [0, 2]], rtol=1e-12)
-
-
 def test_a_run_outside_the_declared_limits_says_so() -> None:
     case, _ = scene(3, limits=Limits(ties_value_width=True))
     with pytest.raises(OutsideLimits, match="takes values as wide as keys only"):
         observe(case, "original", "output")
+
+
+@pytest.mark.parametrize("at_once", [1, 10, 50])
+def test_large_arrays_are_compared_part_by_part(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    random = np.random.default_rng(0)
+    seen, truth = random.random((2, 3, 5, 7)), random.random((2, 3, 5, 7))
+    allowance, claimed = random.random((2, 1, 5, 1)), random.random((2, 3, 5, 1)) < 0.8
+    seen[1, 2, 4, 6] = np.nan
+    whole = measure("is", seen, truth, allowance, claimed, what="x")
+    monkeypatch.setattr(observables, "AT_ONCE", at_once)
+    assert measure("is", seen, truth, allowance, claimed, what="x") == whole

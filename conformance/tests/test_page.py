@@ -214,6 +214,13 @@ def test_a_wider_arithmetic_is_told_before_what_was_seen() -> None:
     assert "cause" not in words(section(render([run(violated())]), "findings"))
 
 
+def test_a_finding_says_first_where_it_begins() -> None:
+    begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2 wrong: rows 64 to 128 of every head."
+    evidence = replace(EVIDENCE, begins=begins, wrong=wrong)
+    findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
+    assert 0 < findings.index(f"begins {begins}{wrong}") < findings.index(EVIDENCE.sentence)
+
+
 def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
     evidence = replace(EVIDENCE, located="the weights of hidden keys are not zero")
     findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
@@ -341,6 +348,17 @@ def test_known_and_new_stand_apart_in_every_environment() -> None:
     assert "3 known failures in run A lib/flag_ignored It ignores the flag. lib/attend core.a f32 f16" in told
     assert "no finding No finding explains these. lib/attend core.d f32" in told
     assert "Changed in" not in told
+
+
+def test_the_headline_and_the_standing_tell_known_failures() -> None:
+    known = [outcome("lib/attend", "core.a", Verdict.EXPECTED, dtype) for dtype in (DType.FLOAT32, DType.FLOAT64)]
+    held = outcome("lib/attend", "core.b", Verdict.HELD)
+    assert "lib/attend conforms, but for 2 known failures" in words(render([run(*known, held)]))
+    other = outcome("lib/other", "core.b", Verdict.HELD)
+    both = words(render([run(*known, held, other)]))
+    assert "2 of 2 implementations conform, but for 2 known failures" in both
+    assert "✓ conforms, but for 2 known failures" in both
+    assert "✓ conforms " in both
 
 
 def test_a_page_of_runs_without_a_baseline_has_no_section_for_them() -> None:
@@ -512,6 +530,18 @@ def test_what_a_subject_refuses_stands_beside_its_limits() -> None:
     told = card("lib/attend", refused={"grouped heads (Hkv < H)": "ValueError: one key head a query head"})
     cell = section(render([replace(record, subjects=(told,))]), "conventions").partition("refuses grouped")[2]
     assert words(f"<b>{cell}").startswith("heads (Hkv &lt; H): ValueError: one key head a query head")
+
+
+def test_the_headline_names_what_is_refused() -> None:
+    met = replace(outcome("lib/attend", "core.a"), refused={"D > 200": "ValueError: too wide"})
+    record = replace(run(met), subjects=(card("lib/attend", refused={"T ≠ S": "ValueError: equal lengths"}),))
+    assert "lib/attend conforms; refuses T ≠ S, D &gt; 200" in words(render([record]))
+
+
+def test_the_page_shows_the_contract() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    held_to = replace(record, header=replace(record.header, must_take="causal D128"))
+    assert "must takecausal D128" in words(section(render([held_to]), "environment"))
 
 
 def test_the_headline_says_the_likely_cause_as_the_console_does() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
-from attnspec.evaluation.baselines import rules
+from attnspec.evaluation.baselines import dealing, inputs, rules
 from attnspec.evaluation.baselines.false_alarms import false_alarm_share
-from attnspec.evaluation.baselines.inputs import FIXED, Suite
+from attnspec.evaluation.baselines.inputs import SHAPES, Suite
 from attnspec.evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
 from attnspec.evaluation.baselines.references import Reference, ReferencedProblem
 from attnspec.evaluation.baselines.rules import HALVES, RULES, THREE, Rule
@@ -25,6 +26,16 @@ from attnspec.subjects.subject import Subject
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
 USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_tenth_of_the_work() -> Iterator[None]:
+    """Grids deal a tenth of the work that they deal in a measurement."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dealing, "HALF", dealing.HALF / 10)
+        inputs.posed_problems.cache_clear()
+        yield
+    inputs.posed_problems.cache_clear()
 
 
 def said(rule: Rule, target: str, dtype: DType = DType.FLOAT32, seed: int = 0) -> list[bool]:
@@ -62,6 +73,7 @@ def test_a_rule_names_itself_and_its_source(rule: Rule) -> None:
     assert rule.source.startswith("https://")
     assert rule.title
     assert rule.meaning.endswith(".")
+    assert all(re.search(r" at [0-9a-v.]{7}$", str(source)) for source in rule.read)
 
 
 def test_the_numbers_are_those_of_the_sources() -> None:
@@ -219,11 +231,11 @@ def test_references_are_worked_out_once_for_all_subjects() -> None:
     first, second = (suite.posed(Kind.ATTENTION, DType.FLOAT32, 0) for _ in range(2))
     assert first is second
     assert first[0].output.same is second[0].output.same
-    assert first[0].problem.sizes == FIXED
+    assert first[0].problem.sizes in [sizes for sizes, _ in SHAPES.values()]
 
 
 def test_the_eager_reference_rounds_what_the_others_keep() -> None:
-    problem = RULES["flash_attention"].inputs.posed(Kind.ATTENTION, DType.BFLOAT16, 0)[0].problem
+    problem = RULES["flash_attention"].inputs.posed(Kind.ATTENTION, DType.BFLOAT16, 0)[-1].problem
     output = ReferencedProblem(problem).output
     np.testing.assert_array_equal(output.same.astype(np.float64), output.rounded)
     assert output.eager_error > 2 * np.abs(output.wider - output.rounded).max()

@@ -33,7 +33,8 @@ def test_a_path_is_shown_from_the_folder_that_a_reader_knows(full: str, shown: s
 @pytest.mark.parametrize(("argument", "shown"), [
     ("audit", "audit"), ("/data/runs/a.jsonl.gz", "a.jsonl.gz"), ("--record=/data/a.jsonl", "--record=a.jsonl"),
     (f"{Path.cwd()}/reports/a.jsonl", "reports/a.jsonl"), ("--seed=3", "--seed=3"), ("../a.jsonl", "../a.jsonl"),
-    ("/home/me/kernel.py:attend", "kernel.py:attend"),
+    ("/home/me/kernel.py:attend", "kernel.py:attend"), ("/data/envs/torch214/bin/python", "…/torch214/bin/python"),
+    ("--python=/bin/python3", "--python=…/bin/python3"),
 ])
 def test_an_argument_of_the_command_keeps_no_folder(argument: str, shown: str) -> None:
     assert portable_argument(argument) == shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,13 +16,16 @@ from attnspec.cli.power_console import SubjectCounter, Table
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
+from attnspec.evaluation.baselines.rules import RULES
 from attnspec.evaluation.power.against import Fall, compared
 from attnspec.evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
+from attnspec.faults.catalogue import fault_named
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from helpers.commands import Cli
+from helpers.places import CHECKOUT
 from helpers.records import write_record
 
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16
@@ -74,6 +78,7 @@ def test_the_header_tells_of_rules_and_faults(measured: tuple[RunRecord, str]) -
     assert [rule["name"] for rule in header.rules] == [SUITE, "onnx_nodes"]
     assert [fault["name"] for fault in header.faults] == ["scale_none", "scale_root_in_float32"]
     assert header.faults[0]["story"]
+    assert header.rules[1]["sizes_from"] == "onnx/onnx onnx/backend/test/case/node/attention.py at f754691"
 
 
 def test_the_footer_counts_what_the_suite_made_of_them(measured: tuple[RunRecord, str]) -> None:
@@ -175,6 +180,39 @@ def test_a_fault_that_nobody_convicts_is_named_with_its_story() -> None:
 def test_seeds_at_which_a_fault_escapes_are_counted() -> None:
     text = told(put("b", convicted=True), put("b", convicted=False, seed=1))
     assert "  b (scale; float32 at 1 of 2 seeds): Somebody mixed it up.\n" in text
+
+
+def test_faults_that_show_only_at_certain_sizes_have_a_column() -> None:
+    puts = [put("a", convicted=True), replace(put("b", convicted=False), shows_at="D of 65 and more")]
+    lines = [re.split(" {3,}", line) for line in told(*puts).splitlines()]
+    head, row = (next(line for line in lines if line[0] == first) for first in ("rule", "attnspec"))
+    assert head[:3] == ["rule", "float32", "shows only at certain sizes"]
+    assert row[:3] == ["attnspec", "1 of 2  50.0 %", "0 of 1  0 %"]
+    assert "certain sizes" not in told(*puts[:1])
+
+
+def test_a_record_says_of_a_fault_that_it_shows_only_at_certain_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sized = fault_named("size_keys_tail_lost")
+    monkeypatch.setattr("attnspec.faults.catalogue.fault_named", lambda _: sized)
+    plan = Plan(("fault/scale_none", "sound/naive"), dtypes=(F32,), effort=Effort.QUICK)
+    jobs = PowerJobs(with_power(plan, seeds=(0,), rules=()))
+    assert [jobs.carry_out(job).shows_at for job in jobs.items()] == [sized.shows_at, ""]
+
+
+@pytest.mark.parametrize(("words", "rules"), [
+    ((), (SUITE, *RULES)), ((SUITE,), (SUITE,)), (("baselines",), tuple(RULES)),
+    (("baselines", SUITE), (SUITE, *RULES)), (("kernelbench", "onnx_nodes"), ("kernelbench", "onnx_nodes"))])
+def test_the_suite_or_the_other_rules_can_be_measured_alone(
+    power: Cli, words: Sequence[str], rules: Sequence[str],
+) -> None:
+    code, _, _ = power(*ONE, *(word for name in words for word in ("--rule", name)), "--record", "r.jsonl")
+    assert code == 0
+    assert [rule["name"] for rule in read_record(Path("r.jsonl")).header.rules] == list(rules)
+
+
+def test_ci_puts_faults_to_the_suite_alone() -> None:
+    run = (CHECKOUT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "power --effort quick --rule attnspec" in run
 
 
 def test_a_wrong_name_is_told() -> None:

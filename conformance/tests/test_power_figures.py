@@ -24,6 +24,7 @@ from attnspec.report.power_figures import (
     shares,
     stages,
     total,
+    total_at_sizes,
 )
 
 F32, BF16 = DType.FLOAT32, DType.BFLOAT16
@@ -89,6 +90,13 @@ def test_a_curve_rises_where_runs_are_convicted_and_ends_at_their_share() -> Non
 def test_stages_share_out_the_faults() -> None:
     assert stages(PUTS, SUITE) == (FaultGroup("scale", 2, 2), FaultGroup("mask", 1, 2))
     assert stages(PUTS, "gauss") == (FaultGroup("scale", 0, 1), FaultGroup("mask", 0, 1))
+
+
+def test_faults_that_show_only_at_certain_sizes_have_a_share_of_their_own() -> None:
+    puts = [replace(each, shows_at="T of 65 and more") if each.subject == "fault/b" else each for each in PUTS]
+    assert total_at_sizes(puts, SUITE) == FaultGroup(SUITE, 1, 2)  # b: convicted in float32, not in bfloat16
+    assert total_at_sizes(puts, "gauss") == FaultGroup("gauss", 0, 1)
+    assert total_at_sizes(PUTS, SUITE) == FaultGroup(SUITE, 0, 0)
 
 
 def test_an_escapee_says_at_which_dtypes_how_many_seeds_missed_it() -> None:

@@ -251,6 +251,25 @@ def test_a_readme_gets_its_table_from_the_record() -> None:
     assert markdown_table(record_of()) == ""
 
 
+SIZED = tuple(replace(each, shows_at="S = 16 n + 1") if each.subject == "fault/late" else each for each in PUTS)
+
+
+def test_a_readme_has_a_column_for_faults_that_show_at_certain_sizes() -> None:
+    assert markdown_table(record_of(*SIZED)).splitlines() == [
+        "| convicted by | float32 | bfloat16 | shows only at certain sizes | cases: median, 95 %, worst "
+        "| sound ones accused |",
+        "|---|---|---|---|---|---|",
+        "| **attnspec** | 50.0 % | 100 % | 50.0 % | 1, 4, 4 | 0 of 1 |",
+        "| [Five Gaussian draws](https://example.org/gauss) | 50.0 % | 0 % | 0 % | 2, 2, 2 | 1 of 1 |"]
+
+
+def test_the_page_has_the_column_only_where_there_are_such_faults() -> None:
+    assert "shows only at certain sizes" not in shown(*PUTS)
+    page = shown(*SIZED)
+    assert "bfloat16 shows only at certain sizes all runs" in page
+    assert "50.0 % 1 / 2 0 % 0 / 2 0 % 0 / 2 25.0 % 1 / 4 2 · 2 · 2 1 of 1" in page
+
+
 def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record, page, picture = (tmp_path / f"power.{kind}" for kind in ("jsonl", "html", "svg"))
     run = record_of(*PUTS)

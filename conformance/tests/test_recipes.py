@@ -13,7 +13,8 @@ from attnspec.core.nouns import Effort
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK, Domain, Lengths, domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import POOL, logits, shapes_for
+from attnspec.problems.shapes import shapes_for
+from attnspec.problems.size_plan import ROWS, SIMPLEST
 from attnspec.problems.strategy import recipes
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
@@ -126,25 +127,14 @@ def test_special_names_must_be_asked_for() -> None:
 # Shapes
 
 
-def test_the_pool_covers_the_edges() -> None:
-    lengths = {length for sizes in POOL for length in (sizes.T, sizes.S)}
-    assert {1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129} <= lengths
-    assert max(lengths) > 512
-    assert {sizes.D for sizes in POOL} >= {1, 2, 3, 7, 8, 16, 24, 33, 64, 80}
-    assert {sizes.H // sizes.Hkv for sizes in POOL} == {1, 2, 3, 4}
-    assert {(sizes.T > sizes.S) - (sizes.T < sizes.S) for sizes in POOL if min(sizes.B, sizes.H) > 1} == {-1, 0, 1}
-    assert any(sizes.Dv != sizes.D for sizes in POOL)
-
-
 @pytest.mark.parametrize("effort", Effort)
 @pytest.mark.parametrize("arguments", [
     {}, {"grouped": "maybe"}, {"grouped": "always"}, {"lengths": "self"}, {"lengths": "more_keys"},
     {"lengths": "more_queries"}, {"lengths": "cross", "min_batch": 2}, {"min_heads": 2, "min_keys": 2},
     {"kind": "mask_attack"}, {"kind": "gaussian"}, {"kind": "worked_example"}, {"kind": "acceptance"}], ids=str)
-def test_every_domain_has_shapes_smallest_first(arguments: dict[str, Any], effort: Effort) -> None:
+def test_every_domain_has_shapes(arguments: dict[str, Any], effort: Effort) -> None:
     shapes = shapes_for(domain(**arguments), GROUPED, effort)
-    assert 1 <= len(shapes) <= len(POOL)
-    assert list(shapes) == sorted(shapes, key=logits) or arguments.get("kind") == "gaussian"
+    assert 1 <= len(shapes) <= ROWS[effort] + len(SIMPLEST)
     assert len(set(shapes)) == len(shapes)
 
 
@@ -175,17 +165,6 @@ def test_shapes_keep_the_limits_of_the_subject(limits: Limits, holds: Callable[[
 def test_contradictions_leave_no_shape(arguments: dict[str, Any], limits: Limits) -> None:
     assert shapes_for(domain(**arguments), limits, Effort.DEFAULT) == ()
     assert recipes(domain(**arguments), ALL_KEYWORDS, limits, Effort.DEFAULT).is_empty
-
-
-def test_one_subject_meets_few_shapes_over_all_domains() -> None:
-    domains = [EVERYTHING, LAYER, domain(), domain(lengths="self"), domain(lengths="cross"), domain(min_heads=2)]
-    met = {sizes for chosen in domains for sizes in shapes_for(chosen, Limits(ties_value_width=True), Effort.DEFAULT)}
-    assert len(met) <= 12
-
-
-def test_most_work_is_small() -> None:
-    shapes = shapes_for(EVERYTHING, GROUPED, Effort.DEFAULT)
-    assert sum(map(logits, shapes)) / len(shapes) < 12_000
 
 
 # Drawing
@@ -219,13 +198,13 @@ def test_everything_on_offer_is_drawn() -> None:
     assert {recipe.sizes for recipe in found} == set(shapes_for(EVERYTHING, GROUPED, Effort.DEFAULT))
     assert {recipe.scale for recipe in found if "scale" in recipe.features} == set(EVERYTHING.scales)
     used = Counter(keyword for recipe in found for keyword in recipe.features)
-    assert all(200 < count < 480 for count in used.values()), used
+    assert all(200 < count < 540 for count in used.values()), used
 
 
 def test_causal_meets_unequal_lengths_and_several_batches_and_heads_often() -> None:
     found = sample(EVERYTHING, 600)
     assert sum("causal" in recipe.features and recipe.sizes.T != recipe.sizes.S for recipe in found) > 200
-    assert sum(min(recipe.sizes.B, recipe.sizes.H) >= 2 for recipe in found) > 300
+    assert sum(min(recipe.sizes.B, recipe.sizes.H) >= 2 for recipe in found) > 150
 
 
 def test_layers_have_a_width_and_inputs() -> None:
@@ -249,11 +228,14 @@ def test_a_drawn_value_cannot_have_the_name_of_a_field() -> None:
         recipes(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.DEFAULT, ("seed",))
 
 
+LONG = "B2,H1,Hkv1,T7,S113,D7,Dv7"  # the cheapest of the sizes with many keys that this clause is dealt
+
+
 @pytest.mark.parametrize(("wanted", "smallest"), [
     (lambda _: True, "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0;cut=0"),
-    (lambda recipe: recipe.sizes.S > 100, "B1,H2,Hkv2,T3,S513,D33,Dv24;mask=none;families=integers;seed=0;cut=0"),
+    (lambda recipe: recipe.sizes.S > 100, LONG + ";mask=none;families=integers;seed=0;cut=0"),
     (lambda recipe: "mask" in recipe.features and recipe.sizes.T > 1,
-     "B2,H2,Hkv2,T2,S5,D7,Dv3;mask=all_true;families=integers;with=mask;seed=0;cut=0"),
+     "B2,H2,Hkv2,T2,S3,D2,Dv2;mask=all_true;families=integers;with=mask;seed=0;cut=0"),
     (lambda recipe: "log_normal" in recipe.families and recipe.drawn["cut"] > 40,
      "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=log_normal;seed=0;cut=41")])
 def test_recipes_shrink_to_the_simplest(wanted: Callable[[Recipe], bool], smallest: str) -> None:

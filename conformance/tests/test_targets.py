@@ -138,8 +138,7 @@ MISTAKES = [
                            "Did you mean 'attend'?"),
     ("./my_atention.py:attend", "my_atention.py: there is no such file. Did you mean 'my_attention.py'?"),
     ("no_such_folder/mine.py:attend", "no_such_folder/mine.py: there is no such file."),
-    ("my_imports:f", "importing 'my_imports' needs 'not_there_at_all', which is not installed. "
-                     "Install it: pip install not_there_at_all"),
+    ("my_imports:f", "importing 'my_imports' needs the module 'not_there_at_all', which was not found in "),
     ("my_raising:f", "my_raising.py:2: importing 'my_raising' raises ZeroDivisionError: division by zero"),
     ("my_raising.py:f", "my_raising.py:2: importing 'my_raising.py' raises ZeroDivisionError: division by zero"),
     ("my_exit:f", "my_exit.py:1: importing 'my_exit' raises SystemExit: 3"),
@@ -239,3 +238,26 @@ def test_a_class_is_told_before_its_file_is_imported(
 def test_what_may_be_no_class_once_it_is_imported_is_left_to_the_import(text: str, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(text, encoding="utf-8")
     assert class_for_function(f"{tmp_path}/net.py:Layer") is None
+
+
+@pytest.mark.parametrize(("imported", "says"), [
+    ("attention_of_mine", "importing 'folder/mine.py' needs the module 'attention_of_mine', which was not found in the "
+                          "current folder, "),
+    ("attention_of_mine", " folder or the installed packages."),
+    ("numpyy", " or the installed packages. Did you mean 'numpy'?"),
+    ("theirs.layres", "needs the module 'theirs.layres', which was not found in theirs. Did you mean 'layers'?"),
+    ("mindspore", "needs 'mindspore', which is not installed. Install it: pip install mindspore \"numpy<2\""),
+    ("ml_dtypes", "needs 'ml_dtypes', which is not installed. Install it: pip install ml_dtypes")])
+def test_only_of_known_libraries_pip_is_named(
+    imported: str, says: str, here: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("theirs/__init__.py", "theirs/layers.py", "folder/mine.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(f"import {imported}\n" if name.startswith("folder") else "", encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "theirs", raising=False)
+    if imported in ("mindspore", "ml_dtypes"):
+        monkeypatch.setitem(sys.modules, imported, None)
+    with pytest.raises(TargetError) as caught:
+        load("folder/mine.py:attend")
+    assert says in str(caught.value)
+    assert ("pip" in says) is ("pip" in str(caught.value))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keywords import VALUED, Window
+from attnspec.core.keywords import GROWN_FROM, VALUED, Window
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import SOUND, sound_named
@@ -147,8 +147,27 @@ def dealt(chosen: Menu, count: int = 60) -> list[Recipe]:
 
 def test_every_window_and_every_softcap_is_dealt() -> None:
     recipes = dealt(menu(always=["window", "softcap"]))
-    assert {recipe.value("window") for recipe in recipes} == set(WINDOWS)
-    assert {recipe.value("softcap") for recipe in recipes} == set(CAPS)
+    small = [recipe for recipe in recipes if recipe.sizes.S < GROWN_FROM]
+    assert {recipe.value("window") for recipe in small} == set(WINDOWS)
+    assert {recipe.value("softcap") for recipe in small} == set(CAPS)
+
+
+def test_windows_reach_further_and_caps_are_higher_among_many_keys() -> None:
+    recipes = [recipe for recipe in dealt(menu(always=["window", "softcap"])) if recipe.sizes.S >= 8 * GROWN_FROM]
+    reaches = [side for recipe in recipes for side in recipe.value("window") if side]
+    assert max(reaches) > max(side for window in WINDOWS for side in window if side)
+    assert max(recipe.value("softcap") for recipe in recipes) > max(CAPS)
+    assert min(reaches) < 4
+
+
+@pytest.mark.parametrize(("name", "value", "keys", "grown"), [
+    ("window", (2, None), 1024, (63, None)), ("window", (1, 0), 1024, (32, 0)), ("window", (1, 2), 31, (1, 2)),
+    ("softcap", 30.0, 1024, 120.0)])
+def test_a_window_grows_with_the_number_of_keys_and_a_cap_with_its_root(
+        name: str, value: object, keys: int, grown: object) -> None:
+    grow = VALUED[name].grown
+    assert grow is not None
+    assert grow(value, keys) == grown
 
 
 def test_a_subject_without_them_gets_the_cases_that_it_always_got() -> None:

@@ -12,14 +12,16 @@ import click
 
 from attnspec.cli.digest import Digest, is_gone
 from attnspec.cli.options import Given
-from attnspec.cli.wording import plural
+from attnspec.cli.wording import few, plural
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished
 from attnspec.record.outcome import Outcome
+from attnspec.runner.jobs import idle
 from attnspec.subjects.baseline import write_baseline
 
 _ORDER = tuple(Novelty)
+_NAMES = 60  # characters of a list of subjects
 _COLOURS = {Novelty.NEW: "red", Novelty.MENDED: "green", Novelty.CHANGED: "yellow"}
 
 
@@ -33,7 +35,7 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
         return
     changes = list(_lines(digest.outcomes))
     told = changes[:most] if most else changes
-    yield f"Held against {baseline}: {_known(digest.outcomes)}{'' if changes else ', nothing new'}."
+    yield f"Held against {baseline}: {_compared(digest.outcomes, is_changed=bool(changes))}."
     yield from told
     if len(changes) > len(told):
         yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
@@ -42,16 +44,31 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
 
 
 def gone(digest: Digest) -> str:
-    """`2 known failures (1 mended, 1 changed)`: those that are no failures any more; empty if there are none."""
-    found = Counter(each.change.novelty for each in digest.outcomes if each.change and is_gone(each))
+    """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
+    and what is followed otherwise; empty if there are none.
+    """
+    changes = [each.change for each in digest.outcomes if each.change and is_gone(each)]
+    found = Counter(each.novelty for each in changes if not each.convention)
     detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
-    return f"{plural(found.total(), 'known failure')} ({detail})" if found else ""
+    conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
+    told = [f"{plural(found.total(), 'known failure')} ({detail})"] if found else []
+    told += [f"{plural(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
+    return ", ".join(told)
 
 
 def but_for(digest: Digest) -> str:
     """`, but for 3 known failures`; empty if there are none."""
     known = sum(each.verdict is Verdict.EXPECTED for each in digest.outcomes)
     return f", but for {plural(known, 'known failure')}" if known else ""
+
+
+def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
+    """What the comparison came to; of what was not judged it says nothing."""
+    if idle(outcomes):
+        return "nothing was judged, so this run says nothing of it"
+    if lost := sum(each.verdict is Verdict.NOT_RUN for each in outcomes):
+        return f"{_known(outcomes)}, as far as it was judged: {plural(lost, 'item')} not"
+    return f"{_known(outcomes)}{'' if is_changed else ', nothing new'}"
 
 
 def _known(outcomes: Iterable[Outcome]) -> str:
@@ -136,11 +153,28 @@ class _Writer:
 
     def shutdown(self) -> None:
         """Write the file; not from half a run, which would make unknown what it did not reach."""
-        if not self._is_whole:
-            click.echo(f"baseline: {self.path} was not written, since the run was interrupted", err=True)
+        if why := unfit(self.path, self._outcomes, is_whole=self._is_whole):
+            click.echo(f"baseline: {self.path} was not written, since {why}", err=True)
             return
         known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders)
         unexplained = sum(not each.finding for each in known)
         without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
-        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}. Commit it: from "
-                   "now on only a change stops the gate", err=True)
+        lost = f". As before stays what was not judged: {_lost(self._outcomes)}" if _lost(self._outcomes) else ""
+        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}. Commit it: "
+                   "from now on only a change stops the gate", err=True)
+
+
+def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
+    """Why no baseline can come of a run; empty if one can. A file that is there keeps what was not judged now."""
+    if not is_whole:
+        return "the run was interrupted"
+    if idle(outcomes):
+        return "nothing was judged"
+    lost = "" if path.exists() else _lost(outcomes)
+    return f"{lost} could not be judged: mend that, and run it again" if lost else ""
+
+
+def _lost(outcomes: Iterable[Outcome]) -> str:
+    """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
+    lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
+    return f"{plural(lost.total(), 'item')} of {few(list(lost), _NAMES)}" if lost else ""

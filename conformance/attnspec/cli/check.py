@@ -18,6 +18,8 @@ from attnspec.cli.options import (
     DEADLINE,
     IMPLEMENTATIONS,
     LIFT,
+    MUST_TAKE,
+    SIZES,
     SPEC,
     SPEC_ADD,
     TARGETS,
@@ -35,6 +37,7 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import Outputs, Together
 from attnspec.core.nouns import DType
+from attnspec.core.sizes import foretold, read_all
 from attnspec.record.events import Handler
 from attnspec.runner.audit import AUDIT, LIBRARIES
 from attnspec.runner.judge import read_replay
@@ -50,6 +53,8 @@ from attnspec.runner.trial_jobs import TRIALS
 @BASELINE
 @UPDATE
 @JUNIT
+@MUST_TAKE
+@SIZES
 def check(targets: tuple[str, ...], **options: Given) -> int:
     """Judge implementations.
 
@@ -75,6 +80,7 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     Where clauses or profiles are asked for, nothing is probed.
     """
     audit_there(options)
+    options["must_take"] = options["sizes"] = ()
     targets = remaining(judgeable(options["implementations"], libraries), without)
     source = TRIALS if options["clauses"] or options["profiles"] else AUDIT
     return _judge(targets, options, source, {LIBRARIES: libraries})
@@ -103,8 +109,12 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)
     workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
-    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more)
+    outputs = replace(outputs, also=tuple(each.place for each in junit))
+    contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
+    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
     known_targets(plan)
+    for line in foretold(plan.sizes, plan.deadline):
+        click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *junit])]
     return _run(Session(plan, workers=workers, command=typed(), source=source), handlers)

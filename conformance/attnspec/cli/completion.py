@@ -13,9 +13,10 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import FAULT, SOUND
+from attnspec.faults.witnesses import all_faults
 from attnspec.spec.clause import Spec, themes_of
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import known_faults, read_refutations
+from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered
 
@@ -135,7 +136,7 @@ def _clauses(ctx: click.Context, _: str) -> Iterator[str]:
 
 def _faults(ctx: click.Context, _: str) -> Iterable[str]:
     law = _law(ctx)
-    return known_faults(law, read_refutations(law))
+    return all_faults(law, read_refutations(law))
 
 
 def _law(ctx: click.Context) -> Spec:

@@ -20,10 +20,13 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keywords import keyword_for, listed
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.record.events import Event
+from attnspec.record.outcome import refused_by
+from attnspec.report.coverage import at_sizes, covered
 from attnspec.report.findings import likely, likely_words, unexplained
 from attnspec.runner.jobs import idle
 
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+FEW = 3      # subjects whose sizes are told
 CAUSES = 2   # of several subjects that are told in the first line and the last
 _NAMES = 60  # characters of a list of subjects
 
@@ -131,6 +134,9 @@ def _causes(digest: Digest, guilty: Sequence[str]) -> str:
 
 def _why(digest: Digest) -> str:
     """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
+    if broken := digest.broken_contract:
+        rest = "" if len(broken) == len(digest.failures) else f". {likely_words(digest.failures)}".rstrip(". ")
+        return f"{_refused(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := likely_words(digest.failures):
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     number, unknown = len(digest.failures), len(unexplained(digest.failures))
@@ -153,7 +159,7 @@ def _refused(digest: Digest) -> str:
     if len(digest.subjects) != 1:
         return ""
     cards = [known.card for known in digest.cards.values()]
-    what = [name for card in cards for name in card.refused]
+    what = refused_by(cards[0] if cards else None, digest.outcomes)
     left = [name for card in cards for name in card.defaults if keyword_for(name)]
     refused = f"; refuses {', '.join(what)}" if what else ""
     return f"{refused}; {' and '.join(left)} {'was' if len(left) == 1 else 'were'} never given" if left else refused
@@ -241,9 +247,21 @@ def _head(digest: Digest) -> Iterator[str]:
     else:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
+    yield from _sizes(digest)
+    if digest.header and digest.header.must_take and not digest.broken_contract:
+        yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = listed(known.card.defaults)
         yield from ([f"left at their defaults{_of(subject, digest)}: {left}"] if left else [])
+
+
+def _sizes(digest: Digest) -> Iterator[str]:
+    """Which sizes were tried, of a few subjects."""
+    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
+        if found := covered(digest.of(subject).outcomes, known.card):
+            yield f"sizes{_of(subject, digest)}: {found.sentence}"
+        if named := at_sizes(digest.of(subject).outcomes):
+            yield f"your sizes{_of(subject, digest)}: {named.sentence}"
 
 
 def _of(subject: str, digest: Digest) -> str:

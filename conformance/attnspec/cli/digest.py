@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from attnspec.core.contract import ALL
 from attnspec.core.nouns import FAILURES, DType, Verdict, gates
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.spec.contract import word_of
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
 UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
@@ -28,8 +30,8 @@ def verdict_words(verdict: Verdict) -> str:
 
 
 def is_gone(outcome: Outcome) -> bool:
-    """Whether it was a known failure, and is no failure any more."""
-    return outcome.change is not None and outcome.change.verdict not in FAILURES
+    """Whether it gates, and is no failure: a known one that is none any more, or a convention that has changed."""
+    return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
 @dataclass(slots=True)
@@ -96,6 +98,12 @@ class Digest:
         places = {clause.id: place for place, clause in enumerate(self.header.clauses if self.header else ())}
         return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
                       key=lambda each: (places.get(each.clause, 0), in_float32_first(each)))
+
+    @property
+    def broken_contract(self) -> list[str]:
+        """The words of the contract that are refused, each once."""
+        words = dict.fromkeys(word for each in self.failures if (word := word_of(each.clause)))
+        return ["all of the contract together" if word == ALL else word for word in words]
 
     @property
     def subjects(self) -> tuple[str, ...]:

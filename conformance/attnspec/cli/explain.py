@@ -17,6 +17,8 @@ from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
+from attnspec.faults.sizes.family import SEEDED
+from attnspec.faults.witnesses import clauses_for
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, themes_of
@@ -124,11 +126,12 @@ def yaml_of(clause: Clause, file: Path) -> str:
 
 def _tell_faults(name: str, law: Spec) -> None:
     """Raises UsageError where there is neither a clause nor a fault of this name."""
-    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy, and only for faults)
+    from attnspec.faults.catalogue import CATALOGUE, fault_named  # noqa: PLC0415  (weight: NumPy, only for faults)
 
-    if not (faults := fnmatch.filter(CATALOGUE, name)):
+    bare, at, seed = name.partition(SEEDED)
+    if not (faults := fnmatch.filter(CATALOGUE, bare)):
         raise UsageError(f"{name!r} is neither a clause nor a fault.{_nearest(name, law, CATALOGUE)}{OWN}")
-    _one_after_another([_story(CATALOGUE[each], law) for each in faults])
+    _one_after_another([_story(fault_named(f"{each}{at}{seed}"), law) for each in faults])
 
 
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
@@ -139,6 +142,9 @@ def _story(fault: Fault, law: Spec) -> Iterator[str]:
 
 def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     """The clauses that name the fault, and all that convict it, with the dtypes where it is not at all of them."""
+    if fault.planted:
+        yield f"put to: {', '.join(clauses_for(law, read_refutations(law), fault.name))}"
+        return
     named = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
     yield f"refuted by: {', '.join(named) or 'no clause names it'}"
     found = read_refutations(law).of_fault(fault.name)

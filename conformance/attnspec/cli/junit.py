@@ -30,6 +30,11 @@ class JUnit:
         path = options.pop("junit")
         return [cls(path)] if path else []
 
+    @property
+    def place(self) -> str:
+        """A line that says where the file lies."""
+        return f"junit: {self._path}"
+
     def start(self) -> None:
         """Find out now, not after the run, whether the file can be written."""
         ensure_writable(self._path, "JUnit file")

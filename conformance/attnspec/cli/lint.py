@@ -35,6 +35,7 @@ from attnspec.spec.refutations import COMMAND, FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, read_entries
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.outline import meant, no_such_function
 from attnspec.subjects.registry import registered
 
 if TYPE_CHECKING:
@@ -101,13 +102,13 @@ def _unposable(check: Check) -> Iterator[SpecError]:
     from attnspec.problems.shapes import shapes_for  # noqa: PLC0415  (weight: NumPy)
 
     if not any(shapes_for(check.domain, Limits(grouped=each), Effort.THOROUGH) for each in (True, False)):
-        yield SpecError(f"no problem is put under {check.clause.id!r}: no size of the pool has what `given` asks for "
+        yield SpecError(f"no problem is put under {check.clause.id!r}: no size that is drawn has what `given` asks for "
                         "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 
 
 def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
-    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.catalogue import CATALOGUE, FIXED  # noqa: PLC0415  (weight: NumPy)
 
     found, where = read_refutations(law), Place(shown(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
@@ -116,7 +117,7 @@ def _check_matrix(law: Spec) -> None:
         if gone := sorted(set(named).difference(known)):
             raise SpecError(f"there is no {noun} {quoted(gone[0])}. Make the file anew: {COMMAND}.",
                             where=_named_at(law.folder / FILE, gone[0]))
-    if found.convictions and (missing := [name for name in CATALOGUE if name not in faults]):
+    if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
         raise SpecError(f"no clause convicts the fault {missing[0]!r}. Put it to the clauses: attnspec refutations "
                         f"--fault {missing[0]} --write.", where=where)
 
@@ -140,8 +141,11 @@ def _of_entries(
     entries: Iterable[Entry], subjects: Mapping[str, Registered], clauses: Sequence[str],
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
+    entries = tuple(entries)
+    own = {entry.subject for entry in entries if ":" in entry.subject}
     for entry in entries:
         yield from tried(partial(_check_entry, entry, subjects, clauses))[1]
+        yield from tried(partial(_check_own, entry, own))[1]
         if entry.key in seen:
             yield UsageError(f"{' '.join(entry.key)} is listed twice.", where=entry.where)
         seen.add(entry.key)
@@ -157,6 +161,15 @@ def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequ
         raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
     if entry.case:
         parsed_case(entry.case, entry.where)
+
+
+def _check_own(entry: Entry, own: Iterable[str]) -> None:
+    """Raise UsageError for a function that its file lacks, or that is nowhere and near to another that is listed."""
+    wrong = no_such_function(entry.subject) if ":" in entry.subject else None
+    if wrong:
+        raise UsageError(str(wrong), where=entry.where)
+    if near := meant(entry.subject, own):
+        raise UsageError.unknown("subject", entry.subject, near, where=entry.where)
 
 
 @click.command()

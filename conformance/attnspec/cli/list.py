@@ -16,9 +16,10 @@ from attnspec.core.characters import visible
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
+from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import NOT_CHECKED, load_spec
-from attnspec.spec.refutations import known_faults, read_refutations, witnesses
+from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.registry import registered
 
 Row = Mapping[str, str]
@@ -50,10 +51,10 @@ def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     """With the clauses that `check` puts each to: all that convict it would fill a page."""
     spec = law()
     found = read_refutations(spec)
-    for name in known_faults(spec, found):
+    for name in all_faults(spec, found):
         count = len(found.of_fault(name))
         yield {"name": name, "convicted by": plural(count, "clause") if count else "",
-               "put to": " ".join(witnesses(spec, found, name))}
+               "put to": " ".join(clauses_for(spec, found, name))}
 
 
 def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:

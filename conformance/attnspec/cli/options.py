@@ -74,6 +74,10 @@ DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Sec
                         help="How long one item may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Tell every failure and every reason, not only what matters most.")
+MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
+                         help="What they must take, as 'causal window D128 T4096 float16': refusing any of it fails.")
+SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
+                     help="Tried whatever the effort: 'B4 H32 Hkv8 T2048 S2048 D128', or a file with one a line.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
@@ -185,9 +189,10 @@ def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
         return judgeable(implementations)
+    from attnspec.faults.sizes.family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
-    return own_ids()
+    return own_ids(target.partition(SEEDED)[2])
 
 
 def _known_own(targets: Iterable[str]) -> None:

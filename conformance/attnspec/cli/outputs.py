@@ -33,6 +33,7 @@ class Outputs:
     """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted.
 
     is_named_here: the user left it to us how the record is called, so that there must not be one of that name.
+    also: lines that say where other handlers write.
     """
 
     console_stream: TextIO
@@ -41,6 +42,7 @@ class Outputs:
     as_json: bool = False
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
+    also: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
@@ -80,10 +82,10 @@ class Outputs:
 
     @property
     def places(self) -> list[str]:
-        """Lines that say where record and page lie."""
+        """Lines that say where record, page and whatever else is kept lie."""
         record = [f"record: {self.record}"] if self.record else []
         page = [f"page: {self.html}"] if self.html else [f"page: attnspec report {self.record}"] if self.record else []
-        return record + page
+        return [*record, *page, *self.also]
 
 
 class Together:

@@ -22,6 +22,9 @@ from attnspec.record.measurements import SUITE
 from attnspec.runner.session import Session
 
 DTYPES = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+BASELINES = "baselines"
+"""All rules but the suite, as --rule takes them."""
+
 QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", "eager")
 """One of each way to compute and to round. A sound one is put every case of every clause, which is dear."""
 
@@ -40,7 +43,7 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
               help=f"Only this sound implementation; registered ones can be named, too. [default: all of sound/*; at "
                    f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
-              help=f"Only this rule; the suite is called {SUITE}. [default: all]")
+              help=f"Only this rule; the suite is called {SUITE}, all others together {BASELINES}. [default: all]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="An earlier measurement: exit code 1 if power has fallen since.")
 @click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
@@ -87,11 +90,12 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
 
 
 def _rules(names: Sequence[str]) -> tuple[str, ...]:
-    """All of them, or those that are named."""
+    """All of them, or those that are named; `baselines` are all but the suite."""
     from attnspec.evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: NumPy)
 
     known = (SUITE, *RULES)
     for name in names:
-        if name not in known:
-            raise UsageError.unknown("rule", name, known)
-    return tuple(name for name in known if name in (names or known))
+        if name not in (*known, BASELINES):
+            raise UsageError.unknown("rule", name, (*known, BASELINES))
+    asked = {*(names or known), *(RULES if BASELINES in names else ())}
+    return tuple(name for name in known if name in asked)

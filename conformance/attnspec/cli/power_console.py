@@ -19,8 +19,8 @@ from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import percent
-from attnspec.report.power_figures import Escapee, RuleShare
-from attnspec.report.power_view import Power, RuleRow, power
+from attnspec.report.power_figures import Escapee, FaultGroup, RuleShare
+from attnspec.report.power_view import AT_SIZES, Power, RuleRow, power
 
 LISTED = 20   # faults that are told one by one of each kind
 _GAP = "   "
@@ -53,8 +53,8 @@ class SubjectCounter:
 
     def _count(self, put: SubjectPut) -> None:
         self._done += 1
-        convicted = any(said.convicted for said in put.convictions if said.rule == SUITE)
-        self._missed += put.is_fault and not put.equivalent and not convicted
+        suite = [said.convicted for said in put.convictions if said.rule == SUITE]  # empty where other rules are alone
+        self._missed += put.is_fault and not put.equivalent and (bool(put.lost) or suite == [False])
         self._lost += bool(put.lost)
         if put.lost and self._lost <= LISTED:
             self._line.say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
@@ -114,8 +114,8 @@ def summary(record: RunRecord) -> Iterator[str]:
 
 def table(measured: Power) -> Iterator[str]:
     """One row a rule: convicted of faults at each dtype, cases to conviction, sound ones accused, rightly named."""
-    head = ["rule", *(dtype.value for dtype in measured.dtypes), "cases: median, 95 %, worst", "sound ones accused",
-            "named rightly"]
+    head = ["rule", *(dtype.value for dtype in measured.dtypes), *([AT_SIZES] if measured.has_size_faults else []),
+            "cases: median, 95 %, worst", "sound ones accused", "named rightly"]
     rows = [head, *(_row(row, measured) for row in measured.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -125,12 +125,13 @@ def table(measured: Power) -> Iterator[str]:
 def _row(row: RuleRow, measured: Power) -> list[str]:
     accused = f"{row.accused.convicted} of {row.accused.tried}" if row.accused.tried else "–"
     named = percent(measured.naming.part) if row.rule == SUITE and measured.naming.tried else "–"
-    return [row.title, *map(_share, row.shares), ", ".join(map(str, row.cases)), accused, named]
+    at_sizes = [_share(row.at_sizes)] if measured.has_size_faults else []
+    return [row.title, *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), accused, named]
 
 
-def _share(share: RuleShare | None) -> str:
+def _share(share: RuleShare | FaultGroup | None) -> str:
     """`312 of 327  95.4 %`."""
-    return f"{share.convicted} of {share.tried}  {percent(share.part)}" if share else "–"
+    return f"{share.convicted} of {share.tried}  {percent(share.part)}" if share and share.tried else "–"
 
 
 def _escaped(measured: Power) -> Iterator[str]:

@@ -11,9 +11,10 @@ from typing import TextIO
 import click
 
 from attnspec.cli.conclusion import so_far
-from attnspec.cli.digest import Digest
-from attnspec.cli.wording import counted, opening
-from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
+from attnspec.cli.digest import Digest, verdict_words
+from attnspec.cli.wording import counted, declared_sizes, opening
+from attnspec.core.nouns import Verdict
+from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
 
 BAR = 24           # characters
@@ -49,6 +50,9 @@ class Plain:
         match event:
             case RunStarted():
                 click.echo(opening(event), file=self._stream)
+            case SubjectKnown():
+                for line in declared_sizes(event, self._digest.header):
+                    click.echo(line, file=self._stream)
             case ItemFinished(outcome=finished) | (SubjectProbed() as finished):
                 self._finished(finished.subject)
             case _:
@@ -61,8 +65,15 @@ class Plain:
         if len(self._digest.subjects) == 1:
             self._tell_of_one()
         elif self._digest.done(subject) == self._digest.planned(subject):
-            done = sum(self._digest.done(each) == self._digest.planned(each) for each in self._digest.subjects)
-            click.echo(f"{subject}: done, {done} of {len(self._digest.subjects)} subjects", file=self._stream)
+            click.echo(f"{subject}: {self._fared(subject)}", file=self._stream)
+
+    def _fared(self, subject: str) -> str:
+        """`done, 2 of 3 subjects`; of one that was not judged that alone."""
+        lost = self._digest.counts[subject][verdict_words(Verdict.NOT_RUN)]
+        if lost:
+            return "was not judged" if lost == self._digest.planned(subject) else "was judged in part"
+        done = sum(self._digest.done(each) == self._digest.planned(each) for each in self._digest.subjects)
+        return f"done, {done} of {len(self._digest.subjects)} subjects"
 
     def _tell_of_one(self) -> None:
         done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
@@ -102,6 +113,9 @@ class Live:
         is_due = time.monotonic() - self._drawn > INTERVAL
         if isinstance(event, RunStarted):
             click.echo(opening(event), file=self._stream)
+        if isinstance(event, SubjectKnown) and (lines := list(declared_sizes(event, self._digest.header))):
+            self._clear()
+            click.echo("\n".join(lines), file=self._stream)
         if isinstance(event, RunFinished):
             self._clear()
         elif is_due or isinstance(event, RunStarted):

@@ -23,6 +23,8 @@ from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import matching
 from attnspec.evaluation.false_alarms.jobs import code_digest
 from attnspec.evaluation.power.matrix import MATRIX, MatrixChange, changes, joined, without
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
 from attnspec.record.events import Event, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
@@ -76,17 +78,27 @@ def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: G
     fixed = {"dtypes": tuple(DType), "implementations": (), "effort": EFFORT, "seed": SEED}
     plan = plan_from(targets, options | fixed)
     known_targets(plan)
+    plan = replace(plan, targets=_of_matrix(plan.targets))
     ids = [clause.id for clause in law.clauses]
     asked = matching(clauses, ids) if clauses else ids
     return replace(plan, clauses=tuple(name for name in ids if name in asked))
 
 
+def _of_matrix(targets: Sequence[str]) -> tuple[str, ...]:
+    """The targets less the families of sizes. Raises UsageError where no other is asked for."""
+    kept = tuple(target for target in targets if target.removeprefix(FAULT).partition(SEEDED)[0] not in FAMILIES)
+    if not kept:
+        raise UsageError("a seed draws the sizes at which these faults bite, so that the matrix does not list them. "
+                         "Put them to their clauses: attnspec power --fault NAME.")
+    return kept
+
+
 def _before(plan: Plan, law: Spec) -> Refutations:
     """What the file says. Raises UsageError where only a part of what was found on other cases would be made anew."""
-    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.faults.catalogue import FIXED  # noqa: PLC0415  (weight: NumPy)
 
     found = read_refutations(law)
-    is_whole = len(plan.targets) == len(CATALOGUE) and len(plan.clauses) == len(law.clauses)
+    is_whole = len(plan.targets) == len(FIXED) and len(plan.clauses) == len(law.clauses)
     if not (found.is_current or is_whole):
         raise UsageError(f"this was made on {found.cases} cases at effort {found.effort} and seed {found.seed}, and "
                          f"parts of it cannot be made anew on others. Make all of it: {COMMAND}.",

@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 
 from attnspec.cli.apart import keep_apart
+from attnspec.cli.baseline import unfit
 from attnspec.cli.combine import tell_interrupted
+from attnspec.core.errors import Place, UsageError
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
@@ -67,6 +69,8 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
 
 def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
+        if why := unfit(path, record.outcomes, is_whole=not record.interrupted):
+            raise UsageError(f"the baseline was not written, since {why}.", where=Place(str(path)))
         write_baseline(path, record.outcomes, strict=record.header.strict)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import click
 
 from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
 from attnspec.core.nouns import Verdict
-from attnspec.record.events import OWN_DEVICE, RunStarted
+from attnspec.core.sizes import foretold
+from attnspec.record.events import OWN_DEVICE, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
 
 _COLOURS: Mapping[str, str] = {
@@ -48,6 +50,12 @@ def opening(header: RunStarted) -> str:
             f"{plural(header.items, 'item')} of {plural(len(header.planned), 'subject')}, {', '.join(header.dtypes)}; "
             f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}"
             f"{_living(header)}")
+
+
+def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
+    """What the sizes are to cost that a subject declares, but those that the user named for the whole run."""
+    told = header.sizes if header else ()
+    yield from foretold((each for each in known.card.sizes if each not in told), math.inf)
 
 
 def _living(header: RunStarted) -> str:

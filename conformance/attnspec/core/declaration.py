@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.refusal import LARGEST_SIZE, Refusal
 
 INPUT = "input"
 """The output has the dtype of the inputs."""
@@ -19,6 +20,11 @@ LENGTHS: Mapping[str, Callable[[int, int], bool]] = {
     "no_more_queries": lambda T, S: T <= S,
 }
 """The answers to which numbers of queries T and keys S a subject takes."""
+
+
+def with_groups(sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Sizes with G beside the others."""
+    return {**sizes, "G": sizes["H"] // sizes["Hkv"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ class Limits(KeywordLimits):
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
     causal_only: every call is causal; there is no flag that could be off.
+    refuses: sizes, and keywords together or at sizes, that are not taken.
     """
 
     ties_value_width: bool = False
@@ -56,11 +63,42 @@ class Limits(KeywordLimits):
     lengths: str = "any"
     causal_lengths: str = "any"
     causal_only: bool = False
+    refuses: tuple[Refusal, ...] = ()
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
         """Whether so many queries and keys are taken, under the causal flag or without it."""
         limits = (self.lengths, self.causal_lengths) if causal else (self.lengths,)
         return all(LENGTHS[limit](T, S) for limit in limits)
+
+    def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
+        """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.
+
+        sizes: B, H, Hkv, T, S, D and Dv by name. What only a layer cannot take is not asked here.
+        """
+        return next(filter(None, self._misfits(with_groups(sizes), keywords)), "")
+
+    def _misfits(self, sizes: Mapping[str, int], keywords: Collection[str]) -> Iterator[str]:
+        if self.min_head_width > sizes["D"]:
+            yield f"takes heads of width {self.min_head_width} and more"
+        if self.min_scores > sizes["B"] * sizes["H"] * sizes["T"] * sizes["S"]:
+            yield f"takes problems of {self.min_scores} scores (B·H·T·S) and more"
+        if self.self_attention_only and sizes["T"] != sizes["S"]:
+            yield "takes as many queries as keys only"
+        if self.ties_value_width and sizes["Dv"] != sizes["D"]:
+            yield "takes values as wide as keys only"
+        if self.grouped is False and sizes["G"] > 1:
+            yield "takes as many key/value heads as query heads"
+        if not self.takes_lengths(sizes["T"], sizes["S"], causal="causal" in keywords):
+            yield f"does not take so many queries and keys{' under the causal flag' * ('causal' in keywords)}"
+        yield from (f"refuses {each}" for each in self.refuses if each.meets(sizes, keywords))
+
+    def nearest(self, axis: str, size: int) -> int:
+        """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first."""
+        refused = [condition for each in self.refuses if not each.keywords
+                   for condition in each.conditions if len(each.conditions) == 1 and condition.axis == axis
+                   and condition.is_of_one_axis]
+        near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
+        return next((each for each in near if each > 0 and not any(one.holds({axis: each}) for one in refused)), size)
 
 
 _OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))
@@ -135,6 +173,9 @@ class Declaration:
     precision: maps a dtype to the name or table of its precision class.  output_dtype: `input`, the name of the dtype
     that is always returned, or `undefined`, which promises neither and is judged as `input`.
     precision_on: by the kind of device (`cuda`), the classes that take the place of those dtypes' there.
+    compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is compiled).
+    sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
+    blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -151,6 +192,19 @@ class Declaration:
     variants: Mapping[str, Variant] = field(default_factory=dict)
     deviations: tuple[Deviation, ...] = ()
     precision_on: Mapping[str, Mapping[DType, Mapping[str, object]]] = field(default_factory=dict)
+    compiles: bool | None = None
+    sizes: tuple[str, ...] = ()
+    blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler runs for every new shape: it is put fewer shapes then, and all clauses the same."""
+        return self.lift == "jax" if self.compiles is None else self.compiles
+
+    @property
+    def main_dtypes(self) -> tuple[DType, ...]:
+        """Those in which models compute: all but float64, unless there is no other."""
+        return tuple(dtype for dtype in self.dtypes if dtype is not DType.FLOAT64) or self.dtypes
 
     def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:
         """The precision classes on a kind of device: those declared for it before those declared for any."""

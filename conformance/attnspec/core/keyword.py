@@ -26,7 +26,8 @@ class Values:
     usual: what is drawn unless a clause says otherwise.  generic: the same where a law of independent roundings judges
     (empty: the usual ones).  plural: the name of a clause's own list.  unsaid: what a recipe means that names none.
     write, read: the text in a recipe and back; `read` raises ValueError, which says what should stand there.
-    taken: a value as YAML gives it, checked; it raises SpecError.
+    taken: a value as YAML gives it, checked; it raises SpecError.  grown: the same value where there are so many keys;
+    None: it is the same for any number.
     """
 
     usual: tuple[Any, ...]
@@ -36,6 +37,7 @@ class Values:
     read: Callable[[str], Any]
     taken: Callable[[Any], Any]
     generic: tuple[Any, ...] = ()
+    grown: Callable[[Any, int], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

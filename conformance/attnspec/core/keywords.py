@@ -121,6 +121,21 @@ def _read_window(text: str) -> Window:
     return left, right
 
 
+GROWN_FROM = 32  # keys: below, the usual reaches are a good part of all
+
+
+def _grown_window(window: Window, keys: int) -> Window:
+    """Reaches so much longer as there are more keys than a few, and a little less round."""
+    times = max(1, keys // GROWN_FROM)
+    left, right = (side if side is None else side * times - (side > 1) * (times > 1) for side in window)
+    return left, right
+
+
+def _grown_softcap(cap: float, keys: int) -> float:
+    """A power of two higher for every four times as many keys: the largest of more logits is larger."""
+    return math.ldexp(cap, max(0, ((keys // GROWN_FROM).bit_length() - 1) // 2))
+
+
 _WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has room for
 
 
@@ -189,7 +204,7 @@ _ALL = (
         values=Values(
             # Narrow ones, since one as wide as the sequence bounds nothing; both sides, each alone, and unequal ones.
             ((1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1),
-             (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window),
+             (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window, grown=_grown_window),
         sample=(2, 1), is_uncommon=True, misfit=_window_misfit, needs_causal="window_needs_causal",
         questions={
             "window.reach": "Which keys does a query see through a window (left, right), where T = S?",
@@ -215,7 +230,7 @@ _ALL = (
         Acts.LOGITS, "float | None", promise="scaled dot products are capped by a tanh before bias and mask",
         values=Values(
             # Exact in every format; from one that caps nearly all logits to what a large model caps at.
-            (2.0, 30.0, 0.5, 8.0), "softcaps", 1.0, repr, _read_softcap, _taken_softcap,
+            (2.0, 30.0, 0.5, 8.0), "softcaps", 1.0, repr, _read_softcap, _taken_softcap, grown=_grown_softcap,
             # The law of roundings is of first order in them, and a low cap bends within one rounding of a half.
             generic=(30.0, 8.0)),
         sample=2.0, is_uncommon=True,

@@ -13,6 +13,8 @@ _PACKAGE = Path(__file__).parents[1]
 # of another interpreter; from the beginning of a word only, else a long word costs the square of its length
 _ELSEWHERE = re.compile(r"(?<![^\s\"'])[^\s\"']*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
 
+_PROGRAMS = ("bin", "Scripts")
+
 
 def folder(name: str) -> Path:
     """The folder `name` (spec, implementations or reports)."""
@@ -42,11 +44,14 @@ def portable(text: str) -> str:
 
 
 def portable_argument(typed: str) -> str:
-    """A command's argument with what it says of a path: from the working directory, else the file's name alone."""
+    """A command's argument with what it says of a path: from the working directory, else the file's name alone; of a
+    program the environment that it is of, too: `…/venv/bin/python`.
+    """
     option, is_given, value = typed.rpartition("=") if typed.startswith("--") else ("", "", typed)
     path = Path(value)
     if path.is_absolute():
-        value = next((path.relative_to(here).as_posix() for here in _here() if path.is_relative_to(here)), path.name)
+        told = "/".join(("…", *path.parts[1:][-3:])) if path.parent.name in _PROGRAMS else path.name
+        value = next((path.relative_to(here).as_posix() for here in _here() if path.is_relative_to(here)), told)
     return f"{option}{is_given}{value}"
 
 

@@ -33,6 +33,8 @@ class Plan:
     python: the interpreter under which subjects live; empty means this one.  host: a command that starts Python
     elsewhere (a container, another machine).  device: where their arrays are placed.  memory: resident bytes that a
     subject may take; 0 sets no limit.  in_process: the targets that are handed over as objects, which stay here.
+    must_take: a contract (see `core/contract.py`), of which refusing anything is a failure; empty: there is none.
+    sizes: such as `B4 H32 T2048 D128`, that are tried whatever the effort (see `core/sizes.py`).
     more: what a source of jobs beyond the engine's trials needs to know, by name.
     """
 
@@ -56,12 +58,15 @@ class Plan:
     device: str = ""
     memory: int = 0
     in_process: tuple[str, ...] = ()
+    must_take: str = ""
+    sizes: tuple[str, ...] = ()
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """Where its subjects live, each with these variables."""
         command = tuple(shlex.split(self.host)) if self.host else (self.python,) if self.python else ()
         return Surroundings(command, is_here=not self.host, environment=environment, device=self.device,
-                            deadline=self.deadline, memory=self.memory)
+                            deadline=self.deadline, memory=self.memory,
+                            option="--host" if self.host else "--python" if self.python else "")
 
 
 @dataclass(frozen=True, slots=True, order=True)

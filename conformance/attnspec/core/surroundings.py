@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ class Surroundings:
     environment: variables that stand in the process beside those it inherits.
     device: where arrays are placed, as the framework calls it.  deadline: seconds that the calls of one item may take
     together.  memory: resident bytes that the process and its children may take; 0 sets no limit.
+    option: how the user named the command (`--python`); empty if nobody did.
     """
 
     command: tuple[str, ...] = ()
@@ -46,6 +48,13 @@ class Surroundings:
     deadline: float = 300.0
     memory: int = 0
     folder: str = ""
+    option: str = ""
+
+    @property
+    def named(self) -> str:
+        """The command as a message has it: `--python: '/usr/bin/pyton'`."""
+        command = repr(" ".join(self.command) or sys.executable)
+        return f"{self.option}: {command}" if self.option else command
 
     @property
     def is_quick(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
@@ -18,16 +19,26 @@ from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import importable
 from attnspec.trials.trial import Trial
 
+_ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
+"""As PyTorch's own functions say it, also where a module imports no more than such a function."""
 
-def missing_lift(subject: Subject) -> Explanation | None:
-    """What to say where a function of one's own raises on arrays, and its module imports a framework."""
+
+def missing_lift(subject: Subject, said: str) -> Explanation | None:
+    """What to say where a function of one's own raises on arrays, and its module imports a framework, or the exception
+    asks for the tensors of one. said: the exception.
+    """
     if ":" not in subject.id or subject.declaration.lift:
         return None
-    name = subject.id.rpartition(":")[2]
     used = frameworks_of(subject)
-    return next((Explanation(cause=f"it is handed arrays of NumPy, and its module imports {lift}",
-                             advice=f"Hand it tensors, with --lift {lift}", declare=f'{name}.lift = "{lift}"')
-                 for lift in LIFTS if lift in used), None)
+    lift = next((lift for lift in LIFTS if lift in used), "")
+    if lift:
+        return _to_lift(subject, lift, f"its module imports {lift}")
+    return _to_lift(subject, "torch", "takes tensors of torch") if _ASKS_FOR_TENSORS.search(said) else None
+
+
+def _to_lift(subject: Subject, lift: str, why: str) -> Explanation:
+    return Explanation(f"it is handed arrays of NumPy, and {why} (--lift {lift} hands it tensors)",
+                       f"Hand it tensors, with --lift {lift}", f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
 
 
 def frameworks_of(subject: Subject) -> frozenset[str]:

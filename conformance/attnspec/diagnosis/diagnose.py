@@ -16,6 +16,7 @@ from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.planted import axes_of
 from attnspec.faults.subject import own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Likeness
@@ -111,7 +112,7 @@ class Examiner:
 
     def _named_now(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
-        candidates = [fault for fault in among if _may_stand(fault, case.trial)]
+        candidates = [fault for fault in among if _may_stand(fault, case.trial) and _bites(fault, case)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
         resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_stand(fault, case.trial)]
         likely = [] if is_late else [fault for fault in (*candidates, *resized)
@@ -169,6 +170,12 @@ def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
     is_layer = trial.evaluator.subject.declaration.kind is Kind.LAYER
     return trial.evaluator.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
+
+
+def _bites(fault: Fault, case: FailingCase) -> bool:
+    """Whether the sizes of the case are such as the fault shows at; most show at any."""
+    return fault.planted is None or any(
+        fault.planted.bites(axes_of(step.problem.sizes), step.problem.keywords) for step in case.log)
 
 
 def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:

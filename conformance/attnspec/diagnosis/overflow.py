@@ -17,7 +17,8 @@ from attnspec.core.nouns import DType
 from attnspec.diagnosis.locate import Reader, Sight
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.numerics.expectation import lowered
-from attnspec.numerics.reference import attend, operands_of
+from attnspec.numerics.operands import operands_of
+from attnspec.numerics.reference import attend
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.trials.call_log import Ending, LoggedCall
 from attnspec.vocabulary.scene import AnyProblem, working

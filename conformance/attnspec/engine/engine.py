@@ -9,18 +9,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
-from attnspec.engine.known_failures import as_new, check_deviations, with_deviations
+from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
+from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due, themes_of
+from attnspec.spec.contract import contract_clauses, contract_id, word_of
 from attnspec.spec.load import OWN, load_spec
-from attnspec.spec.refutations import Refutations, read_refutations, witnesses
-from attnspec.subjects.baseline import read_baseline, with_baseline
+from attnspec.spec.refutations import Refutations, read_refutations
+from attnspec.subjects.baseline import read_baseline, read_conventions, with_baseline
+from attnspec.subjects.known_conventions import ConventionKey, by_key
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.outline import meant
 from attnspec.subjects.registry import process_of, registered
 
 if TYPE_CHECKING:
@@ -38,23 +43,39 @@ class Engine:
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan
         self.breadcrumb = breadcrumb
-        self.spec: Spec = load_spec(plan.spec, plan.spec_add)
+        self._law: Spec = load_spec(plan.spec, plan.spec_add)
+        of_clauses = (word for word in map(word_of, plan.clauses) if word not in ("", ALL, "*"))
+        self.contract: Contract = read_contract(" ".join((plan.must_take, *of_clauses)))
         self._subject_runs: dict[str, SubjectRun] = {}
         self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
         self._manifests: dict[str, Mapping[str, Registered]] = {}
 
     @cached_property
+    def spec(self) -> Spec:
+        """The law, and the clauses that the contract makes."""
+        return replace(self._law, clauses=(*self._law.clauses, *self._of_contract))
+
+    @cached_property
+    def _of_contract(self) -> tuple[Clause, ...]:
+        return contract_clauses(self.contract, is_whole=contract_id(ALL) in self.plan.clauses)
+
+    @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
-        asked = matching(self.plan.clauses, [clause.id for clause in self.spec.clauses])
+        named = tuple(name for name in self.plan.clauses if not word_of(name))
+        asked = matching(named, [clause.id for clause in self._law.clauses])
         _known("profile", self.plan.profiles, PROFILES)
-        return tuple(clause for clause in self.spec.clauses
+        return tuple(clause for clause in self._law.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.profiles or (clause.profile,)))
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
         return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
+
+    @cached_property
+    def _known_conventions(self) -> Mapping[ConventionKey, str]:
+        return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
 
     def _registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
@@ -80,27 +101,40 @@ class Engine:
             for dtype in dtypes:
                 yield from (Item(target, clause.id, dtype.value) for clause in self._put_to(target)
                             if clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, dtypes))
+            named = dict.fromkeys((*dtypes, *self.contract.dtypes))
+            yield from (Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
+                        if _is_put(clause.id, dtype))
 
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
             return self.clauses
-        names = witnesses(self.spec, self._refutations, target.removeprefix(FAULT))
+        names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
     @cached_property
     def _refutations(self) -> Refutations:
-        return read_refutations(self.spec)
+        return read_refutations(self._law)
 
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
-        clauses = [clause.id for clause in self.spec.clauses]
+        clauses = [clause.id for clause in self._law.clauses]
+        _ = self._known_conventions  # a mistake there is told before anything is run
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._registered(target)):
                 check_deviations(target, found.declaration, clauses)
             for known in self._baseline.get(target, ()):
-                if known.clause not in clauses:
+                if known.clause not in clauses and not word_of(known.clause):
                     raise UsageError.unknown("clause", known.clause, clauses, where=known.where)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
+        for subject, known in self._baseline.items():
+            ids = [target for target in self.plan.targets if ":" not in target and target != subject]
+            is_id = ":" not in subject and subject not in self.plan.targets and not self._registered(subject)
+            if near := near_misses(subject, ids) if is_id else meant(subject, self.plan.targets):
+                raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
         known = self._registered(target)
@@ -113,7 +147,7 @@ class Engine:
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: numpy)
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
 
-        return compile_spec(self.spec, faults=CATALOGUE.keys())
+        return compile_spec(self._law, faults=CATALOGUE.keys())
 
     def _subject_run(self, target: str) -> SubjectRun:
         if target in self._absent:
@@ -159,10 +193,18 @@ class Engine:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
         return self._subject_run(target).card()
 
+    def refused(self, target: str) -> Mapping[str, str]:
+        """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
+        return self._subject_run(target).subject.refused
+
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
+        if word := word_of(item.clause):
+            from attnspec.engine.contracted import try_word  # noqa: PLC0415  (weight: numpy)
+
+            return self.compared(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
         outcome = subject_run.try_clause(self._check(item.clause), DType(item.dtype))
         return self.compared(outcome)
 
@@ -172,6 +214,7 @@ class Engine:
         declaration = found.declaration if found else Declaration()
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
+        told = with_convention(told, self._known_conventions)
         is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
         return as_new(told) if is_new and self.plan.baseline else told
 
@@ -179,6 +222,11 @@ class Engine:
         """The verdict on one case of an item, from its recipe."""
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
+        if word := word_of(item.clause):
+            from attnspec.engine.contracted import try_recipe  # noqa: PLC0415  (weight: numpy)
+            from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: numpy)
+
+            return try_recipe(subject_run.subject, word, DType(item.dtype), Recipe.parse(recipe))
         return subject_run.replay(self._check(item.clause), DType(item.dtype), recipe)
 
     def _check(self, clause: str) -> Check:
@@ -193,6 +241,12 @@ def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
         if not fnmatch.filter(ids, pattern):
             raise _no_clause(pattern, [*ids, *themes_of(ids)])
     return frozenset(name for pattern in patterns for name in fnmatch.filter(ids, pattern))
+
+
+def _is_put(clause: str, dtype: DType) -> bool:
+    """Whether a clause of the contract is put at this dtype: a dtype of its own at no other."""
+    word = word_of(clause)
+    return word == dtype.value or word not in {each.value for each in DType}
 
 
 def _no_clause(name: str, known: Sequence[str]) -> UsageError:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
 from attnspec.record.outcome import Change, Outcome
+from attnspec.subjects.known_conventions import ConventionKey, changed_convention
 
 _SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
 _RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
@@ -60,6 +61,17 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
 def as_new(outcome: Outcome) -> Outcome:
     """The outcome, a failure, marked as one that is listed nowhere."""
     return replace(outcome, change=Change(Novelty.NEW, _fares(outcome), outcome.verdict))
+
+
+def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Outcome:
+    """The outcome, UNEXPECTED where a convention was probed that has another answer than the known one."""
+    name, says = changed_convention(outcome, known)
+    if not name:
+        return outcome
+    reason = f"{says}: see whether that is meant, and run with --update-baseline. {outcome.reason}".strip()
+    verdict = outcome.change.verdict if outcome.change else outcome.verdict
+    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason,
+                   change=Change(Novelty.CHANGED, says, verdict, name))
 
 
 def _how(outcome: Outcome, deviation: Deviation) -> str:

@@ -1,92 +1,42 @@
-"""One subject in a run: its evaluators by dtype, the verdict on each clause, and pictures of counterexamples."""
+"""One subject in a run: its evaluators by dtype, and the verdict on each clause."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import numpy as np
-
+from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
+from attnspec.engine.pictures import pictures
+from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
+from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
-from attnspec.problems.problem import Array, LayerProblem
+from attnspec.problems.coverage import taken_by
+from attnspec.problems.demand import work
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.problems.size_plan import MOST
+from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.refusals import with_refusals
+from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes
-from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable
+from attnspec.trials.asked_sizes import Asked, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import defined, see
-from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
-
-LARGEST = 24
-"""Rows and columns of a picture: a part around the worst entry."""
-
-
-def pictures(scene: Scene, measured: Measured) -> tuple[Picture, ...]:
-    """The weights by definition, the output seen and its difference from the definition, around the worst entry."""
-    try:
-        return tuple(_pictures(scene, measured))
-    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
-        return ()
-
-
-def _pictures(scene: Scene, measured: Measured) -> Iterator[Picture]:
-    run = next(iter(scene.runs))
-    posed = scene.runs[run]
-    if not measured.index or len(posed.parts) != 1 or scene.rows is not None:
-        return
-    at, output = _place(measured.index), see(scene, run, "output")
-    difference = "output seen - output by definition"
-    if isinstance(posed.one, LayerProblem):
-        yield _picture(difference, "queries", "model features", (output.array - output.truth)[at[0]], at[2])
-        return
-    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)[at[0], at[1]]
-    seen, truth = output.array[at[0], at[1]], output.truth[at[0], at[1]]
-    yield _picture("weights by definition", "queries", "keys", weights, at[2])
-    yield _picture(f"output seen ({run})", "queries", "value features", seen, at[2])
-    yield _picture(difference, "queries", "value features", seen - truth, at[2])
-
-
-def _place(index: tuple[int, ...]) -> tuple[int, int, int]:
-    """Batch entry, head and row of the worst entry; what has no head (a layer, averaged weights) counts as 0."""
-    batch, head, row = (*index, 0, 0)[:3]
-    return (batch, 0, head) if len(index) == 3 else (batch, head, row)
-
-
-def _picture(name: str, rows: str, columns: str, array: Array, row: int) -> Picture:
-    """The rows around `row` of an array (T,S), (T,Dv) or (T,M), as many as a picture holds."""
-    start = max(0, min(row - LARGEST // 2, array.shape[0] - LARGEST))
-    part = array[start : start + LARGEST, :LARGEST]
-    whole = part.shape == array.shape
-    shown = f"rows {start} to {start + part.shape[0] - 1}, first {part.shape[1]} columns"
-    title = name if whole else f"{name} ({shown})"
-    return Picture(title, rows, columns, tuple(tuple(_plain(entry) for entry in line) for line in part))
-
-
-def _plain(entry: np.generic) -> float | str:
-    number = float(entry)
-    if np.isfinite(number):
-        return float(f"{number:.6g}")
-    return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
-
-
-CONVENTION = "convention_is"
-"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
 
 PUT_ONCE = "it is put at {} alone; a gate that names dtypes, or looks with effort default, puts it at all"
 """Why a gate does not put a clause that does not depend on the dtype."""
@@ -124,9 +74,13 @@ class SubjectRun:
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
         self._examiner = Examiner(self._again)
+        self._whereabouts = Whereabouts()
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
         self._raised: set[str] = set()
+        self._refusals = Refusals(subject)
+        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
+        self._dealer = Dealer(subject, checks, plan.effort, plan.seed)
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
@@ -147,7 +101,8 @@ class SubjectRun:
         found = self.evaluator(declared.dtypes[0]).conventions
         probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
         precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
-        return self.subject.card(probed, precision)
+        taken = written(taken_by(declared.limits, declared.keywords))
+        return replace(self.subject.card(probed, precision), taken=taken)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
@@ -163,12 +118,30 @@ class SubjectRun:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
                 return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
             return self._inapplicable(check, dtype, reason)
-        trial = self._trial(check, dtype)
-        return self._sentence(trial, self._as_known(trial) or trial.hold())
+        return self._held(check, dtype)
+
+    def _held(self, check: Check, dtype: DType) -> Outcome:
+        """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
+
+        What one trial finds out is no limit to another: a clause has the same verdict whatever was judged before it.
+        """
+        evaluator = self.evaluator(dtype)
+        for left in range(MOST_CAUSES, -1, -1):
+            if reason := check.lacking(evaluator.subject):
+                return self._refusals.told(self._inapplicable(check, dtype, reason), evaluator.subject)
+            trial = self._trial(check, evaluator)
+            known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
+            trial = replace(trial, refused_by=self._refusals.met(dtype)) if left else trial
+            tally = known or trial.hold()
+            if not tally.refused:
+                told = with_probed(self._sentence(trial, tally), check, evaluator)
+                return self._refusals.told(told, evaluator.subject)
+            evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
+        raise AssertionError("the last trial takes refusals for failures")
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial = self._trial(check, dtype)
+        trial = self._trial(check, self.evaluator(dtype))
         return self._sentence(trial, trial.put(Recipe.parse(recipe)))
 
     def claims(self, profile: str) -> bool:
@@ -186,12 +159,21 @@ class SubjectRun:
         tally = trial.put(parsed_case(known.case, known.where))
         return tally if tally.failure else None
 
-    def _trial(self, check: Check, dtype: DType) -> Trial:
-        known = self._known(check, dtype)  # the listed failure is not shrunk anew in every run
-        return Trial(check, self.evaluator(dtype), self.plan.effort, seed_of(self.plan.seed, check.domain),
+    def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
+        known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
+        return Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
                      self.breadcrumb, shrinks=known is None,
                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised))
+                     before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
+                     shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
+                     asked=self._asked(check, evaluator))
+
+    def _asked(self, check: Check, evaluator: Evaluator) -> tuple[Asked, ...]:
+        """The sizes that the user names, or the subject declares, where the clause is put them."""
+        declared = evaluator.subject.declaration
+        if evaluator.dtype not in declared.main_dtypes:
+            return ()
+        return asked_of(check, evaluator.subject, dict.fromkeys((*self.plan.sizes, *declared.sizes)))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
@@ -222,35 +204,57 @@ class SubjectRun:
     def _diagnosed(self, trial: Trial, evidence: Evidence) -> Evidence:
         """The evidence with what it is like.
 
-        A known deviation is told in its listing. At a glance nothing is diagnosed: a third of a subject's time; whoever
-        replays the case is told.
+        A known deviation is told in its listing. At a glance only the first failure is located, and nothing else is
+        diagnosed but a missing lift: a third of a subject's time; whoever replays the case is told.
         """
         if not trial.shrinks or not evidence.recipe:
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         if evidence.measured and evidence.measured.relation == CONVENTION:
-            asked = [str(word.args["convention"]) for word in trial.check.clause.then if word.name == CONVENTION]
-            return replace(evidence, explained=of_no_answer(self.subject, asked, trial.evaluator.conventions))
-        if trial.is_glance:
+            found = of_no_answer(self.subject, conventions_of(trial.check), trial.evaluator.conventions)
+            return replace(evidence, explained=found)
+        evidence = self._placed(trial, evidence)
+        if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
+            return replace(evidence, explained=lift)
+        # each fault would cost as much as the case
+        if trial.is_glance or work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]:
             return evidence
         try:
-            recipe = Recipe.parse(evidence.recipe)
-            explained = (self._arithmetic.explain(trial, recipe, evidence.measured.claimed) if evidence.measured else
-                         missing_lift(self.subject))
-            if explained:
-                return replace(evidence, explained=explained)
-            diagnosis = self._examiner.diagnose(trial, recipe)
+            return self._explained(trial, evidence)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
             return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+
+    def _explained(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the arithmetic that allows it or the faults that it is like.
+
+        What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
+        """
+        recipe = Recipe.parse(evidence.recipe)
+        if evidence.measured and (
+                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed)):
+            return replace(evidence, explained=explained)
+        if evidence.begins in self._unlike:
+            return evidence
+        diagnosis = self._examiner.diagnose(trial, recipe)
+        self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
+
+    def _placed(self, trial: Trial, evidence: Evidence) -> Evidence:
+        """The evidence with the sizes at which it fails, and the entries that are wrong."""
+        failure = Violated if evidence.measured else SubjectRaised
+        try:
+            place = self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
+        except Exception:  # a help, as above
+            return evidence
+        return replace(evidence, begins=place.begins, wrong=place.wrong)
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings))
+                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked)
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:

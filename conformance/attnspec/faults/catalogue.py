@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 
@@ -31,14 +32,24 @@ from attnspec.faults import (
 )
 from attnspec.faults.fault import Fault
 from attnspec.faults.mechanisms import BUGS, faults_of, outside
+from attnspec.faults.sizes import make
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
 
-ALL: tuple[Fault, ...] = (
+FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
     *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
+"""The faults that have no number to draw. The matrix of clauses and faults is about these."""
+
+ALL: tuple[Fault, ...] = (*FIXED, *make.FAULTS)
+"""All faults: those that show only at certain sizes come last, as seed 0 draws them."""
+
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
+
+SEED = re.compile(r"-?\d{1,18}", re.ASCII)
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
 FURTHER_PROFILES = tuple(KEYWORDS[name].profile for name in UNCOMMON)
@@ -51,10 +62,25 @@ RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for co
 
 
 def fault_named(name: str) -> Fault:
-    """The fault of this name. Raises TargetError, with the nearest name, where there is none."""
-    if name not in CATALOGUE:
-        raise TargetError.unknown("fault", name, CATALOGUE)
-    return CATALOGUE[name]
+    """The fault of this name; `NAME@7` is the family NAME as seed 7 draws it.
+
+    Raises TargetError, with the nearest name, where there is none, and for a seed that is none or that nothing takes.
+    """
+    family, at, seed = name.partition(SEEDED)
+    if family not in CATALOGUE:
+        raise TargetError.unknown("fault", family, CATALOGUE)
+    if not at:
+        return CATALOGUE[family]
+    if family not in FAMILIES:
+        raise TargetError(f"{family!r} draws nothing, so no seed can follow it. Name it without {at}{seed}.")
+    return make.drawn(FAMILIES[family], _seed(family, seed))
+
+
+def _seed(family: str, seed: str) -> int:
+    """The seed as it is written after a family's name. Raises TargetError for what is no whole number."""
+    if not SEED.fullmatch(seed):
+        raise TargetError(f"{seed!r} is no seed: a whole number follows the @. Name it so: {family}{SEEDED}7.")
+    return int(seed)
 
 
 def _keywords(fault: Fault) -> frozenset[str]:

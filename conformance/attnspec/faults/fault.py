@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
+from attnspec.faults.planted import Planted
 from attnspec.faults.staged import Attend
 
 
@@ -44,7 +45,8 @@ class Fault:
     story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
     link: the public thread of a real bug of this kind, or "".  limits: what the faulty function declares beyond
     the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
-    other_path: what the same subject does with a hidden switch flipped, where it has one.
+    other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
+    shows only at certain sizes, at which; a seed draws them.
     """
 
     name: str
@@ -57,8 +59,14 @@ class Fault:
     limits: Limits = field(default_factory=lambda: Limits(grouped=True, broadcasts=True))
     equivalents: Mapping[DType, str] = field(default_factory=dict)
     other_path: Callable[[], Attend | Layer] | None = None
+    planted: Planted | None = None
 
     @property
     def function(self) -> Attend | Layer:
         """A freshly made function: faults that keep state start anew with each."""
         return self.make()
+
+    @property
+    def shows_at(self) -> str:
+        """Of a fault that shows only at certain sizes, at which; "" for all others."""
+        return self.planted.reach if self.planted else ""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from attnspec.core.errors import Place
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
+from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.sound import SOUND as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.subjects.callee import InProcess
@@ -26,8 +28,10 @@ def is_own(target: str) -> bool:
     return target.startswith((FAULT, SOUND))
 
 
-def own_ids() -> tuple[str, ...]:
-    """Every fault and every sound formulation."""
+def own_ids(seed: str = "") -> tuple[str, ...]:
+    """Every fault and every sound formulation. seed: instead, all families of sizes as this seed draws them."""
+    if seed:
+        return tuple(f"{FAULT}{name}{SEEDED}{seed}" for name in FAMILIES)
     return (*(FAULT + name for name in CATALOGUE), *(SOUND + name for name in FORMULATIONS))
 
 
@@ -38,7 +42,8 @@ def own_subject(target: str) -> Subject:
 
 def renewed(subject: Subject) -> Subject:
     """The same subject made anew where it is one of our own: a fault with a memory starts without one."""
-    return replace(subject, callee=own_subject(subject.id).callee) if subject.id in own_ids() else subject
+    is_ours = subject.id.partition(SEEDED)[0] in own_ids()
+    return replace(subject, callee=own_subject(subject.id).callee) if is_ours else subject
 
 
 def fault_subject(target: str) -> Subject:

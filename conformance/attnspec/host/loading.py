@@ -10,7 +10,7 @@ import pkgutil
 import sys
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 from .calling import told_of
 
@@ -78,15 +78,20 @@ def _part(value: Any, part: str, file: str) -> Any:
 def _module(where: Mapping[str, Any]) -> Any:
     if "text" in where:
         return _from_text(where["text"])
+    first = where.get("first", ())  # where the user stands
     if "file" in where:
+        _put_first(first)
         return _from_file(Path(__file__).parents[1] / "handed" / where["file"])  # an absolute path stays as it is
     name = where["module"]
     top = name.partition(".")[0]
-    for folder in where.get("first", ()):  # where the user stands, if the package lies there
-        if ((Path(folder) / top).is_dir() or (Path(folder) / (top + ".py")).is_file()) and folder not in sys.path:
-            sys.path.insert(0, folder)
-    importlib.invalidate_caches()
+    _put_first([each for each in first if (Path(each) / top).is_dir() or (Path(each) / (top + ".py")).is_file()])
     return _guarded(lambda: importlib.import_module(name), name)
+
+
+def _put_first(folders: Sequence[str]) -> None:
+    """Let modules be found in these folders before all others, unless they are found there already."""
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    importlib.invalidate_caches()
 
 
 def _from_text(text: str) -> Any:
@@ -139,12 +144,16 @@ def _told(raised: BaseException) -> Dict[str, Any]:
 
 
 def _absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
-    """Which module there is not, whether it is the one that was asked for, and what stands beside it."""
+    """Which module there is not, whether it is the one that was asked for, where it was looked for, and what is found
+    there: of the one that was asked for what stands beside it.
+    """
     absent = missing.name or str(missing)
     parent = absent.rpartition(".")[0]
-    paths = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else [str(Path.cwd())]
+    looked = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else sys.path
+    is_asked = name == absent or name.startswith(absent + ".")
+    paths = [str(Path.cwd())] if is_asked and not parent else looked
     siblings = [each.name for each in pkgutil.iter_modules(paths) if not each.name.startswith("_")]
-    return {"absent": absent, "is_asked": name == absent or name.startswith(absent + "."), "siblings": siblings}
+    return {"absent": absent, "is_asked": is_asked, "siblings": siblings, "looked": [each for each in looked if each]}
 
 
 def _public(value: Any) -> List[str]:

@@ -80,7 +80,7 @@ class HostProcess:
                                              stderr=self._stderr, start_new_session=True, env=environment(surroundings),
                                              cwd=surroundings.folder or None)
         except OSError as cause:
-            raise TargetError(f"the command {' '.join(command[:4])!r} cannot be started: {cause.strerror}.") from None
+            raise TargetError(f"{surroundings.named} cannot be started: {cause.strerror}.") from None
         assert self._process.stdin is not None  # both are pipes
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -103,8 +103,7 @@ class HostProcess:
         except (_Late, _Gone):
             told = self._told()
             self.close()
-            raise TargetError(f"{' '.join(self._surroundings.command)!r} starts no Python: {told or 'it says nothing'}"
-                              ) from None
+            raise TargetError(f"{self._surroundings.named} starts no Python: {told or 'it says nothing'}") from None
 
     def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float, most: int,
                  meanwhile: Callable[[], float] = lambda: 0.0) -> tuple[Header, list[Entries]]:

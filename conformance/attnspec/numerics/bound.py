@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.numerics.reference import Operands, Truth
+from attnspec.numerics.hull import attended_range
+from attnspec.numerics.operands import Operands
+from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings, capped_error, room, scaled
 from attnspec.problems.problem import Array
 
@@ -109,19 +111,27 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
     error, counts, visible = logit_error(operands, truth, r), operands.counts[..., None], operands.visible
     raised = truth.shifted + error
     common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
-    rescales = _rescales(counts, operands.shape[3], r)
-    error *= 1 + r.argument
-    error += r.argument * np.abs(truth.shifted)
-    error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
+    rescales = most_rescales(operands, r)
+    error = logarithm_error(error, np.abs(truth.shifted), common, rescales, r)
     if visible is not None:
         error = np.where(visible, error, 0.0)
     worst = error.max(axis=-1, initial=0.0)
     excess, least = _perturbed(error, float(worst.max(initial=0.0)), truth, visible)
     return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales,
-                       _normaliser(truth, visible, r))
+                       normaliser_of(truth, visible, r))
 
 
-def _normaliser(truth: Truth, visible: Array | None, r: Roundings) -> Array:
+def logarithm_error(error: Array, distance: Array, common: Array, rescales: Array, r: Roundings) -> Array:
+    """(B,H,T,S): of the logarithm of a weight, given that of its logit, which is written over, how far the logit lies
+    from the row's largest, how far the computed maximum may be off (B,H,T,1), and the rescales (B,H,T,1).
+    """
+    error *= 1 + r.argument
+    error += r.argument * distance
+    error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
+    return error
+
+
+def normaliser_of(truth: Truth, visible: Array | None, r: Roundings) -> Array:
     """(B,H,T,1): the relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total)
     enters the exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
     """
@@ -134,10 +144,10 @@ def _normaliser(truth: Truth, visible: Array | None, r: Roundings) -> Array:
     return np.expm1(np.minimum(off, LARGEST_ARGUMENT))[..., None]
 
 
-def _rescales(counts: Array, S: int, r: Roundings) -> Array:
-    """(B,H,T,1), as counts: the most rescales of an online softmax; a block without an attended key has none."""
-    blocks = -(-S // r.block)
-    rescales: Array = np.maximum(np.minimum(counts, blocks) - 1, 0)
+def most_rescales(operands: Operands, r: Roundings) -> Array:
+    """(B,H,T,1): the most rescales of an online softmax; a block without an attended key has none."""
+    blocks = -(-operands.shape[3] // r.block)
+    rescales: Array = np.maximum(np.minimum(operands.counts[..., None], blocks) - 1, 0)
     return rescales
 
 
@@ -157,8 +167,14 @@ def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) 
 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
-    size = np.abs(truth.output)
     drift, reach = _capped(operands, truth, errors, _drift(operands, truth, errors), _reach(operands, truth, errors))
+    return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+
+
+def allowance_of(
+    operands: Operands, size: Array, errors: WeightError, r: Roundings, *, drift: Array, reach: Array,
+) -> Array:
+    """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
     summed = errors.chain * r.accumulate
     divided = errors.divided(r)
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
@@ -171,7 +187,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
 def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     """(B,H,T,Dv): B1, the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
     value, o = operands.value, truth.output
-    largest = operands.sizes.largest()[2]
+    largest = operands.sizes.largest_value
     if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
         return _drift_by_squares(value, o, errors)
     return _drift_by_entries(value, o, errors)
@@ -210,25 +226,11 @@ def _capped(operands: Operands, truth: Truth, errors: WeightError, drift: Array,
     rows = ~(errors.mass <= 1)
     if not rows.any() or operands.shape[3] == 0:
         return drift, reach
-    top, bottom = _hull(operands, rows)
+    top, bottom = attended_range(operands.value, operands.visible, rows)
     o = truth.output[rows]
     drift[rows] = np.fmin(drift[rows], np.maximum(top - o, o - bottom))  # fmin: what overflowed became NaN
     reach[rows] = np.fmin(reach[rows], np.maximum(np.abs(top), np.abs(bottom)))
     return drift, reach
-
-
-def _hull(operands: Operands, rows: Array) -> tuple[Array, Array]:
-    """(·,Dv) each: the largest and smallest attended value of each of the rows that are True in `rows` (B,H,T)."""
-    batch, head, query = np.nonzero(rows)
-    if operands.visible is None:
-        return operands.value.max(axis=-2)[batch, head], operands.value.min(axis=-2)[batch, head]
-    top = np.full((len(batch), operands.value.shape[-1]), -np.inf)
-    bottom = -top
-    for row, (b, h, i) in enumerate(zip(batch, head, query, strict=True)):
-        attended = operands.value[b, h][operands.visible[b, h, i]]  # gathered, they stay in the cache
-        attended.max(axis=0, initial=-np.inf, out=top[row])
-        attended.min(axis=0, initial=np.inf, out=bottom[row])
-    return top, bottom
 
 
 def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
@@ -263,7 +265,7 @@ def _scale_fits(operands: Operands, r: Roundings) -> bool:
 def _surely_fits(operands: Operands, r: Roundings) -> bool:
     """Whether the largest entries alone settle it."""
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
-    query, key, _ = operands.held.largest()
+    query, key = operands.held.largest_query, operands.held.largest_key
     bias = 0.0 if operands.bias is None else float(np.abs(operands.bias).max(initial=0.0))
     largest = room(operands.softcap) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
+from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import WeightError, in_domain, output_allowance, weight_error
+from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Operands, Truth, attend, is_wider, operands_of, visible_keys, wide_float
+from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
+from attnspec.numerics.screen import screening_allowance
 from attnspec.numerics.typical import Typical, multiple, typical
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
@@ -139,7 +142,8 @@ class Expectation:
     logits, logits_allowance: (B,H,T,S), logits less the row's largest (hidden: -inf); the allowance is that of
     log(weight) less the top key's log(weight), infinite where the weight may underflow.
     row_sum_allowance: (B,H,T), how far an honest row of weights may sum from 1.
-    visible: (B,H,T,S) bool.  empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
+    visible: (B,H,T,S) bool, beside weights, logits and what is typical, or asked for alone.
+    empty: (B,H,T) bool, rows without a visible key; their truth is written as zeros.
     claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
     typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
@@ -161,6 +165,7 @@ class Expectation:
     typical_spread: Array
     typical_strain: Array
     typical_sure: Array
+    is_screened: bool = False
 
     def typical_allowance(self, false_alarm: float) -> Array:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
@@ -173,50 +178,26 @@ class Expectation:
 
 def expect(
     problem: Problem, precision: Precision, *, conventions: Mapping[str, str], scale_width: int | None = None,
-    rows: Array | None = None, parts: frozenset[str] = EVERYTHING,
+    rows: Array | None = None, parts: frozenset[str] = EVERYTHING, screens: bool = False,
 ) -> Expectation:
     """The truth and the allowances of a problem: output (B,H,T,Dv), weights and logits (B,H,T,S); see `Expectation`.
 
     conventions: `causal_alignment`, `mask_with_causal` and `grouped_heads` are heeded; absent or undefined, the
     recommended answer is.  scale_width: the width whose 1/sqrt is the default scale (None: D).  rows: the indices along
     T to judge; the T axes of the result are then as long as `rows`.  parts: what to work out, for speed; `typical` must
-    be asked for, and is for values without structure only.
+    be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
+    float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
+    T = problem.sizes.T if rows is None else len(rows)
+    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, precision, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        operands = (operands_of(piece, conventions, scale_width, rows) for piece in _pieces(problem))
-        real = wide_float(problem.dtype)
-        answers = [_expectation(piece, attend(piece, real), precision, parts) for piece in operands]
-    return answers[0] if len(answers) == 1 else _joined(answers)
+        found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
+        return Expectation(**joined((problem.sizes.B, problem.sizes.H, T), found), is_screened=screens)
 
 
-AT_ONCE = 2**16  # entries of key and value: more of them do not stay in the cache, and malloc gives them back each time
-
-
-def _pieces(problem: Problem) -> Iterator[Problem]:
-    """The problem, or as many of its batch entries at a time as are not large."""
-    size, B = problem.key.size + problem.value.size, problem.sizes.B
-    if size <= AT_ONCE or B == 1:
-        yield problem
-        return
-    step = max(1, AT_ONCE * B // size)
-    for b in range(0, B, step):
-        entry = slice(b, b + step)
-        yield problem.but(query=problem.query[entry], key=problem.key[entry], value=problem.value[entry],
-                          mask=_batch(problem.mask, entry), bias=_batch(problem.bias, entry))
-
-
-def _batch(array: Array | None, entry: slice) -> Array | None:
-    """The entries of a mask or bias, (B,H,T,S) or broadcast to it; one that all entries share is handed on whole."""
-    return array if array is None or array.ndim < 4 or len(array) == 1 else array[entry]
-
-
-def _joined(pieces: Sequence[Expectation]) -> Expectation:
-    return Expectation(**{name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _FIELDS})
-
-
-_NONE = np.zeros((0, 0, 0, 0))
-_ABSENT = (_NONE, _NONE, _NONE)
-_FIELDS = tuple(field.name for field in fields(Expectation))
+_NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
+_NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
+            if each.name != "is_screened"}
 
 
 def expect_layer(
@@ -224,39 +205,72 @@ def expect_layer(
 ) -> Expectation:
     """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
     inside = expect(lowered(problem), precision, conventions=conventions, parts=parts | {"output"})
-    rest = inside.weights, inside.weights_allowance, inside.logits, inside.logits_allowance, inside.row_sum_allowance
     r = roundings(precision)
     with np.errstate(all="ignore"):
         output, allowance = carried(problem, r, inside.output, inside.output_allowance)
         fits = sums_fit(problem, r, inside.output)
     claimed = inside.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
-    return Expectation(output, allowance, *rest, inside.visible, inside.empty, inside.claimed, claimed, *_ABSENT)
+    return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
 
 
-def _expectation(operands: Operands, wide: Truth, precision: Precision, parts: frozenset[str]) -> Expectation:
-    truth, seen = wide.narrow(), operands.seen()
+def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+    """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
+    truth, r = attend(operands, np.float64), roundings(precision)
+    classes = [r, *([roundings(assumed(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
+    bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
+    known = [each for each in bounds if each is not None]
+    if len(known) < len(bounds):
+        return _found(operands, truth, classes, parts)
+    slack = _total(allowance for allowance, _ in known)
+    claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
+    return {**_NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
+            "claimed": claimed, "output_claimed": claimed}
+
+
+def _exactly(dtype: DType, precision: Precision, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+    """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
     classes = [roundings(precision), *([] if is_wider(precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
-    erring = [(r, weight_error(operands, truth, r)) for r in classes]  # the subject, and the truth where it is no finer
-    output = output_slack = weights = weights_slack = logits = logits_slack = _NONE
-    sums_slack = np.zeros((0, 0, 0))
+    return _found(operands, attend(operands, wide_float(dtype)), classes, parts)
+
+
+def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
+    """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
+    truth = wide.narrow()
+    erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
+    found = dict(_NOTHING)
     if parts & {"output", "typical"}:
-        output, output_slack = wide.output, _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
-        claimed &= np.isfinite(output_slack).all(axis=-1)
+        slack = _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
+        found |= {"output": wide.output, "output_allowance": slack}
+        claimed &= np.isfinite(slack).all(axis=-1)
     if "weights" in parts:
-        weights = wide.weights / np.where(wide.total == 0, 1, wide.total)[..., None]
-        weights_slack = _total(weights_allowance(operands, truth, r, errors) for r, errors in erring)
-        sums_slack = _total(row_sum_allowance(operands, r, errors) for r, errors in erring)
+        found |= _weights(operands, wide, truth, erring)
     if "logits" in parts:
-        logits = np.where(seen, wide.shifted, -np.inf)
-        logits_slack = np.where(seen, _total(logits_allowance(truth, r, errors) for r, errors in erring), 0.0)
-    chances = _ABSENT
+        found |= _logits(operands, wide, truth, erring)
     if "typical" in parts:
-        found = functools.reduce(Typical.__add__, (typical(operands, truth, r, errors) for r, errors in erring))
-        chances = (found.spread, found.strain, found.sure)
-    return Expectation(output, output_slack, weights, weights_slack, logits, logits_slack, sums_slack, seen,
-                       operands.counts == 0, claimed, claimed, *chances)
+        chances = functools.reduce(Typical.__add__, (typical(operands, truth, r, errors) for r, errors in erring))
+        found |= {"typical_spread": chances.spread, "typical_strain": chances.strain, "typical_sure": chances.sure}
+    if parts & {"weights", "logits", "typical", "visible"}:
+        found["visible"] = operands.seen()
+    return found | {"empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
+
+
+Erring = Sequence[tuple[Roundings, WeightError]]
+"""Classes of arithmetic, each with the errors of the weights under it."""
+
+
+def _weights(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
+    """The weights of one block (B,H,T,S), their allowance and that of the row sums (B,H,T)."""
+    return {"weights": wide.weights / _divisor(wide.total)[..., None],
+            "weights_allowance": _total(weights_allowance(operands, truth, r, errors) for r, errors in erring),
+            "row_sum_allowance": _total(row_sum_allowance(operands, r, errors) for r, errors in erring)}
+
+
+def _logits(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
+    """The logits of one block and their allowance, (B,H,T,S)."""
+    seen, slack = operands.seen(), _total(logits_allowance(truth, r, errors) for r, errors in erring)
+    return {"logits": np.where(seen, wide.shifted, -np.inf), "logits_allowance": np.where(seen, slack, 0.0)}
 
 
 def _total(allowances: Iterable[Array]) -> Array:

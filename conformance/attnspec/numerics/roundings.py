@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.core.nouns import DType
+from attnspec.numerics.operands import Operands
 from attnspec.numerics.precision import Precision, is_half, unit
-from attnspec.numerics.reference import Operands, Truth
+from attnspec.numerics.reference import Truth
 from attnspec.problems.problem import Array
 
 ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights, product_error
-from attnspec.numerics.reference import Operands, Truth
+from attnspec.numerics.operands import Operands
+from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings, own_spread, scaled, slope
 from attnspec.problems.problem import Array
 

@@ -9,17 +9,20 @@ The seed comes last: the next larger number is the same problem with other entri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import Effort
+from attnspec.problems.demand import logits, work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.shapes import shapes_for
 
 Choice = TypeVar("Choice")
 
@@ -31,19 +34,19 @@ SEED_BYTES = 3
 
 
 def menu_of(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
-            draws: tuple[str, ...] = ()) -> Menu | None:
+            draws: tuple[str, ...] = (), *, shapes: tuple[Sizes, ...] | None = None) -> Menu | None:
     """What a clause may choose from on a subject that offers these keywords within these limits.
 
-    None where domain and limits leave no shape.
+    shapes: those that it was dealt; None: those that it would be dealt alone. None where domain and limits leave none.
     """
-    shapes = shapes_for(domain, limits, effort)
+    shapes = shapes_for(domain, limits, effort) if shapes is None else shapes
     domain = replace(domain, masks=domain.masks_within(limits))
     return Menu(domain, limits, shapes, tuple(sorted(domain.sometimes & offered)), draws) if shapes else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Menu:
-    """What there is to choose from, and which bytes stand for which choice."""
+    """What there is to choose from, and which bytes stand for which choice. shapes: in the order of their dealing."""
 
     domain: Domain
     limits: Limits
@@ -65,7 +68,7 @@ class Menu:
         features = self.domain.always | self._features(rest, sizes)
         mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
         scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
-        values = {name: _pick(self.values(name), next(rest)) for name in self.valued}
+        values = {name: _pick(self.values(name, sizes.S), next(rest)) for name in self.valued}
         return Recipe(
             sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
@@ -78,15 +81,25 @@ class Menu:
         """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""
         return tuple(name for name in VALUED if name in self.domain.always or name in self.optional)
 
-    def values(self, keyword: str) -> tuple[Any, ...]:
-        """The values that the subject takes; all of them where it takes none, for its refusal to say why."""
-        all_values = self.domain.values[keyword]
+    def values(self, keyword: str, keys: int = 1) -> tuple[Any, ...]:
+        """The values that the subject takes; all of them where it takes none, for its refusal to say why.
+
+        Where there are many keys, each is followed by what it grows to, if the clause has no values of its own.
+        """
+        all_values = tuple(dict.fromkeys(chain.from_iterable(
+            (value, self._grown(keyword, value, keys)) for value in self.domain.values[keyword])))
         return tuple(each for each in all_values if not self.limits.misfit(keyword, each, causal=True)) or all_values
 
-    @property
+    def _grown(self, keyword: str, value: Any, keys: int) -> Any:  # noqa: ANN401  (by the keyword)
+        values = VALUED[keyword]
+        is_usual = self.domain.values[keyword] == values.usual
+        return values.grown(value, keys) if values.grown and is_usual else value
+
+    @cached_property
     def weighted(self) -> tuple[Sizes, ...]:
-        """The shapes, small ones three times: a large problem costs as much as ten small ones and finds no more."""
-        return tuple(sizes for sizes in self.shapes for _ in range(3 if logits(sizes) <= SMALL else 1))
+        """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
+        ascending = sorted(self.shapes, key=lambda sizes: (work(sizes), astuple(sizes)))
+        return tuple(sizes for sizes in ascending for _ in range(3 if logits(sizes) <= SMALL else 1))
 
     def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""

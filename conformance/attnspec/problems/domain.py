@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Unpack, get_args
 
 from attnspec.core.declaration import Limits
@@ -23,8 +23,8 @@ FamilyName = Literal[
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
     "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
     "spread_logits"]
-MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "banded", "left_padding",
-                   "causal_like", "triangle", "with_empty_rows", "attack"]
+MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed", "banded",
+                   "left_padding", "causal_like", "triangle", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
 
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
@@ -52,8 +52,8 @@ GENERIC_KINDS: frozenset[Kind] = frozenset({"generic", "long", "panel"})
 # Along which of the axes B, H, T and S a mask differs.
 MASK_AXES: Mapping[MaskName, str] = {
     "all_true": "", "padding": "BS", "random": "BHTS", "per_head": "BHS", "single_key": "BHTS", "block": "BTS",
-    "banded": "BTS", "left_padding": "BS", "causal_like": "BTS", "triangle": "TS", "with_empty_rows": "BHTS",
-    "attack": "S"}
+    "packed": "BTS", "banded": "BTS", "left_padding": "BS", "causal_like": "BTS", "triangle": "TS",
+    "with_empty_rows": "BHTS", "attack": "S"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,15 @@ class Domain:
     def masks_within(self, limits: Limits) -> tuple[MaskName, ...]:
         """The masks that the subject takes; all of them where it takes none, for its refusal to say why."""
         return tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes)) or self.masks
+
+
+def spelled(domain: Domain) -> str:
+    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
+    out, so that the seed is the same as before there were any.
+    """
+    plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
+    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
 # What a kind fixes unless the clause says otherwise.

@@ -91,6 +91,13 @@ def _block(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 
 
+def _packed(seed: int, sizes: Sizes) -> Bools:
+    """The same, with as many parts as a long row of short sequences has."""
+    parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
+    queries = np.arange(sizes.T)[:, None] * parts // sizes.T
+    return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
+
+
 def _banded(seed: int, sizes: Sizes) -> Bools:
     reach = _choose(seed, "reach", (sizes.B, 1, 1, 1), 0, max(1, sizes.S // 4))
     centre = np.arange(sizes.T)[:, None] * sizes.S // sizes.T
@@ -126,6 +133,7 @@ MASKS: Mapping[str, MaskRecipe] = {
         MaskRecipe("per_head", _per_head, "each head hides keys of its own, the same for all queries"),
         MaskRecipe("single_key", _single_key, "each query sees one key"),
         MaskRecipe("block", _block, "block diagonal: packed sequences"),
+        MaskRecipe("packed", _packed, "block diagonal, in blocks as short as eight"),
         MaskRecipe("banded", _banded, "a band around the diagonal, as wide as the batch element wants"),
         MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
         MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),

@@ -27,8 +27,13 @@ class Sizes:
     D: int
     Dv: int
 
+    @property
+    def by_axis(self) -> dict[str, int]:
+        """The lengths by the names of the axes."""
+        return {name: getattr(self, name) for name in ("B", "H", "Hkv", "T", "S", "D", "Dv")}
+
     def __str__(self) -> str:
-        return " ".join(f"{name}={getattr(self, name)}" for name in ("B", "H", "Hkv", "T", "S", "D", "Dv"))
+        return " ".join(f"{name}={size}" for name, size in self.by_axis.items())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from attnspec.core.errors import UsageError, hint
 from attnspec.core.keywords import KEYWORDS, VALUED, VALUES
+from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 from attnspec.problems.problem import Sizes
 
@@ -22,8 +23,8 @@ _AXES = tuple(axis.name for axis in fields(Sizes))
 FIELDS = ("mask", "families", "with", "bias", "scale", *VALUED, "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
-MOST_HEADS, MOST_ENTRIES, MOST_FEATURES = 2**14, 2**24, 2**12
-"""Head slices (B·H), entries of the largest array, and features (H·D, M): far above what is drawn, below what hangs."""
+MOST_FEATURES = 2**12
+"""A layer's features (H·D, M): far above what is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Recipe:
                 raise _broken(f"{needed}=… is missing")
         features = _names(known.get("with", ""), "keyword", KEYWORDS)
         return cls(
-            _sizes(first),
+            _sizes(first, is_layer="M" in known),
             _names(known["families"], "value family", get_args(FamilyName)),
             _names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
             frozenset(features),
@@ -119,7 +120,7 @@ def _named(parts: Iterable[str]) -> dict[str, str]:
     return given
 
 
-def _sizes(text: str) -> Sizes:
+def _sizes(text: str, *, is_layer: bool) -> Sizes:
     pattern = ",".join(rf"{axis}([1-9]\d{{0,6}})" for axis in _AXES)
     match = re.fullmatch(pattern, text, re.ASCII)
     if match is None:
@@ -129,7 +130,7 @@ def _sizes(text: str) -> Sizes:
         raise _broken(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
     heads = sizes.B * sizes.H
     entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * max(sizes.D, sizes.Dv))
-    features = sizes.H * max(sizes.D, sizes.Dv)
+    features = sizes.H * max(sizes.D, sizes.Dv) if is_layer else 0
     if heads > MOST_HEADS or entries > MOST_ENTRIES or features > MOST_FEATURES:
         raise _broken(f"it has {heads} head slices (at most {MOST_HEADS}), {entries} entries (at most {MOST_ENTRIES}) "
                       f"and {features} features (at most {MOST_FEATURES})")

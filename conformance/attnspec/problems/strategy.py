@@ -36,8 +36,10 @@ def recipes(domain: Domain, offered: frozenset[str], limits: Limits, effort: Eff
 
 def from_menu(menu: Menu) -> st.SearchStrategy[Recipe]:
     """The recipes of a menu. Hypothesis's choices are the bytes, then one integer for each drawn value."""
-    choices = st.binary(min_size=menu.length, max_size=menu.length)
-    if not menu.draws:
-        return choices.map(menu.recipe)
-    drawn = (st.integers(0, MOST_DRAWN),) * len(menu.draws)
-    return st.tuples(choices, *drawn).map(lambda chosen: menu.recipe(*chosen))
+    return choices_of(menu).map(lambda chosen: menu.recipe(*chosen))
+
+
+def choices_of(menu: Menu) -> st.SearchStrategy[tuple[bytes, *tuple[int, ...]]]:
+    """What a recipe of a menu is made from: `Menu.recipe` takes it."""
+    bytes_of_menu = st.binary(min_size=menu.length, max_size=menu.length)
+    return st.tuples(bytes_of_menu, *(st.integers(0, MOST_DRAWN),) * len(menu.draws))

@@ -110,7 +110,8 @@ class Asker:
     @property
     def width(self) -> int:
         """D and Dv."""
-        return max(WIDTH, self.subject.declaration.limits.min_head_width)
+        limits = self.subject.declaration.limits
+        return limits.nearest("D", max(WIDTH, limits.min_head_width))
 
     def batch(self, T: int, S: int) -> int:
         """B: 1, or as many as the least number of scores asks for."""

@@ -29,6 +29,8 @@ class RunStarted:
     `spec_added`: the files of own clauses that were judged beside the spec; its digest covers them.
     `absent`: the registered subjects that an audit could not judge (subject, library, title, reason).
     `baseline`: the file of known failures that the run is held against; empty if none.
+    `must_take`: the contract that the subjects are held to, in its words; empty if there is none.
+    `sizes`: those that the user names for all subjects; what a subject declares stands in its card.
     A measurement of power also embeds what a page shows of each rule of judgement (`rules`: name, title, source,
     meaning) and of each fault (`faults`: name, kind, stage, story, reach, link).
     """
@@ -51,6 +53,8 @@ class RunStarted:
     absent: tuple[Mapping[str, str], ...] = ()
     spec_added: tuple[str, ...] = ()
     baseline: str = ""
+    must_take: str = ""
+    sizes: tuple[str, ...] = ()
 
     @property
     def elsewhere(self) -> str:

@@ -85,7 +85,8 @@ class SubjectPut:
     """A subject was put to the rules. `fault`: whether it is wrong; `equivalent`: why it cannot be told apart here.
 
     named: what the diagnosis says first of the suite's counterexample: the name of a fault, or "" for none.
-    like: the other faults that explain it as well.  undiagnosed: nobody asked for a diagnosis.
+    like: the other faults that explain it as well.  undiagnosed: nobody asked for a diagnosis.  shows_at: the sizes at
+    which alone a fault shows; "" for all others.
     """
 
     BRIEF: ClassVar[bool] = True
@@ -102,6 +103,7 @@ class SubjectPut:
     undiagnosed: bool = False
     seconds: float = 0.0
     lost: str = ""
+    shows_at: str = ""
 
     @property
     def part(self) -> str:

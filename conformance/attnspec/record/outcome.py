@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
@@ -131,6 +131,8 @@ class Explanation:
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
+    begins: at which sizes it fails and beside which it holds; empty where all sizes are alike, or nobody looked.
+    wrong: which entries of the answer are wrong, as ranges.
     explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
     like: the faults that explain it, likeliest first.  located: where read-outs find the fault, if none explains it.
     """
@@ -145,18 +147,30 @@ class Evidence:
     like: tuple[Likeness, ...] = ()
     located: str = ""
     explained: Explanation | None = None
+    begins: str = ""
+    wrong: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """How an outcome differs from what is known of its subject. `says`: the rest of a sentence about the clause.
 
-    verdict: the one that it would have had, were nothing known.
+    verdict: the one that it would have had, were nothing known.  convention: the one whose answer changed, if that is
+    how it differs.
     """
 
     novelty: Novelty
     says: str
     verdict: Verdict
+    convention: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedConvention:
+    """What a probe found of a convention that the subject does not declare, or of a form of one: `hidden_row.mask`."""
+
+    name: str
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +180,11 @@ class Outcome:
     readings: what its instruments measured, in every case.
     change: how it differs from the list of known failures that it is held against, if it is held against one.
     finding: of a known failure, the id of the finding that explains it, if its listing names one.
+    met: the pairs of sizes and keywords that its cases met, as `problems.coverage` writes them.  spans: the least and
+    the greatest length of each axis.
+    refused: what the subject turned out to refuse in its cases ("D > 200"), with its words; see `SubjectCard.refused`.
+    probed: of a clause that recommends the answer of a convention, what was found of that convention.
+    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     """
 
     subject: str
@@ -184,6 +203,11 @@ class Outcome:
     readings: tuple[Reading, ...] = ()
     change: Change | None = None
     finding: str = ""
+    met: str = ""
+    spans: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    probed: tuple[ProbedConvention, ...] = ()
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def how(self) -> str:
@@ -195,6 +219,12 @@ class Outcome:
             return self.evidence.measured.relation
         is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
         return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason) if is_told else ""
+
+
+def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """What a subject refuses, with its words: what was found before it was judged, and what came up in its cases."""
+    found = {name: words for outcome in outcomes for name, words in outcome.refused.items()}
+    return {**(card.refused if card else {}), **dict(sorted(found.items()))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +248,8 @@ class SubjectCard:
     refused: what it refuses ("grouped heads") and so has not promised, with its words.
     lives_in: the process that its calls were made in: python, numpy, device, what the framework tells of that; empty of
     attnspec's own miniatures, which live in the judge's.
+    taken: the pairs of sizes and keywords that it can be put (`problems.coverage`).
+    sizes: those that it declares to be used at, which are tried beside what is drawn.
     """
 
     id: str
@@ -239,3 +271,5 @@ class SubjectCard:
     defaults: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     lives_in: Mapping[str, str] = field(default_factory=dict)
+    taken: str = ""
+    sizes: tuple[str, ...] = ()

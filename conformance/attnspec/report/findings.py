@@ -125,11 +125,17 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
         yield LikelyCause(says, advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(plainly(each), each.fault) for each in evidence.like)
+    elif evidence.begins:
+        yield LikelyCause(_lowered(evidence.begins.partition(";")[0].rstrip(".")))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield LikelyCause(evidence.located)
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED
         yield LikelyCause(_raised(evidence.sentence) if is_error else evidence.sentence.rstrip("."))
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
 
 
 def _raised(sentence: str) -> str:

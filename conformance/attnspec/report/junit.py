@@ -7,13 +7,15 @@ green. The elements and attributes are those that the JUnit task of Ant writes, 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import Verdict, gates
-from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome
+from attnspec.record.events import OF_SUBJECTS
+from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.figures import SIGNS, counted, figure
@@ -52,18 +54,42 @@ def _suite(joined: Joined, subject: Judged) -> ElementTree.Element:
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
-    cases = [_case(outcome, says[outcome.clause], strict=strict)
-             for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
+    all_outcomes = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
+    lost = _lost_together(all_outcomes, subject.broken)
+    cases = [_case(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
+             if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
     if subject.broken:
-        cases.append(_told_case(subject.card.id, "adapter", _ERROR, subject.broken))
-    return _counted(subject.label, run, cases, _properties(subject, run))
+        lost = {subject.broken: lost.get(subject.broken, 0), **lost}
+    cases += [_lost_case(subject, reason, number) for reason, number in lost.items()]
+    return _counted(subject.label, run, cases, _properties(subject, run, all_outcomes))
 
 
-def _properties(subject: Judged, run: JoinedRun) -> Mapping[str, str]:
+def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
+    """Why items were not run, where one reason kept several of them, or the adapter's is the reason; and how many."""
+    lost = Counter(outcome.reason for outcome in outcomes if outcome.verdict is Verdict.NOT_RUN)
+    return {reason: number for reason, number in lost.items() if number > 1 or reason == broken}
+
+
+def _lost_case(subject: Judged, reason: str, number: int) -> ElementTree.Element:
+    """One error for all items that one reason kept from being run."""
+    name = "adapter" if reason == subject.broken else "not run"
+    how_many = f" ({counted(number, 'item')} not run)" if number else ""
+    return _told_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
+
+
+def _properties(subject: Judged, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
-    told = {"library": card.distribution, "version": card.version, "effort": header.effort, "seed": str(header.seed),
-            "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip()}
+    told = {**_living(run, card), "library": card.distribution, "version": card.version, "effort": header.effort,
+            "seed": str(header.seed), "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
+            "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
+            "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
     return {name: value for name, value in told.items() if value}
+
+
+def _living(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
+    """Where it lived: interpreter, NumPy, framework and device; of one that never came to life, where it would have."""
+    environment = run.record.header.environment
+    return card.lives_in or {name: environment[name] for name in ("python", *OF_SUBJECTS) if name in environment}
 
 
 def _lost(run: JoinedRun) -> ElementTree.Element:
@@ -103,7 +129,9 @@ def _case(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
 def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     """The element, and its message: the reason, led by whatever makes it none of the failures."""
     tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
-    reason = outcome.reason or (outcome.evidence.sentence if outcome.evidence else "") or word
+    evidence = outcome.evidence
+    reason = outcome.reason or (evidence.sentence if evidence else "") or word
+    reason = f"{evidence.begins} {reason}" if evidence and evidence.begins else reason
     reason = f"{outcome.change.novelty.value}: {reason}" if outcome.change else reason
     does_gate = gates(outcome.verdict, outcome.level, strict=strict) or outcome.verdict is Verdict.NOT_RUN
     if tag != _SKIPPED and not does_gate:
@@ -116,6 +144,8 @@ def _lines(outcome: Outcome, says: str) -> Iterator[str]:
     yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
+        yield from (f"{name}: {value}" for name, value in (("begins", evidence.begins), ("wrong", evidence.wrong))
+                    if value)
         yield from (f"{name}: {value}" for name, value in _explanation(evidence.explained) if value)
         yield evidence.sentence
         yield from (f"{name}: {value}" for name, value in _facts(evidence) if value)

@@ -21,6 +21,7 @@ from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.clause_table import themes
+from attnspec.report.coverage import at_named_sizes, coverage
 from attnspec.report.false_alarms import Campaign, campaign
 from attnspec.report.figures import (
     SHORT,
@@ -194,7 +195,8 @@ def _judged(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
     return {
         "findings": findings(joined, strict=_is_strict(joined)), "themes": themes(joined), "trust": trust(joined),
-        "readings": readings(joined), **_spoken(joined),
+        "readings": readings(joined), "sizes": coverage(joined),
+        "at_sizes": at_named_sizes(joined), **_spoken(joined),
     }
 
 

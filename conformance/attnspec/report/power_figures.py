@@ -129,6 +129,11 @@ def name_of(put: SubjectPut) -> str:
     return put.subject.removeprefix(FAULT).removeprefix(SOUND)
 
 
+def _kind_of(put: SubjectPut) -> str:
+    """As the diagnosis names it: without the seed that drew the fault's sizes."""
+    return name_of(put).partition("@")[0]
+
+
 def tellable(puts: Iterable[SubjectPut]) -> tuple[SubjectPut, ...]:
     """The runs of faults that can be told from rounding."""
     return tuple(put for put in puts if put.is_fault and not put.equivalent)
@@ -205,6 +210,11 @@ def total_runs(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
     return FaultGroup(rule, sum(run.convicted for run in runs), len(runs))
 
 
+def total_at_sizes(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
+    """Of all dtypes together, the faults that show only at certain sizes."""
+    return total([put for put in puts if put.shows_at], rule)
+
+
 def curve(puts: Sequence[SubjectPut], rule: str) -> tuple[tuple[int, float], ...]:
     """Which share of its runs a rule had convicted after so many cases, at every number at which the share rises."""
     runs = runs_of(tellable(puts), rule)
@@ -273,14 +283,14 @@ def naming(puts: Sequence[SubjectPut]) -> Naming:
     """How often the diagnosis was right where it was asked for, and where it was not."""
     asked = [put for put in tellable(puts) if not put.undiagnosed]
     convicted = [put for put in asked if run_of(put, conviction(put, SUITE)).convicted]
-    exact = sum(put.named == name_of(put) for put in convicted)
-    alike = sum(put.named != name_of(put) and name_of(put) in put.like for put in convicted)
+    exact = sum(put.named == _kind_of(put) for put in convicted)
+    alike = sum(put.named != _kind_of(put) and _kind_of(put) in put.like for put in convicted)
     return Naming(exact, alike, len(convicted), _misnamed(convicted))
 
 
 def _misnamed(convicted: Iterable[SubjectPut]) -> tuple[Misnamed, ...]:
     groups: dict[tuple[str, str], list[SubjectPut]] = {}
     for put in convicted:
-        if name_of(put) not in (put.named, *put.like):
+        if _kind_of(put) not in (put.named, *put.like):
             groups.setdefault((name_of(put), put.named), []).append(put)
     return tuple(Misnamed(*key, dtypes(group), len(group)) for key, group in sorted(groups.items()))

@@ -37,6 +37,7 @@ from attnspec.report.power_figures import (
     stages,
     tellable,
     total,
+    total_at_sizes,
     total_runs,
 )
 
@@ -48,6 +49,7 @@ class RuleRow:
     """One rule. `shares` and `alarms`: one a dtype, None where it was not asked.
 
     brief, rest: what it does, the first sentence and the others.  cases: half, 95 % and all of the convictions took.
+    at_sizes: the faults that show only at certain sizes.
     """
 
     rule: str
@@ -60,6 +62,7 @@ class RuleRow:
     cases: tuple[int, int, int]
     convicted: FaultGroup
     runs: FaultGroup
+    at_sizes: FaultGroup
     accused: FaultGroup
 
 
@@ -104,6 +107,11 @@ class Power:
     texts: Mapping[str, FaultText]
     lost: tuple[SubjectPut, ...]
     accusations: tuple[Accusation, ...]
+
+    @property
+    def has_size_faults(self) -> bool:
+        """Whether any fault shows only at certain sizes."""
+        return any(row.at_sizes.tried for row in self.rows)
 
 
 def puts_of(records: Sequence[RunRecord]) -> tuple[SubjectPut, ...]:
@@ -211,7 +219,7 @@ def _row(
         rule=rule, title=text.get("title") or rule, source=text.get("source", ""),
         brief=brief + stop.strip(), rest=rest, shares=tuple(map(found.get, keys)), alarms=tuple(map(alarms.get, keys)),
         cases=quantiles(puts, rule), convicted=total(puts, rule), runs=total_runs(puts, rule),
-        accused=accused(alarms.values(), rule))
+        at_sizes=total_at_sizes(puts, rule), accused=accused(alarms.values(), rule))
 
 
 def _stages(puts: Sequence[SubjectPut], peer: RuleRow | None) -> tuple[StageRow, ...]:
@@ -227,17 +235,28 @@ def markdown_table(record: RunRecord) -> str:
     measured = power([record])
     if measured is None or not measured.rows:
         return ""
-    return "".join((_head(measured.dtypes), *map(_markdown_row, measured.rows)))
+    return "".join((_head(measured), *(_markdown_row(row, measured) for row in measured.rows)))
 
 
-def _head(dtypes: Sequence[DType]) -> str:
-    names = ("convicted by", *(dtype.value for dtype in dtypes), "cases: median, 95 %, worst", "sound ones accused")
+AT_SIZES = "shows only at certain sizes"
+"""What faults are called, of which a table has a column."""
+
+
+def _head(measured: Power) -> str:
+    names = ("convicted by", *(dtype.value for dtype in measured.dtypes),
+             *([AT_SIZES] if measured.has_size_faults else []), "cases: median, 95 %, worst", "sound ones accused")
     return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
 
 
-def _markdown_row(row: RuleRow) -> str:
-    cells = [_title(row), *map(_share, row.shares), ", ".join(map(str, row.cases)), _accused(row.accused)]
+def _markdown_row(row: RuleRow, measured: Power) -> str:
+    at_sizes = [_of_group(row.at_sizes)] if measured.has_size_faults else []
+    cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), _accused(row.accused)]
     return f"{markdown.row(cells)}\n"
+
+
+def _of_group(group: FaultGroup) -> str:
+    """The share that is convicted; a dash where nothing was put."""
+    return percent(group.part) if group.tried else "–"
 
 
 def _title(row: RuleRow) -> str:

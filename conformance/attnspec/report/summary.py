@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
-from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
 from attnspec.report.findings import likely_words
@@ -40,7 +40,7 @@ class VerdictShare:
 class Standing:
     """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
 
-    cause: what is likely behind most of its failures, as the console says it.
+    cause: what is likely behind most of its failures, as the console says it.  refused: what it refuses, by name.
     """
 
     subject: Judged
@@ -51,6 +51,7 @@ class Standing:
     counts: tuple[VerdictShare, ...]
     items: int
     cause: str = ""
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,17 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat),
-                    likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]))
+                    likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]),
+                    tuple(refused_by(subject.card, flat)))
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
-    """Whether it fails and gates; a known failure that is gone gates, and fails no more."""
+    """Whether it fails and gates; a known failure that is gone gates, and fails no more, nor does a convention that
+    has changed.
+    """
     verdict = outcome.change.verdict if outcome.change else outcome.verdict
+    if outcome.change and outcome.change.convention:
+        return False
     return verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict)
 
 
@@ -120,7 +126,13 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
         return "was not judged", "idle"
     if not is_whole or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return "was judged in part", "idle"
-    return "conforms", "good"
+    return f"conforms{_but_for(outcomes)}", "good"
+
+
+def _but_for(outcomes: Iterable[Outcome]) -> str:
+    """`, but for 3 known failures`, as the console says it; empty if there are none."""
+    known = sum(outcome.verdict is Verdict.EXPECTED for outcome in outcomes)
+    return f", but for {counted(known, 'known failure')}" if known else ""
 
 
 def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged) -> str:
@@ -144,8 +156,9 @@ def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> 
     if not is_whole:
         return "The run was interrupted", "idle"
     if len(standings) == 1:
-        return f"{standings[0].subject.label} {standings[0].word}", standings[0].css
-    return _share_that_conforms(standings), _worst_css(standings)
+        refused = f"; refuses {', '.join(standings[0].refused)}" if standings[0].refused else ""
+        return f"{standings[0].subject.label} {standings[0].word}{refused}", standings[0].css
+    return f"{_share_that_conforms(standings)}{_but_for(joined.outcomes.values())}", _worst_css(standings)
 
 
 def _share_that_conforms(standings: Sequence[Standing]) -> str:

@@ -10,31 +10,50 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
+from functools import wraps
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict, gates
 from attnspec.core.plan import HANDED, Item, Plan
+from attnspec.core.sizes import foretold, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
-from attnspec.runner.gate_cost import EFFORT
+from attnspec.runner.gate_cost import EFFORT, SIZES
 from attnspec.runner.judge import ENGINE, clause_of, distinct_items, pronounce, summon
 from attnspec.runner.texts import in_short, violation
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
 
 E = TypeVar("E", DType, Effort)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _PASSING = frozenset({Verdict.HELD, Verdict.EXPECTED})
 _WITHOUT_VERDICT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
 
 
+def _told_without_stack(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, of whose mistakes in its arguments pytest shows the caller's line and the message alone."""
+    @wraps(function)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            return function(*args, **kwargs)
+        except AttnspecError as mistake:
+            raise mistake.with_traceback(None) from None
+
+    return told
+
+
+@_told_without_stack
 def gate(
     *targets: str | Callable[..., object],
     profiles: Iterable[str] = (),
@@ -52,6 +71,8 @@ def gate(
     host: str = "",
     device: str = "",
     memory: float = 0,
+    must_take: str | Iterable[str] = (),
+    sizes: str | Iterable[str] = (),
     engine: str = ENGINE,
 ) -> Callable[..., None]:
     """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
@@ -68,6 +89,8 @@ def gate(
     started.  engine: what judges (for tests of attnspec itself).
     python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
     GiB that a subject may take.
+    must_take: what the targets must take, as "causal window D128 T4096 float16": refusing any of it fails.
+    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of them.
     What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
     hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
     TargetError where a name is unknown.
@@ -86,7 +109,8 @@ def gate(
         dtypes=named, effort=_member(Effort, "effort", effort),
         seed=seed, strict=strict, lift=lift, implementations=_paths(implementations), deadline=deadline,
         baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
-        device=device, memory=int(memory * 2**30),
+        device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
+        sizes=read_all(_texts(sizes)),
         is_brief=effort == Effort.QUICK.value and not named)
     look_in(plan.surroundings({}))
     return _test(plan, engine)
@@ -98,19 +122,25 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
-        is_had = False
+        is_had, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
             judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
-            is_had = True
+            refused, is_had = dict(judge.refused(item.target)), True
         with one_thread():
             outcome = pronounce(judge, item, plan=plan)
+        outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT, plan.effort.value)
+    setattr(test_attention, SIZES, tuple(foretold(plan.sizes, plan.deadline)))
     return test_attention
+
+
+def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:

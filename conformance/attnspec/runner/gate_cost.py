@@ -1,7 +1,11 @@
-"""What a gate costs, told before it runs: how many items, and how long they took the last time, from pytest's cache."""
+"""What a gate costs, told before it runs: how many items, and how long they took the last time, from pytest's cache.
+
+And at its end what its subjects refuse, since no verdict speaks of that.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +21,10 @@ SECONDS = "attnspec/gates"
 EFFORT = "attnspec_effort"
 """The attribute of a gate's test function that says how hard it looks."""
 
-_ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.[a-z_0-9]+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
+SIZES = "attnspec_sizes"
+"""The attribute of a gate's test function that says what the sizes cost which its user names."""
+
+_ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
 class GateCost:
@@ -27,11 +34,13 @@ class GateCost:
         self._cache: pytest.Cache | None = getattr(config, "cache", None)  # absent under `-p no:cacheprovider`
         self._spent: dict[str, float] = {}
         self._is_told = False
+        self._refused: dict[str, dict[str, None]] = {}  # by subject, what it refuses
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
         efforts = {_gate(item.nodeid): getattr(getattr(item, "function", None), EFFORT, "") for item in items}
-        return list(self._told([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts))
+        at_sizes = dict.fromkeys(line for item in items for line in getattr(getattr(item, "function", None), SIZES, ()))
+        return [*self._told([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts), *at_sizes]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)
@@ -55,6 +64,17 @@ class GateCost:
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate(report.nodeid)
             self._spent[gate] = self._spent.get(gate, 0.0) + report.duration
+            self._note_refusals(report)
+
+    def _note_refusals(self, report: pytest.TestReport) -> None:
+        outcome = json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec"))
+        if refused := outcome.get("refused"):
+            self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
+        """What the subjects of gates refuse: what a green run says nothing about."""
+        for subject, refused in self._refused.items():
+            terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
 
     def pytest_sessionfinish(self) -> None:
         """Keep it for the next run."""

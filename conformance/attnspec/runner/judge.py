@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import shlex
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -35,6 +36,9 @@ class Judge(Protocol):
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""
+
+    def refused(self, target: str) -> Mapping[str, str]:
+        """What a subject refuses, with its words, as far as that is known."""
 
     def try_item(self, item: Item) -> Outcome:
         """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""

@@ -94,7 +94,8 @@ class Session:
             environment=environment(self.workers, self.plan.device),
             clauses=(), planned=Counter(item.target for item in items),
             spec_added=tuple(map(portable_argument, spec.added)),
-            baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "")
+            baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
+            sizes=self.plan.sizes)
 
     def _footer(self, source: JobSource[Any], listener: Listener, emit: Callable[[Event], None],
                 seconds: float) -> Result:

@@ -38,9 +38,13 @@ def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] 
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
     note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_explanation(outcome.evidence), ("says", says), ("by", by), *_evidence(outcome.evidence), ("note", note),
-            ("again", outcome.repeat)]
+    rows = [*_place(outcome.evidence), *_explanation(outcome.evidence), ("says", says), ("by", by),
+            *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
     return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
+
+
+def _place(evidence: Evidence | None) -> list[tuple[str, str]]:
+    return [("begins", evidence.begins), ("wrong", evidence.wrong)] if evidence else []
 
 
 def _explanation(evidence: Evidence | None) -> list[tuple[str, str]]:
@@ -83,7 +87,8 @@ def _indented(text: str) -> str:
 
 def in_short(outcome: Outcome) -> str:
     """One line: the verdict and why."""
-    why = outcome.reason or (outcome.evidence.sentence if outcome.evidence else "")
+    begins, seen = (outcome.evidence.begins, outcome.evidence.sentence) if outcome.evidence else ("", "")
+    why = " ".join(filter(None, (begins, outcome.reason or seen)))
     return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
 
 

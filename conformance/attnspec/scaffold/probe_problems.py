@@ -12,7 +12,8 @@ import numpy as np
 from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import concat, lowered
-from attnspec.numerics.reference import attend, operands_of
+from attnspec.numerics.operands import operands_of
+from attnspec.numerics.reference import attend
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import Form
 

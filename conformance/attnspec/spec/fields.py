@@ -73,6 +73,14 @@ class Fields:
             raise self.complain(key, f"names {twice[0]!r} twice.")
         return entries
 
+    def integers(self, key: str) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        for index, value, place in self.entries(key, "whole numbers"):
+            if not isinstance(value, int) or isinstance(value, bool):
+                message = f"'{key}[{index}]' of {self.what} should be a whole number, not {describe(value)}."
+                raise self.error(message, where=place)
+        return tuple(self.mapping[key])
+
     def flag(self, key: str, default: bool | _Missing = REQUIRED) -> bool:
         """True or false."""
         if self.absent(key, default):

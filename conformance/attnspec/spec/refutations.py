@@ -97,7 +97,7 @@ def _wrapped(faults: Mapping[str, tuple[DType, ...]], dtypes: tuple[DType, ...])
 
 
 def known_faults(law: Spec, found: Refutations) -> tuple[str, ...]:
-    """The faults that a clause names or convicts, by the alphabet: all of the catalogue, found without NumPy."""
+    """The faults that a clause names or convicts, by the alphabet: all that have no size to draw."""
     return tuple(sorted(found.faults.union(*(clause.refuted_by for clause in law.clauses))))
 
 

@@ -22,6 +22,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.findings import Finding
+from attnspec.subjects.known_conventions import KnownConvention, conventions_after, read_known_conventions
 from attnspec.subjects.registry import findings_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 _ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason")
 _HEAD = """\
 # What was known to fail when this gate was set up. Written by attnspec: a failure that is listed here is expected, one
-# that is not stops the gate, and so does one that is gone. Change it with --update-baseline, and review the difference.
+# that is not stops the gate, and so does one that is gone. `conventions` is what was probed, for nobody declares it:
+# another answer stops the gate, too. Change the file with --update-baseline, and review the difference.
 """
 Key = tuple[str, str, str]  # subject, clause, dtype
 Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject or a finding, by its id
@@ -77,10 +79,19 @@ class Entry:
 
 
 def read_entries(path: Path) -> tuple[Entry, ...]:
-    """What a baseline lists. Raises UsageError with file and line."""
+    """The failures that a baseline lists. Raises UsageError with file and line."""
+    return tuple(map(_entry, _fields(path).each("known", "a known failure", optional=True)))
+
+
+def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
+    """The conventions that a baseline lists. Raises UsageError with file and line."""
+    return read_known_conventions(_fields(path))
+
+
+def _fields(path: Path) -> Fields:
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
-    fields.only(("known",))
-    return tuple(map(_entry, fields.each("known", "a known failure", optional=True)))
+    fields.only(("known", "conventions"))
+    return fields
 
 
 def _entry(fields: Fields) -> Entry:
@@ -125,12 +136,15 @@ def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Decla
 def write_baseline(
     path: Path, outcomes: Iterable[Outcome], *, strict: bool, folders: Sequence[Path | str] = (),
 ) -> tuple[Entry, ...]:
-    """Write the failures that gate, in an order that keeps differences small; what the file lists then.
+    """Write the failures that gate, in an order that keeps differences small, and the conventions that were probed.
+
+    Returns the failures that the file lists then.
 
     An entry that stays keeps its finding, or its reason; a new one gets the finding that speaks of it, where only one
     does. What was not judged stays as it is. The outcomes may themselves be held against this very file.
     """
-    before = {entry.key: entry for entry in read_entries(path)} if path.is_file() else {}
+    outcomes, is_there = tuple(outcomes), path.is_file()
+    before = {entry.key: entry for entry in read_entries(path)} if is_there else {}
     judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
     findings = _findings(folders)
     known = [entry for key, entry in before.items() if key not in judged or judged[key].verdict is Verdict.EXPECTED]
@@ -138,14 +152,16 @@ def write_baseline(
               if (failed := _failed(outcome, is_listed=key in before, strict=strict))]
     known.sort(key=lambda entry: entry.key)
     listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
-    text = yaml.safe_dump({"known": listed}, sort_keys=False, allow_unicode=True, width=110)
+    conventions = conventions_after(read_conventions(path) if is_there else (), outcomes)
+    whole = {"known": listed, **({"conventions": conventions} if conventions else {})}
+    text = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=110)
     write_whole(path, f"{_HEAD}{text}", "baseline")
     return tuple(known)
 
 
 def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
     """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
-    if outcome.verdict is Verdict.UNEXPECTED and outcome.change and is_listed:
+    if outcome.verdict is Verdict.UNEXPECTED and outcome.change and (is_listed or outcome.change.convention):
         outcome = replace(outcome, verdict=outcome.change.verdict)
     return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
 

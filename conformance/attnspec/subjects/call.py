@@ -17,7 +17,7 @@ from attnspec.host.calling import Arguments, Ended
 from attnspec.host.frames import Entries
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
-from attnspec.problems.problem import Array, numpy_dtype
+from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 
 _AS_BYTES = 2**16  # up to so many bytes, a copy to compare is up to ten times as fast as an array's own comparison
 
@@ -26,6 +26,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line.
 
     classes: the names of the exception's class and of those that it comes from.  statement: the line that raised it.
+    asked: the problem that was put, where that is known.
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
@@ -36,6 +37,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         self.stderr = stderr
         self.classes = classes
         self.statement = statement
+        self.asked: Problem | LayerProblem | None = None
 
     @property
     def gist(self) -> str:
@@ -118,6 +120,7 @@ class Call:
 
 
 def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
+    """Every array, of any shape, among arguments and in mappings among them, by its dotted name."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             yield prefix + name, value

@@ -79,7 +79,7 @@ class InProcess:
         return {"process": "the judge's own: nothing keeps the two apart"}
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
-        """The answer to private copies."""
+        """The answer to private copies; rows (T,) bool."""
         arrays = unique(list(call.named.values()))
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
@@ -129,7 +129,7 @@ class Hosted:
                 **({started: portable(there.command[0])} if there.command and there.speaks is Speaks.PYTHON else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> Answer:
-        """The answer, from over there."""
+        """The answer, from over there; rows (T,) bool."""
         arrays, told, found = self._exchanged(call, rows)
         return self._answer(call, arrays, told, found)
 

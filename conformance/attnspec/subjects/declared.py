@@ -10,10 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
+from attnspec.core.coverage import LONGEST
 from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
-from attnspec.core.errors import Place, TargetError
+from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.refusal import Refusal, read_refusal
+from attnspec.core.sizes import read_sizes, spelled
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
@@ -21,9 +24,11 @@ from attnspec.spec.yaml_lines import Located, LocatedList
 from attnspec.subjects.described import Described, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
-DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift")
+DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
+            "sizes", "blocks")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
+CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
 _LARGEST = {"min_head_width": 512}
@@ -41,7 +46,34 @@ def read_declaration(fields: Fields) -> Declaration:
         precision=read_precision(fields),
         claims=_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
+        compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
+        sizes=_sizes(fields),
+        blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
     )
+
+
+def _sizes(fields: Fields) -> tuple[str, ...]:
+    """The sizes that it is used at: a text, or a list of them."""
+    if isinstance(fields.mapping.get("sizes"), str):
+        named = [(fields.text("sizes"), fields.place("sizes"))]
+    else:
+        texts = fields.texts("sizes", ())
+        named = [(text, fields.mapping["sizes"].place_of(index)) for index, text in enumerate(texts)]
+    return tuple(dict.fromkeys(spelled(read_sizes(text, place, error=fields.error)) for text, place in named))
+
+
+def _blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
+    """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
+    fields.only(CUT)
+    return {axis: _block_lengths(fields, axis) for axis in CUT if axis in fields.mapping}
+
+
+def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
+    is_one = not isinstance(fields.mapping[axis], LocatedList)
+    lengths = (fields.integer(axis),) if is_one else fields.integers(axis)
+    if not lengths or not all(2 <= length <= LONGEST[axis] for length in lengths):
+        raise fields.complain(axis, f"should be one block's length, or a list of them, each from 2 to {LONGEST[axis]}.")
+    return tuple(sorted(set(lengths)))
 
 
 def _dtypes(fields: Fields) -> tuple[DType, ...]:
@@ -57,14 +89,23 @@ def read_limits(fields: Fields) -> Limits:
     return Limits(**{name: _limit(fields, name) for name in fields.mapping})
 
 
-def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (bool, int or text, by the limit)
+def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
     if name == "weights":
         return fields.one_of(name, WEIGHTS, kind="way to return weights")
     if name in {"lengths", "causal_lengths"}:
         return fields.one_of(name, tuple(LENGTHS), kind="answer to which lengths are taken")
     if name == "mask_axes":
         return fields.one_of(name, MASK_AXES, kind="set of axes")
+    if name == "refuses":
+        return tuple(_refusal(fields, text) for text in fields.texts(name))
     return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+
+
+def _refusal(fields: Fields, text: str) -> Refusal:
+    try:
+        return read_refusal(text)
+    except UsageError as wrong:
+        raise fields.complain("refuses", f"has {text!r}: {wrong}") from None
 
 
 def _size(fields: Fields, name: str) -> int:
@@ -139,6 +180,9 @@ ATTRIBUTES: Mapping[str, str] = {
     "precision": '{"float16": {"grade": "G4", "reason": "every step is stored in float16"}}',
     "claims": '["causal"]',
     "lift": '"torch"',
+    "compiles": "True",
+    "sizes": '["B4 H32 Hkv8 T2048 S2048 D128"]',
+    "blocks": '{"T": 128, "S": [64, 128]}',
     "ties_value_width": "True",
     "grouped": "False",
     "self_attention_only": "True",
@@ -156,6 +200,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
+    "refuses": '["D > 256", "window with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""

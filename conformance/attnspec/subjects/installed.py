@@ -123,4 +123,5 @@ def _found_there(command: tuple[str, ...], **names: list[str]) -> Mapping[str, A
 def _client(command: tuple[str, ...], *, is_here: bool) -> Client:
     from attnspec.hosting.client import Client  # noqa: PLC0415  (weight: NumPy)
 
-    return Client(Surroundings(command, is_here=is_here))
+    option = _audited[0].option if command == audited_command() else ""
+    return Client(Surroundings(command, is_here=is_here, option=option))

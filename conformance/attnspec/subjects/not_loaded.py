@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attnspec.core.errors import Place, TargetError, hint, near_misses
+from attnspec.core import paths
+from attnspec.core.errors import Place, TargetError, either, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
 from attnspec.hosting.process import DIED, Death
+from attnspec.record.events import OF_SUBJECTS
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.described import Described
+from attnspec.subjects.manifest import FILE, read_manifest
 from attnspec.subjects.outline import near_file, no_function
+
+_OF_PYTHON = re.compile(r"(site|dist)-packages|/python3?[\d.]*(\.zip|/lib-dynload)?/?$")
 
 
 def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
@@ -40,9 +46,35 @@ def _place(told: Mapping[str, Any]) -> Place:
 
 def _missing(told: Mapping[str, Any], name: str) -> str:
     absent = str(told["absent"])
+    top, _, inner = absent.partition(".")
     if told["is_asked"]:
         return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], told['siblings'])}"
-    return f"importing {name!r} needs {absent!r}, which is not installed. Install it: pip install {absent}"
+    if not inner and (command := _install(top)):
+        return f"importing {name!r} needs {absent!r}, which is not installed. Install it: {command}"
+    near = near_misses(absent.rpartition(".")[2], list(map(str, told["siblings"])))
+    return (f"importing {name!r} needs the module {absent!r}, which was not found in {_looked(told)}."
+            f"{f' Did you mean {either(near)}?' if near else ''}")
+
+
+def _install(module: str) -> str:
+    """The command that installs what attnspec knows: a framework, or what a registered library is imported as.
+
+    Empty for any other module: a distribution of the same name may be a stranger's.
+    """
+    for manifest in sorted(paths.folder("implementations").glob(f"*/{FILE}")):
+        library = next(iter(read_manifest(manifest.parent))).library
+        if module in library.requires.split()[:1]:
+            return library.install or f"pip install {library.distribution or module}"
+    return f"pip install {module}" if module in OF_SUBJECTS else ""
+
+
+def _looked(told: Mapping[str, Any]) -> str:
+    """Where a module was looked for: `the current folder, scratch or the installed packages`."""
+    folders = [Path(str(folder)) for folder in told.get("looked", ())]
+    own = ["the current folder" if folder == Path.cwd() else portable(paths.typed_here(str(folder)))
+           for folder in folders if not _OF_PYTHON.search(str(folder))]
+    *others, last = [*dict.fromkeys(own), *(["the installed packages"] if len(own) < len(folders) or not own else [])]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _near(told: Mapping[str, Any]) -> str:

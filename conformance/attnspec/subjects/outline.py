@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from attnspec.core.errors import Place, TargetError, hint, near_misses
@@ -43,6 +43,21 @@ def no_such_function(target: str) -> TargetError | None:
         return None
     return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
                        where=Place(shown(file)))
+
+
+def is_anywhere(target: str) -> bool:
+    """Whether a module or a file of this name is here that may hold the function."""
+    written = target.rpartition(":")[0]
+    is_there = Path(written).is_file() if written.endswith(".py") else _spec(written) is not None
+    return is_there and no_such_function(target) is None
+
+
+def meant(target: str, known: Iterable[str]) -> list[str]:
+    """What of these a function of one's own was meant to be that is nowhere; nothing where it is somewhere, or where
+    they are nowhere either: then it may be elsewhere.
+    """
+    near = near_misses(target, [each for each in known if ":" in each and each != target]) if ":" in target else []
+    return [] if not near or is_anywhere(target) else [each for each in near if is_anywhere(each)]
 
 
 def class_for_function(target: str) -> TargetError | None:
@@ -152,10 +167,16 @@ def _candidates(name: str) -> Iterator[tuple[str, Path | None]]:
 
 def file_of_module(name: str) -> Path | None:
     """The file that an import of the module would run; its packages are not imported either."""
+    spec = _spec(name)
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """What an import of the module would find."""
     path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     spec, parts = None, name.split(".")
     for end in range(1, len(parts) + 1):
         known = all(part.isidentifier() for part in parts) and path
         spec = PathFinder.find_spec(".".join(parts[:end]), path) if known else None
         path = spec.submodule_search_locations if spec else None
-    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+    return spec

@@ -1,154 +1,215 @@
 """What a function of one's own refuses: asked with small problems, before it is judged.
 
-Who wrote attention for as many key/value heads as query heads has not promised grouped ones. Where such a function says
-so, with a clear error, that is a limit and no violation: clauses that need what it refuses are INAPPLICABLE, in its own
-words. A promise (a declared limit or dtype, a claimed profile) is held to, and what a registered subject takes stands
-in its manifest.
+Who wrote attention for as many key/value heads as query heads, or for heads up to 256 wide, has not promised others.
+Where such a function says so, with a clear error, that is a limit and no violation: clauses that need what it refuses
+are INAPPLICABLE, in its own words. A promise (a declared limit or dtype, a claimed profile) is held to, and what a
+registered subject takes stands in its manifest.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType, Kind
-from attnspec.problems.problem import Problem, Sizes, numpy_dtype
-from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
-
-PLAIN = Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=16, Dv=16)
-"""What any attention takes: nothing is concluded of a function that refuses this too."""
-
-ON_PURPOSE = frozenset({"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError"})
-"""The exceptions by which code refuses; frameworks raise them, or subclasses of them, for shapes that do not fit."""
+from attnspec.problems.fitting import fitted
+from attnspec.problems.problem import Sizes
+from attnspec.subjects.causes import Found, causes
+from attnspec.subjects.interview import Interview
+from attnspec.subjects.plain import Case, with_keyword
+from attnspec.subjects.subject import Subject, SubjectDied
 
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """What an attention need not take: a problem that has it, the limit of those that refuse it, and its profile."""
+    """What an attention need not take: by how its sizes differ from plain ones, the limit of those that refuse it, and
+    its profile. half: the axis that is half as long as its partner; the other way to have it so is to double that one.
+    """
 
     name: str
-    sizes: Sizes
+    half: str
     limits: Mapping[str, Any]
+    partner: str = ""
     causal: bool = False
     profile: str = ""
 
 
 OPTIONAL = (
-    Optional("grouped heads (Hkv < H)", replace(PLAIN, Hkv=2), {"grouped": False}, profile="grouped"),
-    Optional("values of another width (Dv ≠ D)", replace(PLAIN, Dv=8), {"ties_value_width": True}),
-    Optional("T ≠ S", replace(PLAIN, T=8), {"lengths": "equal"}),
-    Optional("T > S", replace(PLAIN, S=8), {"lengths": "no_more_queries"}),
-    Optional("causal with T ≠ S", replace(PLAIN, T=8), {"causal_lengths": "equal"}, causal=True),
-    Optional("causal with T > S", replace(PLAIN, S=8), {"causal_lengths": "no_more_queries"}, causal=True),
+    Optional("grouped heads (Hkv < H)", "Hkv", {"grouped": False}, profile="grouped"),
+    Optional("values of another width (Dv ≠ D)", "Dv", {"ties_value_width": True}, "D"),
+    Optional("T ≠ S", "T", {"lengths": "equal"}, "S"),
+    Optional("T > S", "S", {"lengths": "no_more_queries"}, "T"),
+    Optional("causal with T ≠ S", "T", {"causal_lengths": "equal"}, "S", causal=True),
+    Optional("causal with T > S", "S", {"causal_lengths": "no_more_queries"}, "T", causal=True),
 )
+
+FAR = (
+    Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
+    Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
+    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512), Sizes(1, 1, 1, 257, 300, 24, 40),
+    Sizes(1, 14, 2, 16, 16, 64, 64), Sizes(1, 71, 1, 16, 16, 16, 16))
+"""Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
+
+FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 2, 2, 1, 4096, 33, 33),
+                Sizes(1, 1, 1, 15, 31, 512, 512))
+"""The same where each costs a compilation; what else is refused is found out where it comes up."""
+
+MOST_CAUSES = 4
+"""How many refusals of one problem are looked for, one after the other."""
 
 
 def with_refusals(subject: Subject) -> Subject:
     """The subject with a limit for everything that it refuses clearly and has not promised."""
     if subject.declaration.kind is Kind.LAYER:
         return subject
-    subject = _without_refused_dtypes(subject)
+    begun = _begun(subject)
+    if begun is None:
+        return subject
+    subject = _without_refused_dtypes(subject, begun.start)
     for causal in (False, True):
-        taken = (dtype for dtype in subject.declaration.dtypes
-                 if _takes(subject, _problem(PLAIN, dtype, causal=causal)))
-        if (dtype := next(taken, None)) is None:
-            continue
-        for optional in OPTIONAL:
-            if optional.causal is causal:
-                subject = _asked(subject, optional, dtype)
-    return subject
+        if (asked := _causal(subject, begun.start, is_on=causal)) is not None:
+            for optional in OPTIONAL:
+                subject = _asked(asked.about(subject), optional) if optional.causal is causal else subject
+    return _with_found(subject)
 
 
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
+    limits = subject.declaration.limits
     found = {name for optional in OPTIONAL if optional.name in subject.refused for name in optional.limits}
-    return replace(subject.declaration.limits, **{name: getattr(Limits(), name) for name in found})
+    return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
+                   **{name: getattr(Limits(), name) for name in found})
 
 
-def _asked(subject: Subject, optional: Optional, dtype: DType) -> Subject:
-    declared = subject.declaration
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An interview, and the plain case that the function takes."""
+
+    interview: Interview
+    start: Case
+
+    @property
+    def subject(self) -> Subject:
+        """Who is asked."""
+        return self.interview.subject
+
+    def about(self, subject: Subject) -> Begun:
+        """The same of the subject within other limits."""
+        return replace(self, interview=self.interview.of(subject))
+
+    def refused(self, end: Case) -> tuple[Found, ...]:
+        """What the function refuses of a case and has not promised; none where it has promised any of it."""
+        found = causes(self.interview, self.start, end)
+        return () if any(_is_promised(self.subject, each) for each in found) else found
+
+
+def begin(subject: Subject, dtype: DType) -> Begun | None:
+    """An interview at a dtype; None where the function takes no plain problem."""
+    interview = Interview(subject, dtype)
+    start = interview.start()
+    return Begun(interview, start) if start else None
+
+
+def narrowed(subject: Subject, found: Iterable[Found]) -> Subject:
+    """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
+    for each in found:
+        declared, refusal = subject.declaration, each.refusal
+        if not refusal.conditions and len(refusal.keywords) == 1:
+            declared = replace(declared, keywords=declared.keywords - refusal.keywords)
+        elif refusal not in declared.limits.refuses:
+            declared = replace(declared, limits=replace(declared.limits, refuses=(*declared.limits.refuses, refusal)))
+        subject = replace(subject, declaration=declared, refused={str(refusal): each.words, **subject.refused})
+    return subject
+
+
+def _begun(subject: Subject) -> Begun | None:
+    """At the first dtype at which it takes a plain problem."""
+    return next(filter(None, (begin(subject, dtype) for dtype in subject.declaration.dtypes)), None)
+
+
+def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
+    """An interview at the first dtype at which it takes the start with the causal flag, or without it."""
+    case = Case(start.sizes, {"causal": True} if is_on else {})
+    interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
+    return next((Begun(each, case) for each in interviews if each.takes(case)), None)
+
+
+def _asked(begun: Begun, optional: Optional) -> Subject:
+    subject, declared = begun.subject, begun.subject.declaration
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in optional.limits)
-    if is_said or optional.profile in declared.claims:
+    if is_said or optional.profile in declared.claims or (optional.half == "Hkv" and begun.start.sizes.H == 1):
         return subject
-    words = _refusal(subject, _problem(optional.sizes, dtype, causal=optional.causal))
-    if not words:
+    words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
+    if not all(words) or not begun.interview.takes(begun.start):
         return subject
     limits = replace(declared.limits, **optional.limits)
     return replace(subject, declaration=replace(declared, limits=limits),
-                   refused={**subject.refused, optional.name: words})
+                   refused={**subject.refused, optional.name: words[0]})
 
 
-def _without_refused_dtypes(subject: Subject) -> Subject:
+def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
+    """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
+    sizes = start.sizes.by_axis
+    yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
+    if optional.partner:
+        yield replace(start, sizes=replace(start.sizes, **{optional.partner: sizes[optional.partner] * 2}))
+
+
+def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
     """Unless the function says itself which dtypes it takes, those that it refuses are left out, if it takes any."""
     declared = subject.declaration
     if subject.described and "dtypes" in subject.described.attributes:
         return subject
-    said = {dtype: _refusal(subject, _problem(PLAIN, dtype), shapes=False) for dtype in declared.dtypes}
+    said = {dtype: Interview(subject, dtype).refusal_now(start, of_dtype=True) for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}
     taken = tuple(dtype for dtype in declared.dtypes if dtype not in refused)
-    if not taken or not any(_takes(subject, _problem(PLAIN, dtype)) for dtype in taken):
-        return subject
     left_out = {dtype: f"{subject.id} refuses {dtype.value}: {words}" for dtype, words in refused.items()}
     return replace(subject, declaration=replace(declared, dtypes=taken, left_out={**declared.left_out, **left_out}),
                    refused={**subject.refused, **{dtype.value: words for dtype, words in refused.items()}})
 
 
-def _problem(sizes: Sizes, dtype: DType, *, causal: bool = False) -> Problem:
-    """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)."""
-    B, H, Hkv, T, S, D, Dv = (getattr(sizes, name) for name in ("B", "H", "Hkv", "T", "S", "D", "Dv"))
-    shapes = ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv))
-    query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(numpy_dtype(dtype))
-                         for shape in shapes)
-    return Problem(dtype, query, key, value, causal=causal)
-
-
-def _takes(subject: Subject, problem: Problem) -> bool:
-    """Whether the function answers, rightly or wrongly."""
-    if subject.refuses(problem):
-        return False
+def _with_found(subject: Subject) -> Subject:
+    """The subject within what it takes of keywords and of sizes far from plain. Who dies of one is asked no more."""
+    begun = _begun(subject)
+    if begun is None:
+        return subject
     try:
-        subject.answer(problem)
-    except SubjectRaised:
-        return False
-    except UnusableAnswer:
+        for end in _questions(begun):
+            begun = _settled(begun, end)
+    except SubjectDied:  # the clauses say how
+        return begun.subject
+    return begun.subject
+
+
+def _questions(begun: Begun) -> Iterator[Case]:
+    declared = begun.subject.declaration
+    is_compiled = declared.is_compiled
+    # each alone: what a mask does beside the causal flag is a convention
+    for keyword in () if is_compiled else sorted(declared.keywords & OFF.keys() - begun.start.keywords.keys()):
+        yield with_keyword(begun.start, keyword, declared.limits)
+    for sizes in FAR_COMPILED if is_compiled else FAR:
+        yield replace(begun.start, sizes=sizes)
+
+
+def _settled(begun: Begun, end: Case) -> Begun:
+    """The function within what it takes of one question, which is fitted to what it is known to take."""
+    for _ in range(MOST_CAUSES):
+        limits = begun.subject.declaration.limits
+        end = replace(end, sizes=fitted(end.sizes, limits))
+        found = begun.refused(end)
+        if not found:
+            return begun
+        begun = begun.about(narrowed(begun.subject, found))
+    return begun
+
+
+def _is_promised(subject: Subject, found: Found) -> bool:
+    """Whether a profile is claimed that promises what is refused, or grouped heads are declared."""
+    declared, refusal = subject.declaration, found.refusal
+    if any(each.axis == "G" for each in refusal.conditions) and (
+            declared.limits.grouped or "grouped" in declared.claims):
         return True
-    return True
-
-
-def _refusal(subject: Subject, problem: Problem, *, shapes: bool = True) -> str:
-    """The words of a clear refusal; empty where the function answers, or where a limit keeps the problem from it.
-
-    shapes: what it should speak of, of shapes or else of number formats.
-    """
-    if subject.refuses(problem):
-        return ""
-    try:
-        subject.answer(problem)
-    except UnusableAnswer:
-        return ""
-    except SubjectRaised as raised:
-        is_mute = ": " not in raised.summary  # a bare `assert` says what its code says
-        told = f"{raised.summary}: {raised.statement}" if is_mute else raised.summary
-        is_told = any(_speaks(told, problem, is_code=is_mute)) if shapes else bool(_OF_DTYPES.search(told))
-        return told if is_told and raised.classes & ON_PURPOSE else ""
-    return ""
-
-
-_OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
-_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|causal|quer(y|ies)|\bkeys?\b|values?\b|"
-                        r"\b[qkv]\b", re.IGNORECASE)
-_OF_AXES = re.compile(r"\b[A-Z]\b")
-
-
-def _speaks(told: str, problem: Problem, *, is_code: bool) -> Iterator[bool]:
-    """Whether a message names what it is about: a parameter, an axis (in code by its letter), or one of the lengths."""
-    message = told.partition(": ")[2]
-    yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
-    lengths = {str(getattr(problem.sizes, name)) for name in ("H", "Hkv", "T", "S", "D", "Dv")}
-    yield bool(_OF_SHAPES.search(message))
-    yield bool(lengths & set(re.findall(r"\d+", message)))
+    return any(KEYWORDS[name].profile in declared.claims for name in refusal.keywords)

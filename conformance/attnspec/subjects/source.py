@@ -57,7 +57,7 @@ class Source:
             return {}
         if self.text:
             return {"text": self.text}
-        return {"file": self.file} if self.file else {"module": self.module, "first": [str(Path.cwd())]}
+        return {**({"file": self.file} if self.file else {"module": self.module}), "first": [str(Path.cwd())]}
 
     @property
     def header_elsewhere(self) -> Mapping[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.declaration import LIMITS, Declaration
+from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
@@ -78,6 +78,8 @@ class Subject:
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
+        if refused := next((name for name in missing if name in self.refused), ""):
+            return f"{self.id} refuses {refused} ({self.refused[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def refuses(self, problem: Problem | LayerProblem) -> str:
@@ -91,33 +93,29 @@ class Subject:
             yield f"{self.id} does not support {problem.dtype.value}"
         if not limits.broadcasts and not _at_full_shape(problem):
             yield f"{self.id} takes masks and biases at full shape only"
-        if limits.min_head_width > sizes.D:
-            yield f"{self.id} takes heads of width {limits.min_head_width} and more; here {sizes}"
-        if limits.min_scores > sizes.B * sizes.H * sizes.T * sizes.S:
-            yield f"{self.id} takes problems of {limits.min_scores} scores (B·H·T·S) and more; here {sizes}"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
         yield from self._of_keywords(problem)
-        if not limits.takes_lengths(sizes.T, sizes.S, causal=problem.causal):
-            yield f"{self.id} does not take so many queries and keys{' under the causal flag' * problem.causal}"
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
+            limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is no layer"
-        else:
-            yield self._untaken(sizes)
+        yield self._misfit(limits, sizes, problem.keywords)
         yield self.lacks(problem.keywords)
 
-    def _untaken(self, sizes: Sizes) -> str:
-        """Which axes of an attention problem the subject does not take together; empty if it takes them."""
-        limits = self.declaration.limits
-        if limits.self_attention_only and sizes.T != sizes.S:
-            return f"{self.id} takes as many queries as keys only; here {sizes}"
-        if limits.ties_value_width and sizes.Dv != sizes.D:
-            return f"{self.id} takes values as wide as keys only; here {sizes}"
-        if limits.grouped is False and sizes.Hkv != sizes.H:
-            return f"{self.id} takes as many key/value heads as query heads; here {sizes}"
-        return ""
+    def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
+        """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
+        return self._misfit(self.declaration.limits, sizes, keywords)
+
+    def _misfit(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
+        reason = limits.misfit_of(sizes.by_axis, keywords)
+        return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
+
+    def _words_for(self, reason: str) -> str:
+        """What the function said where it is known to refuse it."""
+        words = self.refused.get(reason.removeprefix("refuses "), "")
+        return f" ({words})" if words else ""
 
     def _of_keywords(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the keywords in use."""
@@ -143,12 +141,12 @@ class Subject:
             id=self.id, title=self.title, kind=self.declaration.kind.value, distribution=self.library.distribution,
             version=self.library.version, homepage=self.library.homepage, conventions=self.declaration.conventions,
             probed=probed, precision=precision, claims=self.declaration.claims,
-            limits={name: str(getattr(limits, name)) for name in LIMITS
+            limits={name: _shown(getattr(limits, name)) for name in LIMITS
                     if getattr(limits, name) != getattr(type(limits)(), name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
-            lives_in=self.callee.place if self.described else {})
+            lives_in=self.callee.place if self.described else {}, sizes=self.declaration.sizes)
 
     def _lowered_answer(self, problem: Problem) -> Answer:
         lowered = lower(problem, self.declaration.limits)
@@ -179,6 +177,10 @@ class Subject:
         sizes = problem.sizes
         per_head = () if self.declaration.limits.weights == "averaged" else (sizes.H,)
         return (sizes.B, *per_head, sizes.T, sizes.S)
+
+
+def _shown(limit: object) -> str:
+    return ", ".join(map(str, limit)) if isinstance(limit, tuple) else str(limit)
 
 
 def _at_full_shape(problem: Problem | LayerProblem) -> bool:

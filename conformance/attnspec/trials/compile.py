@@ -8,6 +8,7 @@ from typing import Any
 
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Kind
+from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.recipe import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
@@ -18,10 +19,12 @@ from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
+    FLIPPING,
     INSIDE,
     LAYER_TRANSFORMS,
     OF_CHANCE,
     OF_ROUNDINGS,
+    PARTED,
     PARTING,
     RELATIONS,
     TRANSFORMS,
@@ -56,6 +59,15 @@ class Check:
         looks = {step.bound.values.get("observe") for step in self.then}
         asked = frozenset({"return_weights"} if "returned_weights" in looks else ())
         return self.clause.needs | self.domain.always | asked
+
+    def demand(self, *, projects: bool) -> Demand:
+        """What it asks of sizes. projects: whether the subject is a layer."""
+        looks = {step.bound.values.get("observe") for step in self.then}
+        parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
+                  if step.bound.name in PARTING)
+        return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
+                      runs=max(1, len(self.runs)), projects=projects or self.domain.is_layer,
+                      flips=any(step.bound.name == FLIPPING for step in self.then))
 
     def lacking(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""

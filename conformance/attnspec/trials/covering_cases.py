@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import chain, combinations, product
 from typing import TypeVar
 
@@ -14,15 +14,16 @@ import numpy as np
 from hypothesis.database import ExampleDatabase, choices_to_bytes
 
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import UNCOMMON, VALUED
+from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
-from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
+from attnspec.problems.demand import logits
+from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
 from attnspec.problems.entries import words
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.shapes import shapes_for
 
 FIXED_KINDS = frozenset({"gaussian", "worked_example", "acceptance", "score"}) | GENERIC_KINDS
 CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
@@ -106,16 +107,7 @@ def seed_of(seed: int, domain: Domain) -> int:
 
     What a subject answered and what the definition says is remembered, and so serves all of them.
     """
-    return zlib.crc32(f"{seed}:{_spelled(domain)}".encode())
-
-
-def _spelled(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
-    out, so that the seed is the same as before there were any.
-    """
-    plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
-    return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
+    return zlib.crc32(f"{seed}:{spelled(domain)}".encode())
 
 
 def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
@@ -132,10 +124,10 @@ def _take(cards: Iterator[Card], count: int) -> list[Card]:
 
 
 def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
-    """Each shape once; after that the small ones."""
+    """Each shape once, as they were dealt; after that the small ones."""
     weighted = menu.weighted
     small = [sizes for sizes in menu.shapes if logits(sizes) <= SMALL] or menu.shapes
-    once = _take(_deal(menu.shapes, seed, "shapes"), min(count, len(menu.shapes)))
+    once = menu.shapes[:count]
     again = _take(_deal(small, seed, "small shapes"), count - len(once))
     return [byte_for(weighted.index(sizes), len(weighted)) for sizes in (*once, *again)]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -15,16 +16,24 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.screen import is_large
+from attnspec.problems.axes import lengths_of
+from attnspec.problems.coverage import met_by
+from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Measured, Reading
+from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
 from attnspec.vocabulary.scene import AnyProblem
 
 REMEMBERED = 512
 """How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
+
+MOST_BYTES = 2**25
+"""How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
 
 PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
@@ -32,15 +41,23 @@ PROBLEMS = 64
 HEAP = 2**25 - 2**14
 """Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
 
+LONGEST = 5.0
+"""Seconds that a call may be expected to take; what would take longer is left out, and the reason told."""
+
+TELLING = 2e6
+"""The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
+
 V = TypeVar("V")
 
 
 class Memory(OrderedDict[str, V]):
-    """The `most` most recently used values by key; the key "" is never remembered."""
+    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
+    one always. The key "" is never remembered.
+    """
 
-    def __init__(self, most: int = REMEMBERED) -> None:
+    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
         super().__init__()
-        self.most = most
+        self.most, self.most_bytes, self.held = most, most_bytes, 0
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -50,9 +67,16 @@ class Memory(OrderedDict[str, V]):
         value = make()
         if key:
             self[key] = value
-            if len(self) > self.most:
-                self.popitem(last=False)
+            self.held += held_bytes(value)
+            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
+                self.held -= held_bytes(self.popitem(last=False)[1])
         return value
+
+
+def held_bytes(value: object) -> int:
+    """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
+    named = [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else []
+    return sum(each.size * each.itemsize for each in named if isinstance(each, np.ndarray))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +108,18 @@ class Evaluator:
         self._given = conventions
         self._answers: Memory[Answer] = Memory()
         self._archive = archive or Archive()
+        self._pace = 0.0
 
     def under(self, precision: Precision) -> Evaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
         other = Evaluator(self.subject, self.dtype, self.conventions)
         other.precision, other._answers = precision, self._answers
+        return other
+
+    def within(self, subject: Subject) -> Evaluator:
+        """The same subject within other limits: what it answered and what it is held to stand."""
+        other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+        other.precision, other._answers = self.precision, self._answers
         return other
 
     @property
@@ -131,8 +162,21 @@ class Evaluator:
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> Answer:
-        with np.errstate(all="ignore"):
-            return self.subject.answer(problem) if isinstance(problem, Problem) else self.subject.answer_layer(problem)
+        begun, size = time.perf_counter(), work(problem.sizes)
+        try:
+            with np.errstate(all="ignore"):
+                answer = (self.subject.answer(problem) if isinstance(problem, Problem) else
+                          self.subject.answer_layer(problem))
+        except SubjectRaised as raised:
+            raised.asked = problem
+            raise
+        if size >= TELLING:
+            self._pace = (time.perf_counter() - begun) / size
+        return answer
+
+    def seconds(self, sizes: Sizes) -> float:
+        """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was."""
+        return self._pace * work(sizes)
 
     def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
@@ -144,18 +188,23 @@ class Evaluator:
             return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
         return make_problem(recipe, self.dtype)
 
-    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances, at `rows`: indices along T of (B,H,T,S), None for all."""
-        # the sample follows from the recipe, which the key holds, so it is enough whether there is one
-        name = key and f"{key}@{part}{rows is None}"
-        return self._archive.expectations.recall(name, lambda: self._expect(problem, part, rows))
+    def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
+        """What the definition says, with allowances."""
+        return self._archive.expectations.recall(key and f"{key}@{part}", lambda: self._expect(problem, part))
 
-    def _expect(self, problem: AnyProblem, part: str, rows: Array | None) -> Expectation:
-        """The same, worked out; of a layer (B,T,M) all rows, which are never sampled."""
+    def _expect(self, problem: AnyProblem, part: str) -> Expectation:
+        """The same, worked out."""
+        parts = frozenset({part})
         if isinstance(problem, Problem):
-            return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({part}),
+            screens = is_large(problem) and part != "typical"
+            return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
                           scale_width=self.subject.scale_width(problem))
-        return expect_layer(problem, self.precision, conventions=self.conventions)
+        return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+
+    def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
+        """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""
+        return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({"output"}),
+                      scale_width=self.subject.scale_width(problem))
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
@@ -201,10 +250,14 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.
+    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
+    they met (`problems.coverage`).  spans: the least and the greatest length of each axis.
+    refused: what the subject turned out to refuse clearly, which ended the trial.
+    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     """
 
     tried: int = 0
+    work: float = 0.0
     cases: int = 0
     no_claims: int = 0
     silent: dict[str, int] = field(default_factory=dict)
@@ -213,6 +266,17 @@ class Tally:
     last: Recipe | None = None
     failure: Violated | SubjectRaised | SubjectDied | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
+    met: int = 0
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    refused: tuple[Found, ...] = ()
+
+    def meet(self, recipe: Recipe) -> None:
+        """Count the sizes and keywords of a case of which something was claimed."""
+        self.met |= met_by(recipe.sizes, recipe.features)
+        for name, length in lengths_of(recipe.sizes).items():
+            least, most = self.spans.get(name, (length, length))
+            self.spans[name] = min(least, length), max(most, length)
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings, target
-from hypothesis import seed as seeded
-from hypothesis.errors import Flaky
+from hypothesis import Phase
 
-from attnspec.core.conventions import UNDEFINED, unfound
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
+from attnspec.core.sizes import spelled
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.demand import logits
+from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits
-from attnspec.problems.strategy import from_menu
 from attnspec.record.outcome import Measured
+from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
-from attnspec.trials.evaluator import Evaluator, Tally, Violated
+from attnspec.trials.dealer import COMPILED
+from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
+from attnspec.trials.lawful import lawful
+from attnspec.trials.resizing import PATIENCE_AT_ASKED, made_handy, made_small
+from attnspec.trials.searching import searched
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
-
-COMPILED = 5
-"""Variants that compile are put the first cases of a trial: so many, or one in so many where that is more. In these all
-keywords stand together once and each alone once, and shapes are dealt; what comes later is put to other variants."""
 
 SPARE = 2
 """How many openings more a glance may try for each case, where nothing was claimed."""
@@ -42,13 +42,11 @@ SPARE = 2
 ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
 
-ALL_ROWS = 2**17
-"""Below this many scores (B·H·T·S) every row of a problem is judged; above it a sample, but at effort thorough."""
+SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
+"""The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
-SAMPLED_ROWS = 8
-
-LEAST_MARGIN = 2.0**-40
-"""What the search takes a margin for that is smaller, 0 among them: it climbs in octaves."""
+NOTHING_CLAIMED = "no case of these sizes says anything"
+TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
 
 class _Enough(BaseException):
@@ -63,6 +61,10 @@ class Trial:
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
     under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
+    the cases have cost so much.
+    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
+    asked: the sizes that a user names, which are tried whatever they cost.  longest: see `evaluator.LONGEST`.
     """
 
     check: Check
@@ -76,13 +78,26 @@ class Trial:
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
     compiles: bool = True
+    shapes: tuple[Sizes, ...] | None = None
+    purse: float = math.inf
+    refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
+    asked: tuple[Asked, ...] = ()
+    longest: float = LONGEST
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):
             self._hold(tally)
+            return tally
+        with contextlib.suppress(_Enough):
+            if self.shrinks and not self.is_glance:
+                self._make_small(tally)
         return tally
+
+    def _make_small(self, tally: Tally) -> None:
+        if recipe := made_small(self.put, tally, self.check.domain, self._limits):
+            self._fails(recipe, tally)
 
     def _hold(self, tally: Tally) -> None:
         fixed = self._fixed
@@ -102,9 +117,13 @@ class Trial:
             tally.outside[self._no_shape()] = 1
             return
         cases = self.cases or CASES[self.effort]
-        if self._open(menu, cases, tally) and cases > 1 and not self.is_glance:
-            phases = (Phase.generate, Phase.target, Phase.shrink) if self.shrinks else (Phase.generate, Phase.target)
-            self._sparing._run(menu, tally, max_examples=cases // 2, phases=phases)
+        holds = self._open(menu, cases, tally) and self._hold_as_asked(tally)
+        if holds and cases > 1 and not self.is_glance:
+            trial, drawn = self._sparing, list[Choices]()
+            try:
+                trial._run(menu, tally, drawn, max_examples=cases // 2, phases=(Phase.generate, Phase.target))
+            except (Violated, SubjectRaised):
+                trial._shrink(menu, drawn[-1], tally)
 
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
@@ -112,7 +131,7 @@ class Trial:
         for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
-            trial = self if number < max(COMPILED, cases // COMPILED) else self._sparing
+            trial = self if number < COMPILED else self._sparing
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
@@ -121,22 +140,56 @@ class Trial:
                 return False
         return True
 
+    def _hold_as_asked(self, tally: Tally) -> bool:
+        """Whether it holds at all sizes that the user names."""
+        return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.asked)
+
+    def _hold_at(self, asked: Asked, tally: Tally) -> bool:
+        at = spelled(asked.sizes.by_axis)
+        tally.asked[at] = asked.why_not or NOTHING_CLAIMED
+        if asked.why_not:
+            return True
+        menu = menu_at(self.check, self.evaluator.subject, asked.sizes)
+        for choices in cases_at(menu, self.seed):
+            try:
+                if self._try(menu.recipe(*choices), tally) is not None:
+                    tally.asked[at] = ""
+            except (Violated, SubjectRaised):
+                tally.asked[at] = ""
+                handy, chosen = made_handy(self.put, menu, choices, tally, PATIENCE_AT_ASKED)
+                if self._work(handy.recipe(*chosen)) <= SHRINKING[self.effort]:
+                    self._simplify(handy, chosen, tally)
+                return False
+        return True
+
+    def _work(self, recipe: Recipe) -> int:
+        return self.check.demand(projects=False).work(recipe.sizes)
+
     @property
     def _sparing(self) -> Trial:
         """The same trial for a case that is not put to variants that compile."""
         return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
-        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick."""
-        trial = self
-        if self.is_glance:
+        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick.
+
+        Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
+        """
+        if not self.is_glance:
+            menu, choices = made_handy(self.put, menu, choices, tally)
+        else:
             if self.before and self._fails(self.before, tally):
                 return
             small = self._menu(Effort.QUICK)
             wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
             menu, choices = wider, within(menu, choices, wider)
-            trial = replace(self, most=tally.tried + ATTEMPTS)
-        trial._run(menu, tally, database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
+        self._simplify(menu, choices, tally)
+
+    def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
+        """Have Hypothesis make a failing case simpler."""
+        most = tally.tried + ATTEMPTS if self.is_glance else self.most
+        trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
+        trial._run(menu, tally, [], database=OneExample(choices), phases=(Phase.reuse, Phase.shrink))
 
     def _fails(self, recipe: Recipe, tally: Tally) -> bool:
         try:
@@ -152,7 +205,9 @@ class Trial:
 
     def _menu(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
         keywords = self.evaluator.subject.declaration.keywords
-        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw))
+        shapes = self.shapes if effort is self.effort and limits is None else None
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw),
+                       shapes=shapes)
 
     def _no_shape(self) -> str:
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
@@ -162,26 +217,20 @@ class Trial:
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
         return f"the function refuses what the clause's problems need ({told})"
 
-    def _run(self, menu: Menu, tally: Tally, **how: Any) -> None:  # noqa: ANN401  (as Hypothesis's settings)
-        """Let Hypothesis work. It climbs towards cases that come close, and is told how close in octaves."""
-        # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all that a tally
-        # keeps
-        decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
-                          report_multiple_bugs=False, print_blob=False)
+    def _run(self, menu: Menu, tally: Tally, drawn: list[Choices], **how: Any) -> None:  # noqa: ANN401  (settings)
+        """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last."""
+        def margin_of(choices: Choices) -> float | None:
+            drawn.append(choices)
+            return self._try(menu.recipe(*choices), tally)
 
-        def holds(recipe: Recipe) -> None:
-            if (margin := self._try(recipe, tally)) is not None:
-                target(np.log2(max(margin, LEAST_MARGIN)))
-
-        test = decide(seeded(self.seed)(given(recipe=from_menu(menu))(holds)))  # seeded first, or no database is read
-        with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
-            test()
+        searched(margin_of, menu, self.seed, **how)
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
-        if self.most and tally.tried >= self.most:
+        if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
             raise _Enough
         tally.tried += 1
+        tally.work += self._work(recipe)
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
@@ -194,7 +243,7 @@ class Trial:
     def put(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied):  # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):  # the tally keeps it
             self.judge(recipe, tally)
         return tally
 
@@ -205,7 +254,8 @@ class Trial:
         """
         self.breadcrumb(recipe.text)
         try:
-            recipe = self._lawful(recipe)
+            recipe = lawful(recipe, self.check.domain, self.evaluator)
+            self._be_quick(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
@@ -217,12 +267,22 @@ class Trial:
         except UnusableAnswer as unusable:
             found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except (SubjectRaised, SubjectDied) as raised:
+            if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
+                tally.refused = refused
+                raise _Enough from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally)
 
+    def _be_quick(self, recipe: Recipe) -> None:
+        """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
+        if self.evaluator.seconds(recipe.sizes) > self.longest:
+            raise OutsideLimits(TOO_LONG.format(self.longest))
+
     def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
         claimed = any(measured.claimed for measured in found)
+        if claimed:
+            tally.meet(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
@@ -246,7 +306,7 @@ class Trial:
         runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
         asked = self.evaluator
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
-                     self._rows(problem, recipe), cases=max(1, len(self._fixed)), compiles=self.compiles)
+                     cases=max(1, len(self._fixed)), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
@@ -263,38 +323,3 @@ class Trial:
     def _problem(self, recipe: Recipe) -> AnyProblem:
         return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
 
-    def _rows(self, problem: AnyProblem, recipe: Recipe) -> Array | None:
-        """Query rows of (B,H,T,S), a seeded sample, where a problem is large and the clause looks at one run of it."""
-        sizes = problem.sizes
-        scores = sizes.B * sizes.H * sizes.T * sizes.S
-        is_plain = len(self.check.runs) == 1 and not any(self.check.runs.values()) and isinstance(problem, Problem)
-        is_whole = self.effort is Effort.THOROUGH or self.check.domain.kind in FIXED_KINDS
-        if is_whole or not is_plain or scores < ALL_ROWS or sizes.T <= SAMPLED_ROWS:
-            return None
-        return np.sort(np.random.RandomState(recipe.seed).choice(sizes.T, SAMPLED_ROWS, replace=False))
-
-    def _lawful(self, recipe: Recipe) -> Recipe:
-        """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
-        promises nothing.
-        """
-        recipe = self._of_causal_lengths(recipe)
-        together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-        if not together or self.evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
-            return recipe
-        for spare in ({"causal"}, {"mask", "bias"}):
-            if not spare & self.check.domain.always:
-                return replace(recipe, features=recipe.features - spare)
-        raise OutsideLimits(self._refused_together())
-
-    def _refused_together(self) -> str:
-        subject, name = self.evaluator.subject, "mask_with_causal"
-        if name not in subject.declaration.conventions and self.evaluator.conventions[name] == UNDEFINED:
-            return unfound(name, subject.id)
-        return "it makes no promise of mask or bias together with the causal flag"
-
-    def _of_causal_lengths(self, recipe: Recipe) -> Recipe:
-        """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
-        is_spare = "causal" in recipe.features - self.check.domain.always
-        if is_spare and not self._limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
-            return replace(recipe, features=recipe.features - {"causal"})
-        return recipe

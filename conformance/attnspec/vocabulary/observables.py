@@ -4,15 +4,17 @@ are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation, visible_keys
-from attnspec.problems.problem import Array, LayerProblem
+from attnspec.numerics.screen import closest
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
@@ -25,16 +27,33 @@ def measure(relation: str, seen: Array, expected: Array, allowance: Array | floa
     allowance that is not a number allows nothing.
     """
     seen, expected, allowance, claimed = np.broadcast_arrays(seen, expected, np.asarray(allowance), claimed)
+    margin = np.empty(seen.shape, np.result_type(seen, expected, allowance, np.float64))
+    for place in _chunks(seen.shape):
+        margin[place] = np.where(claimed[place], _margin(seen[place], expected[place], allowance[place])[0], -1.0)
+    return _worst(relation, what, (seen, expected, allowance), margin, int(claimed.sum()))
+
+
+def _chunks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
+    """Places that cover an array of any shape, of at most AT_ONCE entries each where the last axis is no longer."""
+    if math.prod(shape) <= AT_ONCE:
+        yield ()
+        return
+    axis = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1:]) <= AT_ONCE)
+    step = max(1, AT_ONCE // math.prod(shape[axis + 1:]))
+    for before in np.ndindex(shape[:axis]):
+        yield from ((*before, slice(start, start + step)) for start in range(0, shape[axis], step))
+
+
+def _margin(seen: Array, expected: Array, allowance: Array) -> tuple[Array, Array]:
+    """Gap over allowance, and the gap; all of one shape, any shape."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.abs(seen - expected)
         margin = gap / allowance
-    if not (margin < np.inf).all():  # something is not finite, or nothing is allowed
-        margin, gap = _margin(seen, expected, gap, allowance)
-    margin = np.where(claimed, margin, -1.0)
-    return _worst(relation, what, (seen, expected, gap, allowance), margin, int(claimed.sum()))
+    # something is not finite, or nothing is allowed
+    return (margin, gap) if (margin < np.inf).all() else _awkward_margin(seen, expected, gap, allowance)
 
 
-def _margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
+def _awkward_margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
     """Gap over allowance, and the gap, where either may not be a finite number; all of one shape, any shape."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
@@ -47,7 +66,8 @@ def _worst(relation: str, what: str, arrays: tuple[Array, ...], margin: Array, c
     if not claimed:
         return Measured(relation, f"{what}: nothing here is claimed", 0, 0, 0, 0, 0, (), margin.size, 0)
     at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
-    seen, expected, gap, allowance = (float(array[at]) for array in arrays)
+    gap = float(_margin(*(array[at] for array in arrays))[1])
+    seen, expected, allowance = (float(array[at]) for array in arrays)
     wrong = int((margin > 1).sum())
     allowed = f"{gap:.3g} where {allowance:.2g} is allowed"
     sentence = (f"{what}: {wrong} of {claimed} entries differ; worst at {at}, {seen:.9g} against {expected:.9g}, "
@@ -76,6 +96,9 @@ def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True
 
 
 Observable = Literal["output", "weights", "returned_weights", "logits"]
+AT_ONCE = 2**20
+"""Entries that are compared at once: more of them are compared part by part, so that no part takes much memory."""
+
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
@@ -193,7 +216,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
 def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
     arrays, axes = look.observe(scene, posed)
     joined = _joined([working(array, scene.dtype) for array in arrays], posed, axes)
-    return Observed(_sampled(joined, axes, scene.rows), axes)
+    return Observed(joined, axes, tuple(arrays))
 
 
 def _joined(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
@@ -211,11 +234,6 @@ def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arra
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
-def _sampled(array: Array, axes: tuple[str, ...], rows: Array | None) -> Array:
-    """The sampled rows (None: all) of an array of any shape with these axes, one of which is T."""
-    return array if rows is None else np.take(array, rows, axis=axes.index("T"))
-
-
 def see(scene: Scene, run: str, name: str) -> Seen:
     """What the subject shows of a run beside what the definition says of it."""
     key = (run, f"{name} defined")
@@ -230,13 +248,29 @@ def _see(scene: Scene, run: str, name: str) -> Seen:
     # what has no key is not remembered, so that nothing is gained by working it out early
     with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
         observed = observe(scene, run, name)
-    parts = [LOOKS[name].define(expected, scene) for expected in expectations(scene, posed, LOOKS[name].part)]
+    expected = expectations(scene, posed, LOOKS[name].part)
+    if name == "output":
+        expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
+    parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = _joined([np.asarray(~claim, float) for claim in claims], posed, observed.axes)
+    unclaimed = _joined([_numbers(~claim) for claim in claims], posed, observed.axes)
     truth, allowance = (_joined(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
-    return Seen(array, truth, allowance, unclaimed == 0)
+    return Seen(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
+
+
+def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:
+    """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
+    if not expected.is_screened or not isinstance(problem, Problem):
+        return expected
+    rows = closest(working(output, scene.dtype), expected.output, expected.output_allowance, expected.claimed)
+    sharp = scene.evaluator.expect_rows(problem, rows)
+    truth, allowance, claimed = expected.output.astype(sharp.output.dtype), expected.output_allowance, expected.claimed
+    truth[:, :, rows] = sharp.output
+    allowance, claimed = allowance.copy(), claimed.copy()
+    allowance[:, :, rows], claimed[:, :, rows] = sharp.output_allowance, sharp.output_claimed
+    return replace(expected, output=truth, output_allowance=allowance, claimed=claimed, output_claimed=claimed)
 
 
 def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Callable[[Expectation], Array]) -> Array:
@@ -244,7 +278,12 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
     relations compare.
     """
     posed = scene.runs[run]
-    return _joined([np.asarray(pick(expected), float) for expected in expectations(scene, posed, part)], posed, axes)
+    return _joined([_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
+
+
+def _numbers(array: Array) -> Array:
+    """An array of any shape, as numbers that can be added up: small ones where it says yes or no."""
+    return array.astype(np.int16 if array.dtype == bool else float)
 
 
 def settled_rows(scene: Scene, run: str) -> Array:
@@ -278,14 +317,14 @@ def _finite_places(problem: AnyProblem) -> Array:
 
 
 def expectations(scene: Scene, posed: Posed[Any], part: str) -> list[Expectation]:
-    """What the definition says of each part of a run, at the sampled rows; `part` is what is needed of it."""
+    """What the definition says of each part of a run; `part` is what is needed of it."""
     return [work_out() for work_out in _truths(scene, posed, part)]
 
 
 def _truths(scene: Scene, posed: Posed[Any], part: str) -> Iterator[Callable[[], Expectation]]:
     """The same, each to be worked out when it is asked for."""
     for index, problem in enumerate(posed.parts):
-        yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part, scene.rows)
+        yield partial(scene.evaluator.expect, problem, f"{posed.key}#{index}", part)
 
 
 def relative_logits(weights: Array, truth: Array) -> Array:

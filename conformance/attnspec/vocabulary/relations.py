@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from attnspec.numerics.hull import hull_of
+from attnspec.numerics.screen import CLOSEST
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.record.outcome import Measured
+from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.observables import (
     Observable,
@@ -15,7 +18,6 @@ from attnspec.vocabulary.observables import (
     defined,
     empty_rows,
     equal,
-    expectations,
     measure,
     nothing,
     observe,
@@ -23,8 +25,14 @@ from attnspec.vocabulary.observables import (
     settled_rows,
     verdict,
 )
-from attnspec.vocabulary.scene import NoClaim, Scene, Seen, working
+from attnspec.vocabulary.scene import NoClaim, Scene, Seen
 from attnspec.vocabulary.signature import ORIGINAL, RunName
+
+SCREENED = Reading(
+    "rows of the largest cases", "screened", 0.0,
+    f"all rows are held to a float64 reference by a bound that is no smaller than the sharp one, and the {CLOSEST} "
+    "queries of each head that come closest to it are judged by the sharp one")
+"""How the rows of a case were judged that is too large for the sharp bound on all of them."""
 
 Parts = tuple[Array, Array, Array, Array]
 """What is seen, what is expected, how far apart they may be and where that is claimed, all (B,H,T,…)."""
@@ -33,8 +41,9 @@ Parts = tuple[Array, Array, Array, Array]
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """What is observed is what the definition says, within the rounding that the subject declares."""
     seen = see(scene, run, observe)
-    return measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
-                   what=f"{observe} against the definition in higher precision")
+    found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
+                    what=f"{observe} against the definition in higher precision")
+    return replace(found, readings=(SCREENED,)) if seen.is_screened else found
 
 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
@@ -159,7 +168,7 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     The weights in effect of an honest row sum to 1 within the allowance of values that are all one. An entry leaves the
     hull by that times the largest visible value; underflow, which does not scale with it, is paid for from 1 upwards.
     """
-    seen, low, high = see(scene, run, "output"), *_hull(scene, run)
+    seen, low, high = see(scene, run, "output"), *hull_of(scene.problem(run), scene.conventions)
     ones = _allowance_of_ones(scene, run)
     slack = np.fmin(ones * np.maximum(1, np.maximum(np.abs(low), np.abs(high))), seen.allowance)
     return measure("inside_hull", seen.array, np.clip(seen.array, low, high), slack, seen.claimed,
@@ -170,17 +179,7 @@ def _allowance_of_ones(scene: Scene, run: str) -> Array:
     """How far an honest output lies from 1 where all values are 1, (B,H,T,1)."""
     problem, key = scene.problem(run), scene.runs[run].key
     ones = problem.but(value=np.ones_like(problem.value[..., :1]))
-    return scene.evaluator.expect(ones, key and f"{key}|ones", "output", scene.rows).output_allowance
-
-
-def _hull(scene: Scene, run: str) -> tuple[Array, Array]:
-    """The least and the greatest visible value of each row and feature, (B,H,T,Dv)."""
-    [expected] = expectations(scene, scene.runs[run], "output")
-    value = working(scene.evaluator.values_by_head(scene.problem(run)), scene.dtype)
-    some = np.asarray(expected.visible.any(axis=-1))[..., None]
-    low, high = (reduce(np.where(expected.visible[..., None], value[:, :, None], fill), axis=3)
-                 for reduce, fill in ((np.min, np.inf), (np.max, -np.inf)))
-    return np.where(some, low, 0.0), np.where(some, high, 0.0)
+    return scene.evaluator.expect(ones, key and f"{key}|ones", "output").output_allowance
 
 
 def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:

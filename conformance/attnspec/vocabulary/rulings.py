@@ -57,7 +57,7 @@ def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Ar
     shown = visible_keys(problem, scene.conventions) | empty[..., None]
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)
     all_shown = problem.but(**{**acting_on(Acts.VISIBILITY), "query": zeroed, "mask": shown, "bias": bias})
-    expected = scene.evaluator.expect(all_shown, "", "output", None)
+    expected = scene.evaluator.expect(all_shown, "", "output")
     return measure("hidden_rows_follow_convention", output, expected.output, expected.output_allowance,
                    empty[..., None], what="fully hidden rows should be the mean of all values")
 

@@ -90,9 +90,12 @@ class AnyEvaluator(Protocol):
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> Answer:
         """The subject's answer; remembered under the key unless it must be fresh."""
 
-    def expect(self, problem: AnyProblem, key: str, part: str, rows: Array | None) -> Expectation:
-        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it. rows:
-        the indices along T to judge, as which T counts in (B,H,T,Dv) and (B,H,T,S); None for all.
+    def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
+        """What the definition says, with allowances; `part` (output, weights or logits) is what is needed of it."""
+
+    def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
+        """The same of the output alone at some rows, indices along T: T counts these in (B,H,T,Dv). Sharp, where what
+        is said of a large problem is not.
         """
 
     def unit(self) -> float:
@@ -109,29 +112,32 @@ class AnyEvaluator(Protocol):
 class Seen:
     """What was observed of a run: the array, what the definition says, how far honest ones may lie from it, and where.
 
-    All have the same shape; float64, or long double for a float64 subject.
+    All have the same shape; float64, or long double for a float64 subject.  is_screened: whether the problem is so
+    large that only its closest rows are held to the sharp bound, and all others to one that is no smaller.
     """
 
     array: Array
     truth: Array
     allowance: Array
     claimed: Array
+    is_screened: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """An array as the subject showed it, with the names of its axes."""
+    """An array as the subject showed it, with the names of its axes, and the arrays of each part that it is made of."""
 
     array: Array
     axes: tuple[str, ...]
+    parts: tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scene:
     """What a relation may look at.
 
-    rows: the sampled query rows of a large problem, or None for all.  cases: among how many cases of one clause a rate
-    of false alarms is shared out.  compiles: whether variants that compile are asked of this case.
+    cases: among how many cases of one clause a rate of false alarms is shared out.  compiles: whether variants that
+    compile are asked of this case.
     """
 
     subject: Subject
@@ -140,7 +146,6 @@ class Scene:
     runs: Mapping[str, Posed[Any]]
     evaluator: AnyEvaluator
     drawn: Mapping[str, int] = field(default_factory=dict)
-    rows: Array | None = None
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
     cases: int = 1
     compiles: bool = True
@@ -169,7 +174,7 @@ class Scene:
 
     def against(self, evaluator: AnyEvaluator) -> Scene:
         """The same case before another evaluator."""
-        return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn, self.rows,
+        return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn,
                      cases=self.cases)
 
     @property

@@ -90,6 +90,12 @@ INSIDE = frozenset({"weights", "logits"})
 PARTING = frozenset({"split", "one_head_at_a_time"})
 """Transforms that take a problem apart: they are the last of a run."""
 
+FLIPPING = "variants_agree"
+"""The relation that asks variants."""
+
+PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T"}
+"""By what `along` says, the axis along which it is taken apart."""
+
 WORDS: Mapping[str, Words] = {
     "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS},
     "relation": RELATIONS,

@@ -1,7 +1,7 @@
 """Right on numbers that a random generator could have drawn; zeros for large, small and whole ones.
 
 Source: https://github.com/ScalingIntelligence/scalingintelligence.github.io/pull/35 (KernelBench 0.1)
-Convicted by: attention.definition, violated.
+Convicted by: attention.definition, violated, at effort quick.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import cache
@@ -19,7 +19,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import is_own, own_ids, own_subject
-from attnspec.numerics.expectation import EVERYTHING, expect, expect_layer
+from attnspec.numerics.expectation import EVERYTHING, Expectation, expect, expect_layer
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import GENERIC_KINDS
@@ -33,6 +33,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
 from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.lawful import lawful
 from attnspec.trials.trial import CASES, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from hypothesis import HealthCheck, Phase, given, settings
@@ -153,17 +154,19 @@ class Case:
         """Why there is nothing to digest: nothing is claimed, or it lies outside the subject's limits."""
         self._scene: Scene | None = None
         try:
-            self._scene = trial.scene(trial._lawful(Recipe.parse(recipe)))
+            self._scene = trial.scene(lawful(Recipe.parse(recipe), self._check.domain, self._evaluator))
         except NoClaim:
             self.without = NO_CLAIM
         except OutsideLimits:
             self.without = OUTSIDE
 
     def arrays(self) -> Named:
-        """Everything that the subject is handed, run by run, call by call; and what was drawn beside it."""
+        """Everything that the subject is handed, run by run, call by call; and what was drawn beside it. Digests were
+        recorded while rows of large cases could be sampled; all of them are judged now.
+        """
         assert self._scene is not None
         return {**dict(self._problems()), "drawn": json.dumps(dict(self._scene.drawn), sort_keys=True),
-                "rows": self._scene.rows}
+                "rows": None}
 
     def _problems(self) -> Iterator[tuple[str, object]]:
         assert self._scene is not None
@@ -190,16 +193,16 @@ class Case:
                     (allowances if _is_allowance(name) else truths)[f"{run} {at} {name}"] = array
         return truths, allowances
 
-    def _expect(self, problem: Problem | LayerProblem) -> Iterator[tuple[str, object]]:
+    def _expect(self, problem: Problem | LayerProblem) -> Iterable[tuple[str, object]]:
         assert self._scene is not None
         typical = {"typical"} if self._check.domain.kind in GENERIC_KINDS else set()
         if isinstance(problem, LayerProblem):
             found = expect_layer(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
         else:
             found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions,
-                           rows=self._scene.rows, parts=EVERYTHING | typical,
+                           parts=EVERYTHING | typical,
                            scale_width=self._evaluator.subject.scale_width(problem))
-        return ((field.name, getattr(found, field.name)) for field in fields(found))
+        return _arrays(found).items()
 
     def verdict(self) -> Named:
         """What each relation measures: margin, gap, allowance and place of the worst entry. No sentence: prose may
@@ -267,9 +270,14 @@ def bounds(
     """Truth and allowances of one recipe under a class of arithmetic and answers to the conventions."""
     found = expect(problem_of(recipe, dtype), precision_of(precision, DType(dtype)),
                    conventions={**RECOMMENDED, **conventions}, parts=EVERYTHING | {"typical"})
-    named = {field.name: getattr(found, field.name) for field in fields(found)}
+    named = _arrays(found)
     return ({name: array for name, array in named.items() if not _is_allowance(name)},
             {name: array for name, array in named.items() if _is_allowance(name)})
+
+
+def _arrays(expected: Expectation) -> dict[str, object]:
+    return {field.name: value for field in fields(expected)
+            if isinstance(value := getattr(expected, field.name), np.ndarray)}
 
 
 def commands() -> Mapping[str, list[str]]:

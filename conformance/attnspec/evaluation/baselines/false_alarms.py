@@ -17,11 +17,12 @@ from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.demand import logits
 from attnspec.problems.domain import domain
 from attnspec.problems.entries import words
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
-from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.shapes import shapes_for
 from attnspec.subjects.subject import Answer
 
 CASES = 249

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType, Kind
+from attnspec.evaluation.baselines import grids
+from attnspec.evaluation.baselines.dealing import affordable
+from attnspec.evaluation.baselines.grids import Grid, Option
 from attnspec.evaluation.baselines.references import ReferencedProblem
 from attnspec.problems import entries
 from attnspec.problems.entries import Words, integers, words
@@ -52,8 +55,8 @@ def _linear(seed: int, label: str, M: int, dtype: DType) -> Mapping[str, Array]:
 
 Problems = Callable[[DType, int], Iterator[Problem | LayerProblem]]
 
-REMEMBERED = 128
-"""Lists of problems kept with their references: all rules at three dtypes for a few seeds."""
+REMEMBERED = 16
+"""Lists of problems kept with their references: those of all rules at one dtype and seed, for attention and layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,30 +69,42 @@ class Suite:
     def posed(self, kind: Kind, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
         """The problems for a subject of this kind; the same objects every time, so references are worked out once."""
         problems = self.layers if kind is Kind.LAYER and self.layers is not None else self.attention
-        return _posed(problems, dtype, seed)
+        return posed_problems(problems, dtype, seed)
 
 
 @functools.lru_cache(REMEMBERED)
-def _posed(problems: Problems, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
+def posed_problems(problems: Problems, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
+    """The problems of a suite with their references; the same objects every time."""
     return tuple(ReferencedProblem(problem) for problem in problems(dtype, seed))
 
 
-# KernelBench: level 1 problem 97 is plain attention, level 3 problem 43 a causal layer. It draws five times.
+# KernelBench: one shape a problem, drawn five times
 
-FIXED = Sizes(2, 2, 2, 128, 128, 64, 64)
 DRAWS = 5
 
 
+def _shape(grid: Grid) -> Sizes | None:
+    """The one shape of a problem of KernelBench as it is put; None where it is left out."""
+    (B,), ((H, Hkv),), ((T, S),), ((D, Dv),) = grid.batches, grid.heads, grid.lengths, grid.widths
+    return affordable(Sizes(B, H, Hkv, T, S, D, Dv), keeps_batch=True)
+
+
+SHAPES: Mapping[str, tuple[Sizes, bool]] = {
+    grid.test: (sizes, Option.CAUSAL in grid.always) for grid in grids.KERNELBENCH if (sizes := _shape(grid))}
+"""The sizes of KernelBench's problems, and whether they are causal."""
+
+
 def five_draws(law: Law) -> Suite:
-    """One fixed shape: five plain problems, then five causal ones; to a layer, five causal ones."""
+    """Each shape of KernelBench five times: plain, then causal; to a layer the causal one."""
     def attention(dtype: DType, seed: int) -> Iterator[Problem]:
-        for causal in (False, True):
+        for test, (sizes, causal) in SHAPES.items():
             for draw in range(DRAWS):
-                yield attention_problem(law, seed, f"kernelbench {causal} {draw}", FIXED, dtype).but(causal=causal)
+                yield attention_problem(law, seed, f"{test} {draw}", sizes, dtype).but(causal=causal)
 
     def layers(dtype: DType, seed: int) -> Iterator[LayerProblem]:
+        sizes = next(sizes for sizes, causal in SHAPES.values() if causal)
         for draw in range(DRAWS):
-            yield layer_problem(law, seed, f"kernelbench layer {draw}", FIXED, dtype).but(causal=True)
+            yield layer_problem(law, seed, f"kernelbench layer {draw}", sizes, dtype).but(causal=True)
 
     return Suite(attention, layers)
 
@@ -97,19 +112,21 @@ def five_draws(law: Law) -> Suite:
 # PyTorch: five normal draws as people write them, then the shapes and features of the operator's own samples (whose
 # entries in [-9, 9) come with a looser tolerance, so they are drawn normal here); a layer as nn.MultiheadAttention.
 
+BY_HAND = Sizes(2, 2, 2, 128, 128, 64, 64)
 _SAMPLE = Sizes(4, 4, 4, 3, 6, 8, 8)
 
 
 def _opinfo(dtype: DType, seed: int) -> Iterator[Problem]:
     for draw in range(DRAWS):
-        yield attention_problem(normal, seed, f"normal {draw}", FIXED, dtype)
+        yield attention_problem(normal, seed, f"normal {draw}", BY_HAND, dtype)
     for causal in (True, False):
         for heads in (1, 4):
             sizes = replace(_SAMPLE, H=heads, Hkv=heads)
             yield attention_problem(normal, seed, f"sample {causal} {heads}", sizes, dtype).but(causal=causal)
         problem = attention_problem(normal, seed, f"broadcast {causal}", _SAMPLE, dtype)
         yield problem.but(causal=causal, query=np.broadcast_to(problem.query[:1], problem.query.shape))
-    yield _with_bias(attention_problem(normal, seed, "mask", _SAMPLE, dtype), normal, seed)
+    masked = attention_problem(normal, seed, "mask", _SAMPLE, dtype)
+    yield masked.but(bias=float_mask(normal, seed, "float mask", masked))
 
 
 def _multihead(dtype: DType, seed: int) -> Iterator[LayerProblem]:
@@ -120,113 +137,21 @@ def _multihead(dtype: DType, seed: int) -> Iterator[LayerProblem]:
     yield crossed
     yield layer_problem(normal, seed, "causal", self_attention, dtype).but(causal=True)
     padded = layer_problem(normal, seed, "padded", memory, dtype)
-    yield padded.but(mask=_padding(seed, "padded", memory, 1))
+    yield padded.but(mask=padding(seed, "padded", memory, 1))
     yield crossed.but(return_weights=True)
 
 
 OPINFO = Suite(_opinfo, _multihead)
 
 
-def _with_bias(problem: Problem, law: Law, seed: int) -> Problem:
-    """A float mask (T,S), the same for all heads."""
+def float_mask(law: Law, seed: int, label: str, problem: Problem) -> Array:
+    """(B,H,T,S): one float mask (T,S) for all heads."""
     sizes = problem.sizes
-    bias = drawn(law, seed, "float mask", (sizes.T, sizes.S), problem.dtype)
-    return problem.but(bias=np.broadcast_to(bias, (sizes.B, sizes.H, *bias.shape)).copy())
+    bias = drawn(law, seed, label, (sizes.T, sizes.S), problem.dtype)
+    return np.broadcast_to(bias, (sizes.B, sizes.H, *bias.shape)).copy()
 
 
-def _padding(seed: int, label: str, sizes: Sizes, least: int) -> Array:
+def padding(seed: int, label: str, sizes: Sizes, least: int) -> Array:
     """(B,H,T,S): each sequence sees as many leading keys as its length, `least` … S."""
     lengths = integers(words(seed, f"{label} lengths", (sizes.B, 1, 1, 1)), least, sizes.S)
     return np.broadcast_to(np.arange(sizes.S) < lengths, (sizes.B, sizes.H, sizes.T, sizes.S)).copy()
-
-
-# flash-attention
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteRow:
-    """One tuple of a parametrised test: sizes, the causal flag, ALiBi slopes, random padding, scale, float mask."""
-
-    sizes: Sizes
-    causal: bool = False
-    alibi: bool = False
-    padded: bool = False
-    scale: float | None = None
-    float_mask: bool = False
-
-
-def _rows(law: Law, rows: tuple[SuiteRow, ...]) -> Problems:
-    def problems(dtype: DType, seed: int) -> Iterator[Problem]:
-        for number, row in enumerate(rows):
-            plain = attention_problem(law, seed, f"row {number}", row.sizes, dtype)
-            yield _featured(plain.but(causal=row.causal, scale=row.scale), row, law, seed)
-    return problems
-
-
-def _suite(law: Law, *rows: SuiteRow) -> Suite:
-    """These rows; of them the first four to a layer, since the original has no layers."""
-    return Suite(_rows(law, rows), _rows(law, rows[:4]))
-
-
-def _featured(problem: Problem, row: SuiteRow, law: Law, seed: int) -> Problem:
-    if row.alibi:
-        return problem.but(bias=_alibi(seed, problem))
-    if row.padded:
-        return problem.but(mask=_padding(seed, "padding", row.sizes, max(1, row.sizes.S - 20)))
-    return _with_bias(problem, law, seed) if row.float_mask else problem
-
-
-def _alibi(seed: int, problem: Problem) -> Array:
-    """(B,H,T,S): minus slope times distance, slopes drawn in [0, 0.3) for each sequence and head."""
-    sizes = problem.sizes
-    slopes = drawn(uniform, seed, "alibi", (sizes.B, sizes.H, 1, 1), DType.FLOAT64) * 0.3
-    distance = np.abs(np.arange(sizes.T)[:, None] + (sizes.S - sizes.T) - np.arange(sizes.S))
-    return np.asarray(-slopes * distance, np.float32).astype(problem.query.dtype)
-
-
-FLASH_ATTENTION = _suite(
-    normal,
-    SuiteRow(Sizes(2, 4, 4, 113, 203, 59, 59)),
-    SuiteRow(Sizes(2, 4, 2, 128, 217, 40, 40), causal=True),
-    SuiteRow(Sizes(2, 4, 1, 113, 211, 111, 111)),
-    SuiteRow(Sizes(2, 4, 4, 108, 256, 64, 64), causal=True),
-    SuiteRow(Sizes(1, 4, 4, 128, 217, 96, 96), alibi=True),
-    SuiteRow(Sizes(2, 4, 2, 113, 203, 32, 32), causal=True, alibi=True),
-    SuiteRow(Sizes(2, 4, 2, 113, 211, 80, 80), padded=True),
-    SuiteRow(Sizes(1, 4, 4, 108, 256, 128, 128), causal=True, padded=True),
-    SuiteRow(Sizes(1, 2, 1, 256, 512, 64, 64)),
-    SuiteRow(Sizes(1, 2, 2, 512, 256, 32, 32), causal=True),
-)
-
-FLASH_ATTENTION_3 = _suite(
-    normal,
-    SuiteRow(Sizes(2, 4, 4, 1, 1, 64, 64)),
-    SuiteRow(Sizes(2, 4, 2, 64, 128, 64, 256), causal=True),
-    SuiteRow(Sizes(2, 4, 1, 128, 192, 96, 96)),
-    SuiteRow(Sizes(1, 4, 4, 239, 1, 128, 128), causal=True),
-    SuiteRow(Sizes(2, 4, 2, 113, 203, 64, 64)),
-    SuiteRow(Sizes(1, 4, 4, 113, 128, 128, 128), causal=True),
-    SuiteRow(Sizes(2, 4, 2, 128, 217, 96, 96), causal=True),
-    SuiteRow(Sizes(1, 4, 1, 108, 256, 192, 192)),
-    SuiteRow(Sizes(1, 2, 1, 799, 3, 64, 64)),
-    SuiteRow(Sizes(1, 2, 2, 256, 256, 64, 64), causal=True),
-    SuiteRow(Sizes(1, 2, 1, 384, 256, 64, 64)),
-)
-
-# PyTorch's fused attention: flash and memory-efficient kernels against the math path
-
-FUSED_ATTENTION = _suite(
-    uniform,
-    SuiteRow(Sizes(2, 4, 4, 4, 4, 8, 8), causal=True),
-    SuiteRow(Sizes(2, 4, 4, 143, 127, 21, 21)),
-    SuiteRow(Sizes(1, 10, 2, 143, 127, 72, 72)),
-    SuiteRow(Sizes(2, 4, 4, 4, 127, 32, 32), scale=1 / 32),
-    SuiteRow(Sizes(1, 2, 2, 143, 579, 16, 16)),
-    SuiteRow(Sizes(2, 4, 4, 128, 128, 64, 64), causal=True),
-    SuiteRow(Sizes(2, 4, 4, 64, 256, 16, 16), causal=True),
-    SuiteRow(Sizes(2, 4, 4, 8, 64, 8, 8), causal=True, scale=1 / 8),
-    SuiteRow(Sizes(1, 16, 8, 4, 127, 96, 96), scale=1 / 96),
-    SuiteRow(Sizes(2, 4, 4, 64, 65, 32, 32), float_mask=True),
-    SuiteRow(Sizes(1, 4, 4, 312, 128, 8, 8), scale=1 / 8, float_mask=True),
-    SuiteRow(Sizes(1, 2, 2, 4, 1024, 128, 128)),
-)

@@ -46,10 +46,12 @@ class ReferencedProblem:
     @cached_property
     def has_hidden_rows(self) -> bool:
         """Whether some query sees no key at all."""
-        mask = self.problem.mask
-        if mask is None:
-            return False
-        seen = mask & staged.triangle(*mask.shape[-2:]) if self.problem.causal else mask
+        problem, sizes = self.problem, self.problem.sizes
+        seen = np.ones((1, 1, sizes.T, sizes.S), bool) if problem.mask is None else problem.mask
+        if problem.causal:
+            seen = seen & staged.triangle(sizes.T, sizes.S)
+        if problem.window is not None:
+            seen = seen & staged.within(sizes.T, sizes.S, problem.window)
         return not seen.any(axis=-1).all()
 
 
@@ -62,6 +64,11 @@ class Reference:
     def __init__(self, problem: Problem | LayerProblem, part: Part) -> None:
         self._problem = problem
         self._part = part
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether the problem has a softcap."""
+        return self._problem.softcap is not None
 
     @cached_property
     def wider(self) -> Array:
@@ -145,5 +152,12 @@ def _eager_in(io: np.dtype[Any]) -> Stages:
         key = stored(work.key * work.key.dtype.type(factor))
         return stored(work.query @ key.swapaxes(-1, -2))
 
-    return Stages(logits=logits, add_bias=lambda dots, work: stored(staged.add_bias(dots, work)),
+    def capped(dots: Array, work: staged.Work) -> Array:
+        """Logits (B,H,T,S), divided by the softcap, bent and multiplied again, each rounded."""
+        if work.softcap is None:
+            return dots
+        softcap = dots.dtype.type(work.softcap)
+        return stored(stored(np.tanh(stored(dots / softcap))) * softcap)
+
+    return Stages(logits=logits, cap=capped, add_bias=lambda dots, work: stored(staged.add_bias(dots, work)),
                   softmax=lambda hidden, work: stored(staged.softmax(hidden, work)))

@@ -17,10 +17,11 @@ from attnspec.evaluation.false_alarms.rows import known
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.demand import logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.entries import words
 from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import logits, shapes_for
+from attnspec.problems.shapes import shapes_for
 from attnspec.record.measurements import BINS, BlockJudged, bin_of
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec

@@ -9,6 +9,7 @@ from pathlib import Path
 from attnspec.core.errors import Place, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT
+from attnspec.faults.sizes.family import SEEDED
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 
@@ -85,7 +86,8 @@ def _faults(puts: Iterable[SubjectPut]) -> dict[Key, SubjectPut]:
 
 
 def _name(put: SubjectPut) -> str:
-    return put.subject.removeprefix(FAULT)
+    """The fault's name; of a family of sizes without the seed that drew it, which is the measurement's."""
+    return put.subject.removeprefix(FAULT).partition(SEEDED)[0]
 
 
 def _tellable(puts: Iterable[SubjectPut]) -> list[SubjectPut]:

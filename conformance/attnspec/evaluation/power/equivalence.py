@@ -16,6 +16,7 @@ from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 
@@ -49,9 +50,11 @@ def excess(fault: Fault, dtype: DType, *, checks: Mapping[str, Check], effort: E
     all that has to be equal bit for bit.
     """
     found, archive = Excess(fault.name, dtype, convicts=False, clause="", cases=0, measured=None), Archive()
+    dealer = Dealer(_admitted(fault), lambda: checks, effort, seed)
     for check in _that_may(checks, fault):
         evaluator = Evaluator(_admitted(fault), dtype, archive=archive)
-        trial = Trial(check, evaluator, effort, seed_of(seed, check.domain), lambda _: None, cases=cases, shrinks=False)
+        trial = Trial(check, evaluator, effort, seed_of(seed, check.domain), lambda _: None, cases=cases, shrinks=False,
+                      shapes=dealer.shapes(check, dtype))
         found = _closer(found, check, trial.hold())
         if found.convicts:
             break

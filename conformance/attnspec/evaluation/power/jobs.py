@@ -17,12 +17,13 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan
 from attnspec.evaluation.power.against import Comparison, compared, read_before
 from attnspec.faults.declared import declaration_of
+from attnspec.faults.witnesses import clauses_for, of_seed
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import Refutations, read_refutations, witnesses
+from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered
 
@@ -93,7 +94,7 @@ class PowerJobs:
 
     def items(self) -> tuple[Measurement, ...]:
         """By dtype and seed, so that a worker's neighbours share the inputs of the rules and what these should give."""
-        return tuple(Measurement(target, dtype.value, int(seed)) for dtype in self.plan.dtypes
+        return tuple(Measurement(_drawn(target, int(seed)), dtype.value, int(seed)) for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
 
     def _is_diagnosed(self, job: Measurement) -> bool:
@@ -118,10 +119,12 @@ class PowerJobs:
         from attnspec.faults.catalogue import fault_named, fault_row  # noqa: PLC0415  (weight: NumPy)
 
         comparison((), self.plan)  # finds out now whether the earlier record can be read
-        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning}
+        rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning,
+                  "sizes_from": ", ".join(map(str, rule.read))}
                  for rule in RULES.values()]
-        faults = (fault_row(fault_named(target.removeprefix(FAULT)))
-                  for target in self.plan.targets if target.startswith(FAULT))
+        named = (_drawn(target, int(seed)) for target in self.plan.targets if target.startswith(FAULT)
+                 for seed in self.plan.more[_SEEDS])
+        faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
         asked = tuple(rule for rule in (OURS, *rules) if rule["name"] in self.plan.more[_RULES])
         return replace(blank, rules=asked, faults=tuple(faults))
 
@@ -160,7 +163,9 @@ class PowerJobs:
 
     def _first(self, target: str) -> tuple[str, ...]:
         """The clauses that witness the fault."""
-        return witnesses(self.spec, self._refutations, target.removeprefix(FAULT)) if target.startswith(FAULT) else ()
+        if not target.startswith(FAULT):
+            return ()
+        return clauses_for(self.spec, self._refutations, target.removeprefix(FAULT))
 
     @cached_property
     def _refutations(self) -> Refutations:
@@ -169,10 +174,12 @@ class PowerJobs:
     def _blank(self, job: Measurement) -> SubjectPut:
         from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy, which workers load anyhow)
 
-        dtype, is_fault = DType(job.dtype), job.target.startswith(FAULT)
-        stage = fault_named(job.target.removeprefix(FAULT)).stage.value if is_fault else ""
-        equivalent = self._equivalent(job.target, dtype) if is_fault else ""
-        return SubjectPut(job.target, dtype, job.seed, is_fault, stage, equivalent, ())
+        dtype = DType(job.dtype)
+        if not job.target.startswith(FAULT):
+            return SubjectPut(job.target, dtype, job.seed, is_fault=False, stage="")
+        fault = fault_named(job.target.removeprefix(FAULT))
+        return SubjectPut(job.target, dtype, job.seed, is_fault=True, stage=fault.stage.value,
+                          equivalent=fault.equivalents.get(dtype, ""), shows_at=fault.shows_at)
 
     @staticmethod
     def _equivalent(target: str, dtype: DType) -> str:
@@ -196,6 +203,11 @@ class PowerJobs:
             return CANNOT_RUN
         held = comparison(puts, self.plan)
         return VIOLATED if counts["accused"] or (held and held.fell) else CONFORMS
+
+
+def _drawn(target: str, seed: int) -> str:
+    """The target of a measurement: a family of sizes as the measurement's seed draws it."""
+    return FAULT + of_seed(target.removeprefix(FAULT), seed) if target.startswith(FAULT) else target
 
 
 FATES = ("convicted", "missed", "not asked", "equivalent", "cleared", "accused", "lost")

@@ -20,6 +20,7 @@ from attnspec.spec.refutations import CASES, EFFORT, SEED, Refutations
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
+    from attnspec.trials.dealer import Dealer
     from attnspec.trials.evaluator import Tally
 
 MATRIX = "attnspec.evaluation.power.matrix:MatrixDocket"
@@ -31,10 +32,11 @@ def without(plan: Plan, done: Iterable[SubjectPut]) -> Plan:
     return replace(plan, more={_DONE: tuple(f"{put.subject}-{put.dtype.value}" for put in done)})
 
 
-def trial(check: Check, target: str, dtype: DType) -> Tally:
+def trial(check: Check, target: str, dtype: DType, dealer: Dealer) -> Tally:
     """The clause on the first cases that `attnspec check` would put to the fault, and none after one that fails.
 
-    The fault is made anew: what one clause asked of one with a memory must not serve the next.
+    dealer: deals the clause its part of the sizes. The fault is made anew: what one clause asked of one with a memory
+    must not serve the next.
     """
     from attnspec.evaluation.power.measure import shared_archive  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
@@ -45,7 +47,7 @@ def trial(check: Check, target: str, dtype: DType) -> Tally:
     subject = own_subject(target)
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
     return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
-                 most=CASES).hold()
+                 most=CASES, shapes=dealer.shapes(check, dtype)).hold()
 
 
 class MatrixDocket:
@@ -76,12 +78,15 @@ class MatrixDocket:
         """A fault needs none."""
 
     @cached_property
-    def _checks(self) -> Mapping[str, Check]:
+    def _law(self) -> Mapping[str, Check]:
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
 
-        checks = compile_spec(self.spec, faults=CATALOGUE.keys())
-        return {name: check for name, check in checks.items() if name in (self.plan.clauses or checks)}
+        return compile_spec(self.spec, faults=CATALOGUE.keys())
+
+    @property
+    def _checks(self) -> Mapping[str, Check]:
+        return {name: check for name, check in self._law.items() if name in (self.plan.clauses or self._law)}
 
     def carry_out(self, job: Measurement) -> SubjectPut:
         """Put the fault to every clause that applies to it."""
@@ -89,12 +94,14 @@ class MatrixDocket:
 
     def _convictions(self, job: Measurement) -> Iterator[Conviction]:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+        from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
 
         subject = own_subject(job.target)
+        dealer = Dealer(subject, lambda: self._law, EFFORT, SEED)
         for name, check in self._checks.items():
             if check.lacking(subject):
                 continue
-            tally = trial(check, job.target, DType(job.dtype))
+            tally = trial(check, job.target, DType(job.dtype), dealer)
             if tally.failure is not None:
                 yield Conviction(name, convicted=True, cases=tally.tried)
 

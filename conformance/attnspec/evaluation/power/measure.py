@@ -16,6 +16,7 @@ from attnspec.spec.clause import is_due
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator, Memory, Tally, Violated
 from attnspec.trials.trial import Trial
 
@@ -57,11 +58,12 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
     """
     dock = _Dock(subject, dtype, archive or Archive())
     best, most, problems, patience = Detection(Conviction(SUITE, convicted=False, cases=0)), 0, 0, 0
+    dealer = Dealer(subject, lambda: checks, effort, seed)
     for check in _in_order(checks, first, subject):
         if not is_due(check.clause, dtype, effort, tuple(DType)):
             continue
         trial = Trial(check, dock.evaluator(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
-                      most=most)
+                      most=most, shapes=dealer.shapes(check, dtype))
         tally = trial.hold()
         problems, patience = problems + tally.tried, max(patience, tally.tried)
         if tally.failure is not None:

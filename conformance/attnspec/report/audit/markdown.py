@@ -156,6 +156,9 @@ def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
     strictest = f"{code(shown.clause)} ({shown.level.value}) of {code(shown.subject)} at {shown.dtype.value}"
     yield "Strictest clause", strictest
     evidence = shown.evidence
+    if evidence:
+        yield "Begins", plain(evidence.begins)
+        yield "Wrong", plain(evidence.wrong)
     if evidence and (explained := evidence.explained):
         yield "Cause", plain(f"{explained.cause}. {explained.advice}".strip())
         yield "Paste", code(explained.declare) if explained.declare else ""

@@ -1,0 +1,117 @@
+"""What sizes and keywords a run has met, in pairs: two axes each in a bucket of its own, or an axis and a keyword.
+
+A set of pairs is a whole number with a bit for each, so that sets add up by `|`; a record holds its text.
+"""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS, OFF
+
+BUCKETS: Mapping[str, tuple[int, ...]] = {
+    "B": (1, 2, 3, 5, 10),
+    "H": (1, 2, 4, 9, 17, 33),
+    "G": (1, 2, 3, 5, 9),
+    "T": (1, 2, 9, 17, 33, 65, 129, 257, 513, 1025, 2049),
+    "S": (1, 2, 9, 17, 33, 65, 129, 257, 513, 1025, 2049),
+    "D": (1, 2, 9, 17, 33, 65, 97, 129, 193),
+    "Dv": (1, 2, 9, 17, 33, 65, 97, 129, 193),
+}
+"""By axis, the least length of each bucket: one past where blocks end. G is H/Hkv."""
+
+LONGEST: Mapping[str, int] = {"B": 33, "H": 128, "G": 71, "T": 4096, "S": 4096, "D": 256, "Dv": 256}
+"""The greatest length that is drawn at effort default."""
+
+AXES = tuple(BUCKETS)
+COUNTED = tuple(name for name in OFF if KEYWORDS[name].acts in {Acts.VISIBILITY, Acts.LOGITS})
+"""The keywords that are met together with lengths."""
+
+Place = tuple[str, int]
+"""An axis and one of its buckets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An axis in a bucket, beside another axis in a bucket, or beside a keyword that is in use."""
+
+    place: Place
+    other: Place | str
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Its one or two axes."""
+        return (self.place,) if isinstance(self.other, str) else (self.place, self.other)
+
+
+def bucket_of(axis: str, length: int) -> int:
+    """The index of the bucket that a length lies in; what is longer than any lies in the last."""
+    return bisect_right(BUCKETS[axis], length) - 1
+
+
+def bounds(axis: str, bucket: int) -> tuple[int, int]:
+    """The least and the greatest length of a bucket."""
+    ends = (*BUCKETS[axis][1:], LONGEST[axis] + 1)
+    return BUCKETS[axis][bucket], ends[bucket] - 1
+
+
+def label(axis: str, bucket: int) -> str:
+    """`64–127`; `1`."""
+    least, most = bounds(axis, bucket)
+    return str(least) if least == most else f"{least}–{most}"
+
+
+@cache
+def every_pair() -> tuple[Pair, ...]:
+    """All that a problem can have, H being at least G, in the order of their bits."""
+    places = {axis: [(axis, bucket) for bucket in range(len(BUCKETS[axis]))] for axis in AXES}
+    both = ((places[one], places[other]) for one, other in combinations(AXES, 2))
+    of_axes = (Pair(this, that) for ones, others in both for this in ones for that in others)
+    return (*(pair for pair in of_axes if _has_groups(pair)),
+            *(Pair(place, keyword) for keyword in COUNTED for axis in AXES for place in places[axis]))
+
+
+def _has_groups(pair: Pair) -> bool:
+    lengths = dict(pair.places)
+    return not lengths.keys() >= {"H", "G"} or bounds("H", lengths["H"])[1] >= bounds("G", lengths["G"])[0]
+
+
+@cache
+def bits() -> Mapping[Pair, int]:
+    """The bit of each pair."""
+    return {pair: 1 << index for index, pair in enumerate(every_pair())}
+
+
+def pairs_of(lengths: Mapping[str, int], keywords: Iterable[str] = ()) -> list[Pair]:
+    """The pairs that a case with these lengths (of all axes) and keywords meets."""
+    places = [(axis, bucket_of(axis, lengths[axis])) for axis in AXES]
+    used = [name for name in keywords if name in COUNTED]
+    return [*(Pair(one, other) for one, other in combinations(places, 2)),
+            *(Pair(place, name) for name in used for place in places)]
+
+
+def set_of(pairs: Iterable[Pair]) -> int:
+    """The set of these pairs."""
+    known = bits()
+    return sum(known.get(pair, 0) for pair in pairs)
+
+
+def pairs_in(found: int) -> Iterator[Pair]:
+    """The pairs of a set."""
+    return (pair for pair, bit in bits().items() if found & bit)
+
+
+def written(found: int) -> str:
+    """A set of pairs as text; empty for none."""
+    return base64.b85encode(found.to_bytes(-(-found.bit_length() // 8), "little")).decode()
+
+
+def read(text: str) -> int:
+    """The set that a text stands for. Raises ValueError for any other text."""
+    return int.from_bytes(base64.b85decode(text), "little")

@@ -1,0 +1,102 @@
+"""What is not taken, as one writes it: `D > 256`, `T ≠ S`, `D % 8 ≠ 0`, `window with T ≠ S`. Declared, or found out."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from attnspec.core.errors import UsageError
+from attnspec.core.keywords import OFF
+
+AXES: Mapping[str, str] = {
+    "B": "batch", "H": "query heads", "Hkv": "key/value heads", "G": "query heads for each key/value head, H / Hkv",
+    "T": "queries", "S": "keys", "D": "width of query and key", "Dv": "width of values"}
+"""The axes that a condition may speak of. G follows from the others."""
+
+LARGEST_SIZE = 2**14
+"""No axis is longer, where problems are made."""
+
+_COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
+    ">": operator.gt, "<": operator.lt, "≥": operator.ge, "≤": operator.le, "≠": operator.ne, "=": operator.eq}
+_SPELLED: Mapping[str, str] = {">=": "≥", "<=": "≤", "!=": "≠", "==": "="}
+_SIZE = r"\d{1,7}"
+_COMPARED = re.compile(rf"(?P<axis>\w+)\s*(?:%\s*(?P<step>{_SIZE}))?\s*(?P<sign>>=|<=|!=|==|[<>≥≤≠=])\s*(?P<than>\w+)",
+                       re.ASCII | re.VERBOSE)
+_LISTED = re.compile(rf"(?P<axis>\w+)\s+(?P<sign>not\s+in|in)\s+\((?P<than>{_SIZE}(?:\s*,\s*{_SIZE})*),?\)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition on sizes. sign: a comparison with a number or another axis, or `in` and `not in`, with numbers.
+
+    step: where it is more than 1, what remains of the axis divided by it is compared.
+    """
+
+    axis: str
+    sign: str
+    than: int | str | tuple[int, ...]
+    step: int = 1
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds at these sizes, which have every axis."""
+        size = sizes[self.axis] if self.step == 1 else sizes[self.axis] % self.step
+        if isinstance(self.than, tuple):
+            return (size in self.than) is (self.sign == "in")
+        return _COMPARISONS[self.sign](size, sizes[self.than] if isinstance(self.than, str) else self.than)
+
+    @property
+    def is_of_one_axis(self) -> bool:
+        """Whether no other axis matters."""
+        return not isinstance(self.than, str)
+
+    def __str__(self) -> str:
+        axis = self.axis if self.step == 1 else f"{self.axis} % {self.step}"
+        than = f"({', '.join(map(str, self.than))})" if isinstance(self.than, tuple) else str(self.than)
+        return f"{axis} {self.sign} {than}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Problems that have all of these keywords and meet all of these conditions are not taken."""
+
+    conditions: tuple[Condition, ...] = ()
+    keywords: frozenset[str] = frozenset()
+
+    def meets(self, sizes: Mapping[str, int], keywords: Collection[str]) -> bool:
+        """Whether a problem of these sizes, with these keywords in use, is refused; `sizes` has every axis."""
+        return self.keywords <= set(keywords) and all(each.holds(sizes) for each in self.conditions)
+
+    def __str__(self) -> str:
+        return " with ".join(filter(None, (" and ".join(sorted(self.keywords)),
+                                           " and ".join(map(str, self.conditions)))))
+
+
+def read_refusal(text: str) -> Refusal:
+    """The refusal that is written so. Raises UsageError that says which part of it is no keyword and no condition."""
+    parts = re.split(r"\s+(?:with|and)\s+", text.strip())
+    keywords = frozenset(part for part in parts if part in OFF)
+    return Refusal(tuple(_condition(part) for part in parts if part not in OFF), keywords)
+
+
+def _condition(text: str) -> Condition:
+    if match := _LISTED.fullmatch(text):
+        sign = "not in" if match["sign"] != "in" else "in"
+        return Condition(_axis(match["axis"]), sign, tuple(int(size) for size in match["than"].split(",")))
+    match = _COMPARED.fullmatch(text)
+    if match is None:
+        if text.isidentifier():
+            raise UsageError.unknown("keyword", text, OFF)
+        raise UsageError(f"{text!r} is no condition on sizes. Write it as 'D > 256', 'T != S', 'D % 8 != 0' or "
+                         "'D not in (64, 128)'.")
+    than = int(match["than"]) if match["than"].isdecimal() else _axis(match["than"])
+    if match["step"] and not int(match["step"]):
+        raise UsageError(f"{text!r} divides by 0.")
+    return Condition(_axis(match["axis"]), _SPELLED.get(match["sign"], match["sign"]), than, int(match["step"] or 1))
+
+
+def _axis(name: str) -> str:
+    if name not in AXES:
+        raise UsageError.unknown("axis", name, AXES)
+    return name

@@ -1,0 +1,295 @@
+"""Where a failure begins: at which sizes a case fails, as a sentence on its axes.
+
+The case is made as small as it fails, axis by axis. From there each axis is moved alone; what else it takes (more
+queries than keys, batch times heads) is tried where single axes do not explain what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from attnspec.diagnosis.conditions import NEEDS_NO_REASON, OF_BLOCKS, Condition, Profile, Rule, lengths_to_try, narrowed
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.trials.resizing import SEEDS, Resizer, length, moved
+
+LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
+"""From which threshold on it is told; of lengths and widths, once it needs a reason."""
+
+_TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
+_MOST_HEADS = 64
+_FURTHER = 40
+_NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
+
+# Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, either longer.
+_SCREENS: Sequence[Mapping[str, int]] = (
+    {"T": 256, "S": 256, "T=S": 256}, {"T": 257, "S": 259, "T=S": 257}, {"T": 263, "S": 261},
+    {"D": 128, "Dv": 128, "D=Dv": 128}, {"D": 97, "Dv": 99, "D=Dv": 97}, {"D": 101, "Dv": 99},
+    {"B": 8, "H": 8, "Hkv": 4, "G": 2}, {"B": 9, "H": 7, "Hkv": 3, "G": 3})
+
+# By whether a case fails with the first axis longer, with both of one length, and with the second longer.
+_RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
+    (True, False, False): ">", (False, False, True): "<", (True, False, True): "≠", (False, True, False): "=",
+    (True, True, False): "≥", (False, True, True): "≤"}
+_HOLDING: Mapping[str, str] = {">": "=", "<": "=", "≠": "=", "=": "≠", "≥": "<", "≤": ">"}
+_PAIRS = (("T", "S"), ("D", "Dv"))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One condition of a failure: the axes it speaks of, how it is written, and what holds beside it.
+
+    is_settled: whether enough other sizes were put to say so of all.
+    """
+
+    axes: tuple[str, ...]
+    words: str
+    holds: str
+    is_settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """At which sizes a case fails.  smallest: the case at the smallest of them.  outside: sizes beside it that hold.
+
+    sentence: empty where its sizes do not matter.
+    """
+
+    smallest: Recipe
+    told: tuple[Told, ...]
+    outside: tuple[Sizes, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
+        if not self.told:
+            return ""
+        holds = " and ".join(f"at {each.holds}" for each in self.told)
+        is_settled = all(each.is_settled for each in self.told)
+        begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
+        return f"{begin} {' and '.join(each.words for each in self.told)}; holds {holds}{end}."
+
+
+def begins(resizer: Resizer) -> Boundary | None:
+    """Where the failure of the resizer's case begins; None where it does not fail again."""
+    if not resizer.fails(resizer.recipe.sizes):
+        return None
+    smallest = resizer.smallest()
+    resizer.find_out_how_often(smallest)
+    if resizer.seeds > SEEDS:
+        smallest = resizer.smallest()
+    return _Search(resizer, smallest).boundary()
+
+
+@dataclass(slots=True)
+class _Search:
+    """From the smallest failing sizes on, which move along."""
+
+    resizer: Resizer
+    at: Sizes
+    found: dict[str, Profile] = field(default_factory=dict)
+    _odd: set[str] = field(default_factory=set)
+
+    def boundary(self) -> Boundary:
+        """What is found of each axis, then of two at a time."""
+        for axis in (*self._large, *self._screened()):
+            self._profile(axis)
+        related = list(self._related())
+        joined = list(self._joined())
+        single = {told.words: told for axis in self._axes if self._is_told(axis) for told in [self._told(axis)]}
+        told = (*joined, *related, *single.values())
+        smallest = self.resizer.failing[self.at]
+        return Boundary(smallest, tuple(told), tuple(self._outside()))
+
+    @property
+    def _axes(self) -> tuple[str, ...]:
+        """Those that can be moved one by one from here; of two that happen to be equal, each alone."""
+        axes = self.resizer.axes
+        return tuple(axis for axis in axes if "=" not in axis or axis.partition("=")[0] not in axes)
+
+    @property
+    def _large(self) -> tuple[str, ...]:
+        return tuple(axis for axis in self._axes if length(self.at, axis) >= _least_told(axis))
+
+    def _screened(self) -> tuple[str, ...]:
+        """Of the axes whose small length needs no reason, those of which a larger one holds, together with others."""
+        small = [axis for axis in self._axes if axis not in self._large]
+        suspicious: dict[str, None] = {}
+        for screen in _SCREENS:
+            sizes, moving = self.at, [axis for axis in small if axis in screen]
+            for axis in moving:
+                sizes = moved(sizes, axis, screen[axis])
+            if moving and self.resizer.fails(sizes) is False:
+                suspicious |= dict.fromkeys(moving)
+        self._odd |= set(suspicious)
+        return tuple(suspicious)
+
+    def _profile(self, axis: str) -> None:
+        """The condition on one axis, all others as they are; of whole blocks the smallest that fails is kept."""
+        here, known = length(self.at, axis), self._known(axis)
+        top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
+        condition = narrowed(known, here, top, lambda value: self.resizer.fails(moved(self.at, axis, value)))
+        if condition and condition.rule is Rule.UP_TO:
+            condition = replace(condition, n=self._last(axis, condition, known))
+        if condition and condition.rule is not Rule.FROM and not self._is_confirmed(axis, condition, known, top):
+            condition = None
+        if condition and condition.rule in OF_BLOCKS:
+            here = min(value for value, failed in known.items() if failed)
+            self.at = moved(self.at, axis, here)
+        self.found[axis] = Profile(here, condition, known, not self.resizer.is_spent)
+
+    def _is_confirmed(self, axis: str, condition: Condition, known: dict[int, bool], top: int) -> bool:
+        """Whether two further lengths fare as it says: one that should fail and one that should hold."""
+        fresh = [value for value in dict.fromkeys(lengths_to_try(length(self.at, axis), top))
+                 if 1 <= value <= top and value not in known]
+        for should_fail in (True, False):
+            value = next((each for each in reversed(fresh) if condition.includes(each) is should_fail), None)
+            if value and self.resizer.fails(moved(self.at, axis, value)) is (not should_fail):
+                return False
+        return True
+
+    def _known(self, axis: str) -> dict[int, bool]:
+        """How the lengths of an axis fared so far, the other axes being as they are."""
+        return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
+                if moved(self.at, axis, length(sizes, axis)) == sizes}
+
+    def _last(self, axis: str, condition: Condition, known: Mapping[int, bool]) -> int:
+        """The last length that fails: it lies below the first that is known to hold."""
+        low = max(value for value, failed in known.items() if failed and value <= condition.n)
+        high = min(value for value, failed in known.items() if not failed and value > low)
+        while high - low > 1 and not self.resizer.is_spent:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.resizer.fails(moved(self.at, axis, middle)) else (low, middle)
+        return low
+
+    def _is_told(self, axis: str) -> bool:
+        """Whether it matters: it is no threshold so low that it needs no reason, and something smaller holds."""
+        found = self.found.get(axis)
+        if found is None:
+            return False
+        if found.condition and not found.is_threshold:
+            is_chance = self.resizer.seeds > SEEDS and found.here <= NEEDS_NO_REASON
+            return found.beside is not None and not is_chance
+        return found.here >= _least_told(axis) and found.below is not None
+
+    def _told(self, axis: str) -> Told:
+        found, name = self.found[axis], self._name(axis)
+        below = found.beside if found.below is None else found.below
+        if not found.is_settled:
+            return Told((name,), f"{name} = {found.here}", f"{name} = {below}", is_settled=False)
+        if found.condition is None:
+            return Told((name,), f"{name} = {found.here}, though not at every {name} beyond", f"{name} = {below}")
+        if found.is_threshold:
+            return Told((name,), found.condition.words(name), f"{name} = {below}")
+        holding = found.condition.n + 1 if found.condition.rule is Rule.UP_TO else found.beside
+        return Told((name,), found.condition.words(name), f"{name} = {holding}")
+
+    def _name(self, axis: str) -> str:
+        """Query heads, unless it is found out that key heads or groups count."""
+        if axis not in {"G", "Hkv"}:
+            return _NAMES.get(axis, axis)
+        here, other = length(self.at, axis), "Hkv" if axis == "G" else "G"
+        is_alike = other in self.found and self.found[other].condition == self.found[axis].condition
+        if is_alike and not self.found[axis].is_threshold:
+            return "H"
+        if self.resizer.is_spent:
+            return "H" if axis == "Hkv" and length(self.at, "G") == 1 else _NAMES.get(axis, axis)
+        few = [max(few, length(self.at, other)) for few in (1, 2) if few < here]
+        shared = (moved(moved(self.at, axis, each), other, -(-here // each)) for each in few)
+        return "H" if any(map(self.resizer.fails, shared)) else _NAMES.get(axis, axis)
+
+    def _related(self) -> Iterator[Told]:
+        """How two lengths compare, where single ones do not explain what was seen."""
+        for one, other in _PAIRS:
+            are_near = {one, other} <= set(self._axes) and abs(length(self.at, one) - length(self.at, other)) <= 1
+            odd = [axis for axis in (one, other) if axis in self.found]
+            if all(self.found[axis].is_threshold and axis not in self._odd and not are_near for axis in odd):
+                continue
+            if len(odd) == len((one, other)) and (apart := self._apart(*odd)):
+                yield apart
+            elif odd and (relation := self._relation(one, other)):
+                for axis in odd:
+                    if are_near or not self.found[axis].is_threshold:
+                        del self.found[axis]
+                yield Told((one, other), f"{one} {relation} {other}", f"{one} {_HOLDING[relation]} {other}")
+
+    def _apart(self, one: str, other: str) -> Told | None:
+        """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
+        long, short = sorted((one, other), key=lambda axis: length(self.at, axis), reverse=True)
+        here, there = length(self.at, long), length(self.at, short)
+        if here - there < 2:
+            return None
+        both = moved(self.at, short, there + _FURTHER)
+        if [self.resizer.fails(moved(both, long, here + _FURTHER - less)) for less in (0, 1)] != [True, False]:
+            return None
+        for axis in (one, other):
+            del self.found[axis]
+        by = here - there - 1
+        return Told((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
+
+    def _relation(self, one: str, other: str) -> str:
+        """The comparison that two rounds of three cases bear out; empty if none is."""
+        least = max(length(self.at, one), length(self.at, other))
+        seen = set()
+        for base in (least + 12, 2 * least + 31):
+            trio = ((base + 7, base), (base, base), (base, base + 7))
+            answers = tuple(self.resizer.fails(moved(moved(self.at, one, a), other, b)) for a, b in trio)
+            seen.add("" if None in answers else _RELATIONS.get(answers, ""))  # type: ignore[arg-type]  # no None left
+        return seen.pop() if len(seen) == 1 else ""
+
+    def _joined(self) -> Iterator[Told]:
+        """Products of two axes that have to be large together: what one lacks the other makes up for."""
+        heads = next((axis for axis in ("H", "Hkv") if axis in self._axes), "")
+        for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
+            if {one, other} <= set(self._axes) and self._may_multiply(one, other) and self._makes_up(one, other):
+                n = length(self.at, one) * length(self.at, other)
+                least = self._least_product(one, other, n)
+                for axis in (one, other):
+                    self.found.pop(axis, None)
+                name = f"{one}·{other}".replace("Hkv", "H")
+                yield Told((one, other), f"{name} ≥ {least}", f"{name} = {self._held_product(one, other)}")
+
+    def _may_multiply(self, one: str, other: str) -> bool:
+        are_told = [axis in self.found and self.found[axis].is_threshold and self._is_told(axis)
+                    for axis in (one, other)]
+        return any(are_told) if one == "B" else all(are_told)
+
+    def _makes_up(self, one: str, other: str) -> bool:
+        """Whether it fails as well with the longer of the two cut to half and the other made twice as long."""
+        a, b = length(self.at, one), length(self.at, other)
+        long, short = (one, other) if a > b else (other, one)
+        half = -(-max(a, b) // 2)
+        if half == max(a, b):
+            return False
+        return self.resizer.fails(moved(moved(self.at, long, half), short, 2 * min(a, b))) is True
+
+    def _least_product(self, one: str, other: str, n: int) -> int:
+        """The least product that fails, looked for with one of the shorter axis, if it fails there at all."""
+        short, long = sorted((one, other), key=lambda axis: length(self.at, axis))
+        alone, low, high = moved(self.at, short, 1), self._held_product(one, other), n
+        if not self.resizer.fails(moved(alone, long, n)):
+            return n
+        while high - low > 1 and not self.resizer.is_spent:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.resizer.fails(moved(alone, long, middle)) else (middle, high)
+        return high
+
+    def _held_product(self, one: str, other: str) -> int:
+        """The largest product that is known to hold below the smallest failing one, all other axes as they are."""
+        here, products = length(self.at, one) * length(self.at, other), []
+        for sizes, failed in self.resizer.known.items():
+            a, b = length(sizes, one), length(sizes, other)
+            if not failed and a * b < here and moved(moved(self.at, one, a), other, b) == sizes:
+                products.append(a * b)
+        return max(products, default=0)
+
+    def _outside(self) -> Iterator[Sizes]:
+        """The nearest sizes that hold, of each axis that matters."""
+        for axis, found in self.found.items():
+            if self._is_told(axis) and found.beside is not None:
+                yield moved(self.at, axis, found.beside)
+
+
+def _least_told(axis: str) -> int:
+    return LEAST_TOLD.get(axis, NEEDS_NO_REASON + 1)

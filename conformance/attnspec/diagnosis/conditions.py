@@ -1,0 +1,183 @@
+"""On which lengths of one axis a case fails: the rules that kernels follow, and which of them is left."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from attnspec.trials.resizing import rungs_below
+
+BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128, 160, 192, 256, 384, 512,
+          1024)
+"""Lengths of blocks, and widths that get a kernel of their own."""
+
+COMMON = frozenset({8, 16, 32, 64, 128, 256, 512})
+
+SETTLED = 0.03
+"""A rule is settled once no further length could speak against more than this share of what is left."""
+
+
+class Rule(enum.Enum):
+    """How a length decides. `n` and `rest` of a condition are what it speaks of."""
+
+    FROM = "≥"
+    ONLY = "="
+    UP_TO = "≤"
+    MULTIPLE = "is a multiple of"
+    NO_MULTIPLE = "is not a multiple of"
+    REST = "mod"
+    NO_POWER = "is not a power of two"
+
+
+# By how much each is likelier than another: a number of blocks must not outvote the plain threshold.
+_LIKELY: Mapping[Rule, float] = {
+    Rule.FROM: 1.0, Rule.ONLY: 0.3, Rule.UP_TO: 0.02, Rule.MULTIPLE: 0.1, Rule.NO_MULTIPLE: 0.1, Rule.REST: 0.02,
+    Rule.NO_POWER: 0.1}
+_WORDS: Mapping[Rule, Callable[[str, int, int], str]] = {
+    Rule.FROM: lambda axis, n, _: f"{axis} ≥ {n}",
+    Rule.ONLY: lambda axis, n, _: f"{axis} = {n}",
+    Rule.UP_TO: lambda axis, n, _: f"{axis} ≤ {n}",
+    Rule.MULTIPLE: lambda axis, n, _: f"{axis} is a multiple of {n}",
+    Rule.NO_MULTIPLE: lambda axis, n, _: f"{axis} is not a multiple of {n}",
+    Rule.REST: lambda axis, n, rest: (f"{axis} is one more than a multiple of {n}" if rest == 1 else
+                                      f"{axis} is one less than a multiple of {n}" if rest == n - 1 else
+                                      f"{axis} mod {n} = {rest}"),
+    Rule.NO_POWER: lambda axis, *_: f"{axis} is not a power of two"}
+
+
+OF_BLOCKS = frozenset({Rule.MULTIPLE, Rule.NO_MULTIPLE, Rule.REST})
+NEEDS_NO_REASON = 4
+"""The length up to which it needs no reason that all goes well: of one key, or one feature, nothing goes wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A rule for the lengths of one axis from `start` on.  n: the length, or the block; rest: n's rest, of REST."""
+
+    rule: Rule
+    n: int
+    rest: int = 0
+    start: int = 1
+
+    def includes(self, value: int) -> bool:
+        """Whether a length meets it."""
+        if value < self.start:
+            return False
+        if self.rule is Rule.FROM:
+            return value >= self.n
+        if self.rule is Rule.ONLY:
+            return value == self.n
+        if self.rule is Rule.UP_TO:
+            return value <= self.n
+        if self.rule is Rule.NO_POWER:
+            return value.bit_count() != 1
+        return (value % self.n == self.rest) is (self.rule is not Rule.NO_MULTIPLE)
+
+    @property
+    def likely(self) -> float:
+        """Its weight among others; a rule that needs a threshold besides is less likely than one alone."""
+        share = 1.0 if self.n in COMMON or self.rule not in OF_BLOCKS else 0.3
+        return _LIKELY[self.rule] * share * (1.0 if self.start == 1 else 0.5)
+
+    def words(self, axis: str) -> str:
+        """`S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
+        told = _WORDS[self.rule](axis, self.n, self.rest)
+        bare = Condition(self.rule, self.n, self.rest)
+        if self.rule in {Rule.FROM, Rule.ONLY} or not any(map(bare.includes, range(NEEDS_NO_REASON + 1, self.start))):
+            return told
+        return f"{self.start} ≤ {told}" if self.rule is Rule.UP_TO else f"{told} and ≥ {self.start}"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
+
+    here: int
+    condition: Condition | None
+    fared: Mapping[int, bool]
+    is_settled: bool
+
+    @property
+    def is_threshold(self) -> bool:
+        """Whether it fails from some length on."""
+        return self.condition is not None and self.condition.rule is Rule.FROM
+
+    @property
+    def below(self) -> int | None:
+        """The largest length below that holds."""
+        return max((value for value, failed in self.fared.items() if not failed and value < self.here), default=None)
+
+    @property
+    def beside(self) -> int | None:
+        """The nearest length that holds, among those that a condition could have spoken of if there are any."""
+        start = self.condition.start if self.condition else 1
+        return min((value for value, failed in self.fared.items() if not failed),
+                   key=lambda value: (value < start, abs(value - self.here)), default=None)
+
+
+def conditions(fails_at: int, top: int) -> Iterator[Condition]:
+    """What may be behind a case that fails at this length of an axis, up to `top`."""
+    yield from (Condition(Rule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
+    yield Condition(Rule.ONLY, fails_at, start=fails_at)
+    for start in dict.fromkeys((1, fails_at)):
+        yield from (Condition(Rule.UP_TO, n, start=start) for n in rungs_below(top) if n >= fails_at)
+        if fails_at.bit_count() != 1:
+            yield Condition(Rule.NO_POWER, 2, start=start)
+    for n in BLOCKS:
+        for start in sorted({1, n + 1, fails_at}):
+            yield from _of_blocks(fails_at, n, start)
+
+
+def _of_blocks(fails_at: int, n: int, start: int) -> Iterator[Condition]:
+    """That whole blocks matter, from `start` on."""
+    rest = fails_at % n
+    if start <= fails_at:
+        yield Condition(Rule.NO_MULTIPLE if rest else Rule.MULTIPLE, n, start=start)
+        if rest:
+            yield Condition(Rule.REST, n, rest, start)
+
+
+def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
+    """The lengths that tell conditions apart: beside it, and at, before and after the ends of blocks."""
+    yield from (fails_at + 1, fails_at + 2, fails_at + 3)
+    for n in BLOCKS:
+        after, before = fails_at // n + 1, -(-fails_at // n) - 1
+        odd, less = (after + 1 - after % 2) * n, (before - 1 + before % 2) * n
+        yield from (odd - 1, odd, odd + 1, fails_at + n, less, fails_at - n)
+    yield from (top, top - 1)
+
+
+def narrowed(known: dict[int, bool], fails_at: int, top: int, fails: Callable[[int], bool | None]) -> Condition | None:
+    """The likeliest condition that all lengths bear out. `known`: those that were put; what is put now is added.
+
+    The next length is always the one on which those that are left are most divided. None: no condition fits.
+    """
+    left = [each for each in (*conditions(fails_at, top), *_ends_before(known, fails_at)) if _bears_out(each, known)]
+    lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
+    while left and lengths:
+        at = max(sorted(lengths), key=lambda length: _divided(left, length))
+        if _divided(left, at) < SETTLED:
+            break
+        lengths.remove(at)
+        if (answer := fails(at)) is not None:
+            known[at] = answer
+            left = [each for each in (*left, *_ends_before({at: answer}, fails_at)) if _bears_out(each, known)]
+    return max(left, key=lambda each: each.likely, default=None)
+
+
+def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[Condition]:
+    """That it ends before a length that holds."""
+    for at in (at for at, failed in known.items() if not failed and at > fails_at):
+        yield from (Condition(Rule.UP_TO, at - 1, start=start) for start in dict.fromkeys((1, fails_at)))
+
+
+def _bears_out(condition: Condition, known: Mapping[int, bool]) -> bool:
+    return all(condition.includes(length) is failed for length, failed in known.items())
+
+
+def _divided(left: list[Condition], length: int) -> float:
+    """The share of the smaller camp."""
+    failing = sum(each.likely for each in left if each.includes(length))
+    total = sum(each.likely for each in left)
+    return min(failing, total - failing) / total

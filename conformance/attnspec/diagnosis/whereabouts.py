@@ -1,0 +1,108 @@
+"""Where the failures of a subject begin, in sizes, and which entries are wrong: what a finding says first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from attnspec.core.nouns import Effort
+from attnspec.diagnosis.boundaries import Boundary, begins
+from attnspec.diagnosis.ranges import ranges, wrong_entries
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.subjects.subject import SubjectRaised
+from attnspec.trials.evaluator import Violated
+from attnspec.trials.resizing import Resizer
+from attnspec.trials.trial import Trial
+
+COMPILING = frozenset({"jax"})
+"""Frameworks that compile for every new shape."""
+
+LEAST = 4
+"""Lengths and widths are made no smaller: with fewer entries a mistake may happen not to show."""
+
+ROOM = 6
+"""Lengths and widths at which ranges are told, where they do not matter: enough to tell one row from every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What locating may cost: so many failures of a subject, and each so many sizes, multiply-adds and seconds.
+
+    compiled: sizes where each is compiled for.
+    """
+
+    failures: int
+    sizes: int
+    compiled: int
+    work: float
+    seconds: float
+
+
+BRIEF, USUAL = Patience(1, 40, 8, 1e8, 0.5), Patience(4, 60, 20, 1e9, 8.0)
+"""At a glance, and at every other effort."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence."""
+
+    begins: str = ""
+    wrong: str = ""
+
+
+@dataclass(slots=True)
+class Whereabouts:
+    """Of one subject; failures that begin at the same sizes share what was found out."""
+
+    _found: list[Boundary] = field(default_factory=list)
+    _searched: int = 0
+
+    def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised]) -> Place:
+        """Where the failure of this case sits. At a glance only the subject's first is looked into."""
+        patience = BRIEF if trial.effort is Effort.GLANCE else USUAL
+        if self._searched >= patience.failures and trial.effort is Effort.GLANCE:
+            return Place()
+        resizer = _resizer(trial, recipe, failure, patience)
+        boundary = self._shared(resizer)
+        if boundary is None and self._searched < patience.failures:
+            self._searched += 1
+            boundary = begins(resizer)
+            self._found += [boundary] if boundary else []
+        if boundary is None:
+            return Place()
+        return Place(boundary.sentence, _wrong(trial, resizer, boundary) if failure is Violated else "")
+
+    def _shared(self, resizer: Resizer) -> Boundary | None:
+        """What is known already, if this failure too is there at its smallest sizes, and not beside them."""
+        fails = resizer.fails
+        return next((each for each in self._found if fails(each.smallest.sizes)
+                     and all(fails(outside) is False for outside in each.outside)), None)
+
+
+def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: Patience) -> Resizer:
+    quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
+    sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
+    return Resizer(quiet.put, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work,
+                   patience.seconds, failure, LEAST)
+
+
+def _wrong(trial: Trial, resizer: Resizer, boundary: Boundary) -> str:
+    """The wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head are wrong.`"""
+    for sizes in _with_room(boundary):
+        recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
+        found = wrong_entries(trial.scene(recipe)) if recipe else None
+        if found:
+            return f"At {sizes} wrong: {ranges(*found)}."
+    return ""
+
+
+def _with_room(boundary: Boundary) -> Iterator[Sizes]:
+    """The sizes that matter twice as large and the others with room; those with room alone; the smallest."""
+    sizes, matter = boundary.smallest.sizes, {axis for told in boundary.told for axis in told.axes}
+    groups = sizes.H // sizes.Hkv
+    kv_heads = max(sizes.Hkv, 2)
+    roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOM) for each in
+                                                               (sizes.T, sizes.S, sizes.D, sizes.Dv)))
+    twice = {axis: 2 * getattr(roomy, axis) for axis in ("T", "S", "D", "Dv") if axis in matter}
+    yield from (replace(roomy, **twice), roomy, sizes)

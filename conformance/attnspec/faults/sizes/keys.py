@@ -1,0 +1,228 @@
+"""Keys in blocks and in splits: tails lost or counted, sums not rescaled, partial results merged wrongly."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from attnspec.core.nouns import DType
+from attnspec.faults import staged as sound
+from attnspec.faults.blocks import Online
+from attnspec.faults.precision import through
+from attnspec.faults.sizes.mechanism import Change, Mechanism, Replaced, each_by, in_last, last_block
+from attnspec.faults.staged import Work
+from attnspec.problems.problem import Array, numpy_dtype
+
+
+def _weighed(logits: Array, times: Array) -> Array:
+    """Weights (B,H,T,S) of logits (B,H,T,S) whose exponentials count `times`, (S,)."""
+    return sound.normalise(sound.exponentials(logits) * times.astype(logits.dtype))
+
+
+def _counted(times: Callable[[int, int], Array]) -> Mechanism:
+    """Keys that count otherwise than once: `times` of S and the size, (S,)."""
+    def change(size: int) -> Change:
+        return lambda logits, work: _weighed(logits, times(work.shape[3], size))
+    return each_by("softmax", change)
+
+
+def _lost(is_lost: Callable[[int, int], Array]) -> Mechanism:
+    """Keys that are never reached, as `is_lost` of S and the size says, (S,)."""
+    def change(size: int) -> Change:
+        def softmax(logits: Array, work: Work) -> Array:
+            """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at the keys that are lost."""
+            kept = np.where(is_lost(work.shape[3], size), -np.inf, logits).astype(logits.dtype)
+            return sound.normalise(sound.exponentials(kept))
+        return softmax
+    return each_by("softmax", change)
+
+
+def _beyond_queries(_size: int) -> Change:
+    """One length serves for queries and keys."""
+    def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), 0 at keys from number T on."""
+        kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
+        return sound.softmax(kept.astype(logits.dtype), work)
+    return softmax
+
+
+def _first_again(S: int, size: int) -> Array:
+    """(S,): lanes past the end wrap to the first keys."""
+    return 1 + (np.arange(S) < -S % size)
+
+
+def _last_again(S: int, size: int) -> Array:
+    """(S,): lanes past the end are clamped to the last key."""
+    return np.where(np.arange(S) == S - 1, 1 + (-S % size), 1)
+
+
+def _padding_counted(size: int) -> Change:
+    """Keys of zeros fill the last block, and their logit is 0."""
+    def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), with the logits of the padding in the sums."""
+        S = work.shape[3]
+        filled = np.pad(logits, [(0, 0)] * 3 + [(0, -S % size)])
+        return sound.normalise(sound.exponentials(filled))[..., :S]
+    return softmax
+
+
+def _never_at_second(factor: Array, number: int) -> Array:
+    """The rescale factor (B,H,T,1) of a block, ones at the second."""
+    return np.ones_like(factor) if number == 1 else factor
+
+
+def _forgotten_at_last(size: int) -> Change:
+    """The running sum starts anew with the last block."""
+    def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), divided by the sums of the last block alone."""
+        grown = sound.exponentials(logits)
+        total = grown[..., last_block(work.shape[3], size):].sum(axis=-1, keepdims=True)
+        return grown / np.where(total == 0, 1, total)
+    return softmax
+
+
+def _split(logits: Array, size: int) -> tuple[list[Array], list[Array]]:
+    """Each split's exponentials, (B,H,T,·), under a maximum of its own, and their sums, (B,H,T,1)."""
+    parts = [sound.exponentials(logits[..., first:first + size]) for first in range(0, logits.shape[-1], size)]
+    return parts, [part.sum(axis=-1, keepdims=True) for part in parts]
+
+
+def _without_maxima(size: int) -> Change:
+    """Partial results are merged by their sums, though each has its own maximum subtracted."""
+    return lambda logits, _: sound.normalise(np.concatenate(_split(logits, size)[0], axis=-1))
+
+
+def _averaged(size: int) -> Change:
+    """Each split is normalised by itself, and the splits that see a key are averaged."""
+    def softmax(logits: Array, _: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
+        parts, sums = _split(logits, size)
+        count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
+        return np.concatenate([sound.normalise(part) for part in parts], axis=-1) / count
+    return softmax
+
+
+def _last_split_wins(size: int) -> Change:
+    """The second pass keeps the last split alone, wherever that one sees a key."""
+    def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), of the last split alone in rows that see a key there."""
+        is_last = in_last(work.shape[3], size)
+        sees = ~np.isneginf(np.where(is_last, logits, -np.inf)).all(axis=-1, keepdims=True)
+        return sound.softmax(np.where(sees & ~is_last, -np.inf, logits).astype(logits.dtype), work)
+    return softmax
+
+
+def _sum_in_bfloat16(size: int) -> Change:
+    """The running sum is stored in bfloat16 after each block: it stands still once blocks are small beside it."""
+    def softmax(logits: Array, _: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), divided by sums that were rounded after each block."""
+        grown = sound.exponentials(logits)
+        total = np.zeros_like(grown[..., :1])
+        for first in range(0, grown.shape[-1], size):
+            added = total + grown[..., first:first + size].sum(axis=-1, keepdims=True)
+            total = through(added, numpy_dtype(DType.BFLOAT16))
+        return grown / np.where(total == 0, 1, total)
+    return softmax
+
+
+def _base_two_in_last(size: int) -> Change:
+    """2^x for e^x in the last block, which has a code path of its own."""
+    def softmax(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S) -> weights (B,H,T,S), powers of two in the last block before they are divided."""
+        top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+        shifted = logits - np.where(np.isneginf(top), 0, top)
+        tail = in_last(work.shape[3], size)
+        return sound.normalise(np.where(tail, np.exp2(shifted), np.exp(shifted)).astype(logits.dtype))
+    return softmax
+
+
+def _unscaled_in_last(size: int) -> Callable[[Work, float], Array]:
+    """Logits (B,H,T,S) without the scale in the last block, which has a code path of its own."""
+    def logits(work: Work, factor: float) -> Array:
+        """(B,H,T,S): scaled by the factor, but for the last block of keys."""
+        scaled, plain = sound.logits(work, factor), sound.logits(work, 1.0)
+        return np.where(in_last(work.shape[3], size), plain, scaled)
+    return logits
+
+
+def _values_by(order: Callable[[int, int], Array]) -> Mechanism:
+    """Weights meet the values of other keys: `order` of S and the size, (S,)."""
+    def change(size: int) -> Change:
+        return lambda weights, work: weights @ work.value[:, :, order(work.shape[3], size)]
+    return each_by("mix", change)
+
+
+def _late(S: int, size: int) -> Array:
+    """(S,): the last block meets the values of the block before: double buffering without a barrier."""
+    return np.where(in_last(S, size), np.arange(S) - size, np.arange(S))
+
+
+def _last_two_swapped(S: int, size: int) -> Array:  # noqa: ARG001  (the signature of an order)
+    """(S,): an unrolled tail has its last pair the wrong way round."""
+    return np.array([*range(S - 2), S - 1, S - 2])
+
+
+def _both(change: Callable[[int], Callable[[Array, int], Array]]) -> Mechanism:
+    """What is wrong with keys and values alike, (B,Hkv,S,·) -> (B,H,S,·)."""
+    def replaced(size: int) -> Replaced:
+        return {"group_key": change(size), "group_value": change(size)}
+    return replaced
+
+
+def _wrapping(size: int) -> Callable[[Array, int], Array]:
+    """(B,Hkv,S,·) -> (B,H,S,·): the number of a key wraps: key `size` is key 0 again."""
+    return lambda array, H: sound.group(array[:, :, np.arange(array.shape[2]) % size], H)
+
+
+def _last_of_next_head(size: int) -> Callable[[Array, int], Array]:
+    """(B,Hkv,S,·) -> (B,H,S,·): the last block is read one head on."""
+    def group(array: Array, H: int) -> Array:
+        """(B,Hkv,S,·) -> (B,H,S,·), the last block of each head that of the next."""
+        grouped = sound.group(array, H)
+        return np.where(in_last(array.shape[2], size)[:, None], np.roll(grouped, -1, axis=1), grouped)
+    return group
+
+
+def _last_of_first_batch(size: int) -> Callable[[Array, int], Array]:
+    """(B,Hkv,S,·) -> (B,H,S,·): the last block is read from the first batch entry."""
+    def group(array: Array, H: int) -> Array:
+        """(B,Hkv,S,·) -> (B,H,S,·), the last block of each batch entry that of the first."""
+        grouped = sound.group(array, H)
+        return np.where(in_last(array.shape[2], size)[:, None], grouped[:1], grouped)
+    return group
+
+
+KEYS: Mapping[str, Mechanism] = {
+    "keys past the last whole block are lost": _lost(lambda S, size: np.arange(S) >= S // size * size),
+    "the last block of keys is lost": _lost(in_last),
+    "the last key is lost": _lost(lambda S, _: np.arange(S) == S - 1),
+    "keys beyond the first tile are lost": _lost(lambda S, size: np.arange(S) >= size),
+    "the first key of later blocks is lost": _lost(lambda S, size: (np.arange(S) % size == 0) & (np.arange(S) > 0)),
+    "keys beyond the queries are lost": each_by("softmax", _beyond_queries),
+    "blocks between first and last are lost":
+        _lost(lambda S, size: (np.arange(S) >= size) & ~np.asarray(in_last(S, size))),
+    "the last block of keys counts twice": _counted(lambda S, size: 1 + in_last(S, size)),
+    "the last key counts for the padding": _counted(_last_again),
+    "the first keys count for the padding": _counted(_first_again),
+    "padding counts with logit 0": each_by("softmax", _padding_counted),
+    "the sum is not rescaled at the second block":
+        lambda size: {"softmax": Online(sum_factor=_never_at_second, size=size)},
+    "the output is not rescaled at the second block":
+        lambda size: {"softmax": Online(output_factor=_never_at_second, size=size)},
+    "the sum starts anew with the last block": each_by("softmax", _forgotten_at_last),
+    "splits are merged without their maxima": each_by("softmax", _without_maxima),
+    "splits are averaged": each_by("softmax", _averaged),
+    "the last split is kept alone": each_by("softmax", _last_split_wins),
+    "the running sum is bfloat16": each_by("softmax", _sum_in_bfloat16),
+    "2^x for e^x in the last block": each_by("softmax", _base_two_in_last),
+    "no scale in the last block": lambda size: {"logits": _unscaled_in_last(size)},
+    "the last block meets the values before it": _values_by(_late),
+    "the last two values change places": _values_by(_last_two_swapped),
+    "a key's number wraps": _both(_wrapping),
+    "the last block is of the next head": _both(_last_of_next_head),
+    "the last block is of the first batch entry": _both(_last_of_first_batch),
+}

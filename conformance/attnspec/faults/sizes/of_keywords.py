@@ -1,0 +1,118 @@
+"""Families that show at certain sizes where a mask, a bias, the causal flag, a window or a softcap is given."""
+
+from __future__ import annotations
+
+from attnspec.faults.planted import Relation
+from attnspec.faults.sizes.family import (
+    BATCHES,
+    BLOCKS,
+    HEADS,
+    LENGTHS,
+    SPLITS,
+    WIDTHS,
+    Draw,
+    Family,
+    above,
+    exactly,
+    longer,
+    partial,
+)
+
+_ALIGNED = (4, 8, 8, 16)
+_FEW_BLOCKS = (16, 16, 32, 32, 64)
+
+OF_MASKS = (
+    Family("size_mask_stride_padded", "mask", "mask rows are read with a padded stride",
+           "Mask rows are read as if padded to whole vectors.", _ALIGNED, (partial("S"), above("T", (1, 8, 16))),
+           "mask"),
+    Family("size_mask_tiles_transposed", "mask", "mask tiles are transposed",
+           "Whole tiles of the mask are staged with rows and columns exchanged.", _FEW_BLOCKS,
+           (above("T"), above("S")), "mask"),
+    Family("size_mask_of_first_batch", "mask", "the first batch entry's mask serves all",
+           "Large batches go without the mask's batch stride.", (0,), (above("B", BATCHES),), "mask"),
+    Family("size_mask_of_first_head", "mask", "the first head's mask serves all",
+           "Many heads go without the mask's head stride.", (0,), (above("H", HEADS),), "mask"),
+    Family("size_mask_row_wraps", "mask", "a mask row's number wraps",
+           "A mask row's number is kept in too few bits.", (64, 128, 256), (above("T"),), "mask"),
+    Family("size_mask_column_wraps", "mask", "a mask column's number wraps",
+           "A mask column's number is kept in too few bits.", (64, 128, 256, 256, 512), (above("S"),), "mask"),
+    Family("size_mask_dropped_when_large", "mask", "the mask is left out",
+           "The kernel for long keys and wide heads takes no mask.", (0,), (above("S", LENGTHS), above("D", WIDTHS)),
+           "mask"),
+    Family("size_mask_dropped_in_tail", "mask", "the mask is left out in the last block",
+           "The mask is left out in the last block of keys.", BLOCKS, (partial("S"),), "mask"),
+    Family("size_mask_dropped_past", "mask", "the mask is left out beyond the first tile",
+           "The mask is ignored past so many columns.", SPLITS, (above("S"),), "mask"),
+    Family("size_mask_moved_by_padding", "mask", "mask columns are moved by the padding",
+           "Padding goes before the keys and behind the mask.", BLOCKS, (partial("S"), above("B", (1, 2))), "mask"),
+    Family("size_mask_whole_blocks", "mask", "masked blocks are seen as a whole",
+           "Long rows know the mask by blocks only.", BLOCKS, (above("S", times=2),), "mask"),
+    Family("size_mask_lost_with_causal", "mask", "the mask is left out",
+           "The tiled causal kernel takes no mask.", (0,), (above("T", BLOCKS), above("S", BLOCKS)), "mask causal"),
+    Family("size_mask_decoding_dropped", "mask", "the mask is left out",
+           "Decoding against many keys takes no mask.", (0,), (exactly("T", 1), above("S", SPLITS)), "mask"),
+)
+
+OF_BIASES = (
+    Family("size_bias_stride_padded", "bias", "bias rows are read with a padded stride",
+           "Bias rows are read as if padded to whole vectors.", _ALIGNED, (partial("S"), above("T", (1, 8, 16))),
+           "bias"),
+    Family("size_bias_tiles_transposed", "bias", "bias tiles are transposed",
+           "Whole tiles of the bias are staged with rows and columns exchanged.", _FEW_BLOCKS,
+           (above("T"), above("S")), "bias"),
+    Family("size_bias_of_first_batch", "bias", "the first batch entry's bias serves all",
+           "Large batches go without the bias's batch stride.", (0,), (above("B", BATCHES),), "bias"),
+    Family("size_bias_of_first_head", "bias", "the first head's bias serves all",
+           "Many heads of long rows go without the bias's head stride.", (0,),
+           (above("H", HEADS), above("S", BLOCKS)), "bias"),
+    Family("size_bias_row_wraps", "bias", "a bias row's number wraps",
+           "A bias row's number is kept in too few bits.", (32, 64, 128, 256), (above("T"),), "bias"),
+    Family("size_bias_column_wraps", "bias", "a bias column's number wraps",
+           "A bias column's number is kept in too few bits.", (64, 128, 256, 256), (above("S"), above("T", BLOCKS)),
+           "bias"),
+    Family("size_bias_dropped_when_wide", "bias", "the bias is left out",
+           "The kernel for wide heads takes no bias.", (0,), (above("D", WIDTHS), above("T", BLOCKS)), "bias"),
+    Family("size_bias_dropped_in_tail", "bias", "the bias is left out in the last block",
+           "The bias is left out in the last block of keys.", BLOCKS, (partial("S"),), "bias"),
+)
+
+OF_CAUSAL = (
+    Family("size_causal_tile_open", "causal", "the diagonal tile is open",
+           "The diagonal tile goes without its triangle.", BLOCKS, (above("T"), above("S")), "causal"),
+    Family("size_causal_next_tile_open", "causal", "the tile after the diagonal is open",
+           "The loop over keys ends one tile late.", _FEW_BLOCKS, (above("T"), above("S", times=2)), "causal"),
+    Family("size_causal_tile_closed", "causal", "the diagonal tile is closed",
+           "The loop over keys ends one tile early.", BLOCKS, (above("T"), above("S")), "causal"),
+    Family("size_causal_future_block_nan", "causal", "a block all in the future gives NaN",
+           "Blocks of keys longer than tiles of rows: one lies all in the future.", _FEW_BLOCKS,
+           (above("T"), above("S", times=2)), "causal"),
+    Family("size_causal_tail_short", "causal", "rows of the last tile stop where it begins",
+           "Rows of the last tile stop at its first key.", BLOCKS, (partial("T"), above("S")), "causal"),
+    Family("size_causal_chunk_corner", "causal", "the diagonal ends in the last corner",
+           "Long keys shift the diagonal into the last corner.", (0,), (longer("S", "T", (16, 64, 128)),), "causal"),
+    Family("size_causal_long_queries", "causal", "the diagonal ends in the last corner",
+           "Long queries shift the diagonal into the last corner.", (0,), (longer("T", "S", (16, 64, 128)),), "causal"),
+    Family("size_causal_decoding_open", "causal", "the causal flag is left out",
+           "Decoding against many keys takes no causal flag.", (0,), (exactly("T", 1), above("S", SPLITS)), "causal"),
+    Family("size_causal_dropped_aligned", "causal", "the causal flag is left out",
+           "Whole tiles take a fast path that has no causal flag.", BLOCKS,
+           (Draw("S", Relation.WHOLE), above("T", BLOCKS)), "causal"),
+    Family("size_causal_dropped_wide", "causal", "the causal flag is left out",
+           "The kernel for wide heads takes no causal flag.", (0,), (above("D", WIDTHS), above("S", BLOCKS)), "causal"),
+)
+
+OF_WINDOWS = (
+    Family("size_window_begins_with_block", "window", "the window begins with its block",
+           "The window begins at a whole block of keys.", BLOCKS, (above("T"), above("S")), "window"),
+    Family("size_window_begins_late", "window", "the window begins with the next block",
+           "The block in which the window begins is skipped.", BLOCKS, (above("T"), above("S")), "window"),
+    Family("size_window_ends_with_block", "window", "the window ends with its block",
+           "The window ends at a whole block of keys.", BLOCKS, (above("T", (7, 16, 32, 64)), above("S")), "window"),
+    Family("size_window_dropped_long", "window", "the window is left out",
+           "Long rows take a kernel without a window.", (0,), (above("S", LENGTHS),), "window"),
+    Family("size_softcap_dropped_long", "softcap", "the softcap is left out",
+           "Long keys and wide heads take a kernel without a softcap.", (0,),
+           (above("S", SPLITS), above("D", WIDTHS)), "softcap"),
+    Family("size_softcap_dropped_in_tail", "softcap", "the softcap is left out in the last block",
+           "The last block of keys goes without the softcap.", BLOCKS, (partial("S"),), "softcap"),
+)

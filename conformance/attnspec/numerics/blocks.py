@@ -1,0 +1,113 @@
+"""A problem in blocks of batch entries, heads and queries that stay in the cache, and their results put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.numerics.operands import Operands, key_heads, keys_of, operands_of
+from attnspec.problems.problem import Array, Problem
+
+BATCH_AT_ONCE = 2**16
+"""Entries of key and value of as many batch entries as go together: many small ones cost no more than one large one."""
+
+KEYS_AT_ONCE = 2**21
+"""Entries of key and value of as many heads as go together."""
+
+LOGITS_AT_ONCE = 2**18
+"""Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's keys alone do."""
+
+Place = tuple[slice, slice, slice]
+"""Where a block lies along the axes B, H and T of the whole."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A part of a problem, ready for the definition, and its place in (B,H,T,…)."""
+
+    place: Place
+    operands: Operands
+
+
+def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
+           rows: Array | None = None) -> Iterator[Block]:
+    """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
+    every = np.arange(problem.sizes.T) if rows is None else rows
+    T = len(every)
+    for batch in _steps(problem.sizes.B, _batch_step(problem, T)):
+        entries = problem if batch == slice(0, problem.sizes.B) else _of_batch(problem, batch)
+        for heads in _steps(problem.sizes.H, _head_step(entries, T)):
+            part = entries if heads == slice(0, problem.sizes.H) else _of_heads(entries, heads, conventions)
+            keys = keys_of(part, conventions)
+            for queries in _steps(T, _row_step(part, T)):
+                chosen = rows if queries == slice(0, T) else every[queries]
+                yield Block((batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys))
+
+
+def _steps(length: int, step: int) -> Iterator[slice]:
+    """Slices of `step`, and of what is left, that cover a length; an empty one for a length of 0."""
+    return (slice(start, min(start + step, length)) for start in range(0, max(1, length), step))
+
+
+def _batch_step(problem: Problem, T: int) -> int:
+    """How many batch entries go together."""
+    B, H, S = problem.sizes.B, problem.sizes.H, problem.sizes.S
+    size = problem.key.size + problem.value.size
+    together = B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * B // size
+    return max(1, min(together, LOGITS_AT_ONCE // max(1, H * T * S)))
+
+
+def _head_step(problem: Problem, T: int) -> int:
+    """How many heads go together, of as many batch entries as the problem has."""
+    sizes = problem.sizes
+    keys = sizes.B * sizes.S * (sizes.D + sizes.Dv)
+    together = min(LOGITS_AT_ONCE // max(1, sizes.B * T * sizes.S), KEYS_AT_ONCE // max(1, keys))
+    return max(1, min(together, sizes.H))
+
+
+def _row_step(problem: Problem, T: int) -> int:
+    """How many queries go together, of as many heads as the problem has; blocks are as even as can be."""
+    sizes = problem.sizes
+    together = max(1, LOGITS_AT_ONCE // max(1, sizes.B * sizes.H * sizes.S))
+    return max(1, -(-T // max(1, -(-T // together))))
+
+
+def _of_batch(problem: Problem, batch: slice) -> Problem:
+    """Some batch entries."""
+    return problem.but(query=problem.query[batch], key=problem.key[batch], value=problem.value[batch],
+                       mask=_along(problem.mask, 4, batch), bias=_along(problem.bias, 4, batch))
+
+
+def _of_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
+    """Some query heads, each with a key/value head to itself."""
+    own = key_heads(problem, conventions)
+    chosen = heads if own is None else own[heads]
+    return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen], value=problem.value[:, chosen],
+                       mask=_along(problem.mask, 3, heads), bias=_along(problem.bias, 3, heads))
+
+
+def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
+    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it; one that all share is
+    handed on whole.
+    """
+    if array is None or array.ndim < from_last or array.shape[-from_last] == 1:
+        return array
+    return array[(slice(None),) * (array.ndim - from_last) + (some,)]
+
+
+def joined(shape: tuple[int, int, int], found: Iterator[tuple[Place, Mapping[str, Array]]]) -> Mapping[str, Array]:
+    """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those without any axis longer
+    than 0 stand for what was not asked for, and stay as they are.
+    """
+    whole: dict[str, Array] = {}
+    for place, arrays in found:
+        for name, array in arrays.items():
+            if name not in whole:
+                lengths = tuple(each.stop - each.start for each in place)
+                is_all = lengths == shape or not any(array.shape)
+                whole[name] = array if is_all else np.empty((*shape, *array.shape[3:]), array.dtype)
+            if whole[name] is not array and any(array.shape):
+                whole[name][place] = array
+    return whole

@@ -1,0 +1,234 @@
+"""What a clause asks of sizes, and what a case of some size costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from attnspec.core.declaration import Limits
+from attnspec.problems.axes import MOST_TOKENS_THOROUGH
+from attnspec.problems.domain import Domain, spelled
+from attnspec.problems.fitting import near
+from attnspec.problems.problem import Sizes
+
+MOST_ENTRIES = 2**24
+"""Scores of a problem that is drawn, and twice the entries of its query, key and value: these are copied more often."""
+
+MOST_FEATURES = 1536
+"""H·D of a layer that is drawn: its projections are so many numbers squared."""
+
+CALLS = 4
+"""Calls that reading the weights of one case may take: S/Dv of them, so values are wide where there are many keys."""
+
+MOST_PIECES: Mapping[str, int] = {"B": 9, "H": 12, "T": 33}
+"""How long an axis may be along which a run takes a problem apart, one call a piece."""
+
+_HALVINGS = 64
+_ANY_LENGTH = (1, MOST_TOKENS_THOROUGH)
+_PER_LOGIT = 100
+"""What a logit costs beside its products with D and Dv: an exponential and the bound, in multiply-adds."""
+
+_PER_ENTRY = 40
+"""What an entry of query, key or value costs: it is drawn, rounded and copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The problems of a clause, and how they are looked at. Clauses that ask the same are dealt the same sizes.
+
+    reads: whether weights are read out through the values.  parted: the axes along which a run takes a problem apart.
+    runs: how many runs a case has.  projects: whether the subject is a layer, whose projections cost, too.
+    flips: whether variants of the subject are asked, which may compile for every shape.
+    """
+
+    domain: Domain
+    reads: bool = False
+    parted: str = ""
+    runs: int = 1
+    projects: bool = False
+    flips: bool = False
+
+    @property
+    def spelled(self) -> str:
+        """The same text in every process: it seeds what is dealt."""
+        return f"{spelled(self.domain)} {self.reads} {self.parted} {self.runs} {self.projects}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a case is one call whose answer is compared: such cases may be large."""
+        return self.runs == 1 and not self.reads and not self.projects
+
+    def work(self, sizes: Sizes) -> int:
+        """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""
+        calls = self.runs * (-(-sizes.S // sizes.Dv) if self.reads else 1)
+        features = _features(sizes) if self.projects else 0
+        return (work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
+
+    @property
+    def calls(self) -> int:
+        """About how many calls a case takes."""
+        return self.runs * (2 if self.reads else 1) + bool(self.parted)
+
+    def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
+        """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""
+        (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
+        if self.domain.lengths == "self" or self._is_square(1, 2, limits):
+            least_t = least_s = max(least_t, least_s)
+            most_t = most_s = min(most_t, most_s)
+        is_grouped = self.domain.grouped != "no" and limits.grouped is True
+        groups, values = spans.get("G", _ANY_LENGTH), spans.get("Dv", _ANY_LENGTH)
+        return (least_t <= most_t and (is_grouped or groups[0] == 1)
+                and not (self.domain.grouped == "always" and groups[1] == 1)
+                and not (self.domain.lengths == "more_keys" and least_t >= most_s)
+                and not (self.domain.lengths == "more_queries" and most_t <= least_s)
+                and not (self.reads and least_s > CALLS * values[1])
+                and all(spans.get(axis, _ANY_LENGTH)[0] <= MOST_PIECES[axis] for axis in self.parted))
+
+    def fitted(self, sizes: Sizes, limits: Limits) -> Sizes | None:
+        """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
+        sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
+        sizes = replace(sizes, B=max(sizes.B, self.domain.min_batch), D=max(sizes.D, self.domain.min_width))
+        sizes = self._projected(self._looked_at(adapted(sizes, limits), limits))
+        return sizes if self.takes(sizes, limits) else None
+
+    def _with_heads(self, sizes: Sizes, limits: Limits) -> Sizes:
+        """Grouped where the clause wants it, and only where the subject takes it."""
+        domain, group, kv_heads = self.domain, sizes.H // sizes.Hkv, sizes.Hkv
+        if domain.grouped == "no" or _refuses_groups(limits) or (domain.grouped == "maybe" and not limits.grouped):
+            group = 1
+        elif domain.grouped == "always":
+            group = max(group, 2)
+        kv_heads = max(kv_heads, -(-domain.min_heads // group))
+        if "H" in self.parted:
+            group, kv_heads = min(group, MOST_PIECES["H"]), min(kv_heads, max(1, MOST_PIECES["H"] // group))
+        return replace(sizes, H=kv_heads * group, Hkv=kv_heads)
+
+    def _with_lengths(self, sizes: Sizes, limits: Limits) -> Sizes:
+        domain = self.domain
+        T, S = max(sizes.T, domain.min_queries), max(sizes.S, domain.min_keys)
+        if "T" in self.parted:
+            T = min(T, MOST_PIECES["T"])
+        is_swapped = {"more_queries": T < S, "more_keys": T > S}.get(domain.lengths, False)
+        if is_swapped and "T" not in self.parted:
+            T, S = S, T
+        if domain.lengths not in {"any", "self"} and T == S:
+            T, S = (T + 1, S) if domain.lengths == "more_queries" else (T, S + 1)
+        if domain.lengths == "self" or self._is_square(T, S, limits):
+            S = T = max(T, domain.min_keys)
+        return replace(sizes, T=T, S=S, B=min(sizes.B, MOST_PIECES["B"]) if "B" in self.parted else sizes.B)
+
+    def _is_square(self, T: int, S: int, limits: Limits) -> bool:
+        """Whether the subject takes such lengths only where they are equal."""
+        if limits.self_attention_only or self.domain.inputs == "one":
+            return True
+        return not limits.takes_lengths(T, S, causal="causal" in self.domain.always)
+
+    def _looked_at(self, sizes: Sizes, limits: Limits) -> Sizes:
+        """Values wide enough for the weights to be read in few calls."""
+        if not self.reads:
+            return sizes
+        least = -(-sizes.S // CALLS)
+        wider = replace(sizes, Dv=max(sizes.Dv, least))
+        return replace(wider, D=max(wider.D, wider.Dv)) if limits.ties_value_width else wider
+
+    def _projected(self, sizes: Sizes) -> Sizes:
+        """Of a layer, no more key/value heads than its projections may be wide."""
+        if not self.projects or _features(sizes) <= MOST_FEATURES:
+            return sizes
+        group = sizes.H // sizes.Hkv
+        kv_heads = max(1, self.domain.min_heads // group, MOST_FEATURES // (group * max(sizes.D, sizes.Dv)))
+        return replace(sizes, Hkv=kv_heads, H=kv_heads * group)
+
+    def within(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
+        """These sizes, fitted, and halved along one axis after the other until they cost no more than `cap`."""
+        for _ in range(_HALVINGS):
+            fitted = self.fitted(sizes, limits)
+            if fitted is None or self.work(fitted) <= cap:
+                return fitted
+            sizes = _halved(sizes, fitted)
+        return None
+
+    def takes(self, sizes: Sizes, limits: Limits) -> bool:
+        """Whether clause and subject take a problem of these sizes as it is, and it is small enough to be drawn."""
+        return _is_drawn(sizes) and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH and self.suits(sizes, limits)
+
+    def suits(self, sizes: Sizes, limits: Limits) -> bool:
+        """Whether clause and subject take a problem of these sizes as it is, whatever it costs."""
+        return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
+                and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
+                and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
+                and not (limits.refuses and limits.misfit_of(sizes.by_axis, self.domain.always))
+                and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
+                and not (self.projects and _features(sizes) > MOST_FEATURES)
+                and all(getattr(sizes, axis) <= MOST_PIECES[axis] for axis in self.parted))
+
+    def _lengths_fit(self, sizes: Sizes, limits: Limits) -> bool:
+        T, S = sizes.T, sizes.S
+        return (self.domain.min_queries <= T and self.domain.min_keys <= S
+                and {"any": True, "self": T == S, "cross": T != S, "more_queries": T > S,
+                     "more_keys": T < S}[self.domain.lengths]
+                and not (T != S and self._is_square(T, S, limits))
+                and limits.takes_lengths(T, S, causal="causal" in self.domain.always))
+
+    def _heads_fit(self, sizes: Sizes, limits: Limits) -> bool:
+        if self.domain.min_heads > sizes.H or (limits.single_head and sizes.H > 1):
+            return False
+        is_grouped = sizes.Hkv < sizes.H
+        if self.domain.grouped == "always":
+            return is_grouped and not _refuses_groups(limits)
+        taken = self.domain.grouped == "maybe" and limits.grouped is True and not _refuses_groups(limits)
+        return not is_grouped or taken
+
+
+def work(sizes: Sizes) -> int:
+    """About how many multiply-adds a call costs, and what is worked out beside it."""
+    return work_of(sizes.B, sizes.H, sizes.T, sizes.S, sizes.D + sizes.Dv)
+
+
+def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
+    """The same: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D + Dv."""
+    return B * H * (T * S * (widths + _PER_LOGIT) + _PER_ENTRY * (T + S) * widths)
+
+
+def logits(sizes: Sizes) -> int:
+    """How many dot products a problem of these sizes has: B·H·T·S."""
+    return sizes.B * sizes.H * sizes.T * sizes.S
+
+
+def _halved(sizes: Sizes, fitted: Sizes) -> Sizes:
+    """The sizes with half of what costs most once they are fitted: heads before lengths, lengths before widths."""
+    axes = {"B": 8 * fitted.B, "Hkv": 8 * fitted.Hkv, "T": fitted.T, "S": fitted.S, "D": fitted.D, "Dv": fitted.Dv}
+    name = max(axes, key=lambda each: axes[each] if getattr(sizes, each) > 1 else 0)
+    half = max(1, getattr(sizes, name) // 2)
+    if name == "Hkv":
+        return replace(sizes, Hkv=half, H=half * (sizes.H // sizes.Hkv))
+    return replace(sizes, **{name: half})
+
+
+def _features(sizes: Sizes) -> int:
+    """The width of the model of a layer with these heads."""
+    return sizes.H * max(sizes.D, sizes.Dv)
+
+
+def _is_drawn(sizes: Sizes) -> bool:
+    """Whether a problem of these sizes is small enough to be drawn: no array of it takes much memory."""
+    heads = sizes.B * sizes.H
+    return max(heads * sizes.T * sizes.S, 2 * heads * (sizes.T + sizes.S) * max(sizes.D, sizes.Dv)) <= MOST_ENTRIES
+
+
+def _refuses_groups(limits: Limits) -> bool:
+    return limits.grouped is False or limits.single_head or limits.self_attention_only
+
+
+def adapted(sizes: Sizes, limits: Limits) -> Sizes:
+    """These sizes within what the subject can take: one head, wide enough heads, values as wide as keys, a batch large
+    enough.
+    """
+    if limits.single_head:
+        sizes = replace(sizes, H=1, Hkv=1)
+    least = limits.min_head_width
+    sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
+    sizes = replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
+    sizes = near(sizes, limits)
+    missing = -(-limits.min_scores // max(1, logits(sizes)))
+    return replace(sizes, B=sizes.B * missing) if missing > 1 else sizes

@@ -1,0 +1,36 @@
+"""Sizes moved to where a subject takes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attnspec.core.declaration import Limits
+from attnspec.problems.problem import Sizes
+
+LONGEST_TIED = 512
+"""Queries and keys of a problem that was to be long along one of them only, where both must be the same."""
+
+
+def near(sizes: Sizes, limits: Limits) -> Sizes:
+    """The sizes with each axis at the nearest length that is taken by itself; grouped heads keep their number."""
+    if not limits.refuses:
+        return sizes
+    moved = {axis: limits.nearest(axis, sizes.by_axis[axis]) for axis in ("B", "T", "S", "D", "Dv")}
+    heads = limits.nearest("H", sizes.H)
+    grouped = {"H": heads, "Hkv": heads} if sizes.Hkv == sizes.H else {}
+    return replace(sizes, **moved, **grouped)
+
+
+def fitted(sizes: Sizes, limits: Limits) -> Sizes:
+    """The sizes within limits on any of the axes and on what must be the same as another."""
+    sizes = near(sizes, limits)
+    if limits.ties_value_width:
+        sizes = replace(sizes, Dv=sizes.D)
+    if limits.grouped is False:
+        sizes = replace(sizes, Hkv=sizes.H)
+    if limits.lengths == "equal" and sizes.T != sizes.S:
+        length = limits.nearest("S", limits.nearest("T", min(max(sizes.T, sizes.S), LONGEST_TIED)))
+        sizes = replace(sizes, T=length, S=length)
+    if limits.lengths == "no_more_queries" and sizes.T > sizes.S:
+        sizes = replace(sizes, T=sizes.S, S=sizes.T)
+    return sizes

@@ -1,0 +1,300 @@
+"""Which sizes a run tries: dealt to its clauses such that together they meet every pair of what matters.
+
+A covering array: all pairs of buckets of two axes are dealt out like cards, and a clause draws its sizes around those
+that it holds. What a clause is dealt follows from the seed, the subject's limits and the spec, whatever else is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
+
+from attnspec.core.coverage import AXES, Pair, bounds, every_pair, pairs_of
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Effort
+from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
+from attnspec.problems.demand import Demand, work_of
+from attnspec.problems.domain import Grouped, Lengths, domain
+from attnspec.problems.entries import words
+from attnspec.problems.problem import Sizes
+
+ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
+"""How many sizes each demand is dealt."""
+
+AIMED: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 8, Effort.DEFAULT: 16, Effort.THOROUGH: 75}
+"""How many of them, the first ones, are aimed at pairs: those that a trial opens with."""
+
+GLANCED = 3
+"""How many of them a glance keeps: one case, and two to spare."""
+
+SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
+"""How many sizes all clauses share where a compiler runs for each."""
+
+BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
+"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
+
+MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
+"""The work of the largest case."""
+
+LEAST = 1e6
+"""The work that every row may cost, however many share the budget: some thousand logits."""
+
+SIMPLEST = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 2, 2, 2, 3, 2, 2))
+"""What every clause has, too, for its search to begin with and its findings to be read on."""
+
+SLOWER = 10
+"""By how much less a float64 subject is put: long double has no BLAS."""
+
+_PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
+_FALL = 0.7         # each row of a clause may cost so much of the one before
+_TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
+_AT_ONCE = 3        # pairs that a row is aimed at, at most
+_ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
+_SECOND = 0.75      # of the rows that may have a second batch entry, or a second head, have one
+_SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
+_SQUARE = 0.25      # … and as many queries as keys, first by the queries, then by the keys
+_LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
+_WIDEST = 3         # clauses that have the largest problems, …
+_SHARED_OUT = 0.4   # … and the rest of the budget for them
+_SHARERS = 30       # clauses, about, by which a shared row is tried
+_LEAST_SHARED = 3   # sizes that a clause is put at least
+_TURNS: tuple[Lengths, ...] = ("self", "more_keys", "more_queries")
+
+_SMALL: Mapping[str, int] = {"B": 2, "H": 4, "G": 2, "T": 9, "S": 9, "D": 16, "Dv": 16}
+"""What an axis is at most before its turn to be long comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawer:
+    """Shares in [0, 1), one after the other, from a seed."""
+
+    stream: Iterator[float]
+
+    @classmethod
+    def of(cls, seed: int, label: str) -> Drawer:
+        """A stream of its own for each seed and label."""
+        def shares() -> Iterator[float]:
+            for block in range(2**31):
+                yield from (words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
+        return cls(shares())
+
+    def share(self) -> float:
+        """The next one."""
+        return next(self.stream)
+
+    def shuffled(self, items: Iterable[str]) -> list[str]:
+        """The items in another order."""
+        return [item for _, item in sorted((self.share(), item) for item in items)]
+
+
+@cache
+def pairs_of_axes() -> tuple[Pair, ...]:
+    """Every pair of two axes, which are what sizes are dealt for; keywords are dealt for themselves."""
+    return tuple(pair for pair in every_pair() if len(pair.places) == 2)
+
+
+@dataclass(frozen=True)
+class SizePlan:
+    """Sizes for the clauses of a subject at one dtype.
+
+    demands: all that a run may put to it: each is dealt its part of the pairs, whichever are tried in the end.
+    compiles: whether a compiler runs for every new shape: then all clauses share few.  flipped: how many sizes, their
+    first ones, the clauses share that ask variants which compile.  blocks: those of the subject, where it says them.
+    """
+
+    demands: tuple[Demand, ...]
+    limits: Limits
+    effort: Effort
+    seed: int = 0
+    dtype: DType = DType.FLOAT32
+    compiles: bool = False
+    flipped: int = 0
+    blocks: Blocks = ()
+    _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def rows(self, demand: Demand) -> tuple[Sizes, ...]:
+        """The sizes that a demand is put, each different; none where clause and subject rule each other out."""
+        if demand not in self._dealt:
+            self._dealt[demand] = self._rows(demand)
+        return self._dealt[demand]
+
+    def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
+        count = SHARED[self.effort] if self.compiles else self.flipped if demand.flips else 0
+        shared = self._of_shared(demand, tuple(self._shared(count))) if count else ()
+        return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
+
+    def _own(self, demand: Demand) -> Iterator[Sizes]:
+        """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
+        function fails on them, and how long a slow one takes is known in time. A glance has one case, so it chooses.
+        """
+        rows, aimed = list(self._drawn(demand)), AIMED[self.effort]
+        if self.effort is Effort.GLANCE:
+            rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
+        else:
+            rows[:aimed] = sorted(rows[:aimed], key=demand.work)
+        simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
+        yield from (*rows, *filter(None, simplest))
+
+    def _drawn(self, demand: Demand) -> Iterator[Sizes]:
+        """The same in the order of what they may cost, the dearest first."""
+        drawer, hand = self._drawer(demand.spelled), list(self._aims[demand])
+        for row in range(ROWS[self.effort]):
+            cap = self._cap(demand, row)
+            aims = list(_aims_of(hand, cap / demand.calls)) if row < AIMED[self.effort] else []
+            pinned = self._pinned(aims, cap / demand.calls, drawer)
+            sizes = self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
+            if sizes is not None:
+                met = set(pairs_of(lengths_of(sizes)))
+                hand = [pair for pair in hand if pair not in met and pair not in aims[:1]]
+                yield sizes
+
+    def _cap(self, demand: Demand, row: int) -> float:
+        """What a row may cost: each less than the one before, all together no more than the demand's share."""
+        share = _SHARED_OUT * BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
+        first = MOST[self.effort] if demand in self._widest else share * (1 - _FALL)
+        cap = max(LEAST * demand.calls, min(MOST[self.effort], first * _FALL**row))
+        return cap / (SLOWER if self.dtype is DType.FLOAT64 else 1)
+
+    @cached_property
+    def _weights(self) -> int:
+        return sum(map(_weight, self.demands))
+
+    @cached_property
+    def _widest(self) -> tuple[Demand, ...]:
+        """The plain demands with most keywords: they have the largest problems."""
+        return tuple(sorted((each for each in self.demands if each.is_plain), key=_weight, reverse=True)[:_WIDEST])
+
+    @cached_property
+    def _aims(self) -> Mapping[Demand, list[Pair]]:
+        """Each demand's part of the pairs, the dearest first: dealt to whom most rows are left that may pay for it."""
+        pairs, hands = pairs_of_axes(), {demand: list[Pair]() for demand in self.demands}
+        order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable").tolist()
+        caps = {demand: [self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
+                for demand in self.demands}
+        for pair in sorted((pairs[index] for index in order), key=lambda pair: -_least_work(dict(pair.places))):
+            cost, spans = _least_work(dict(pair.places)), _spans(pair)
+            spare = {demand: sum(cap >= cost for cap in caps[demand]) - len(hands[demand]) for demand in self.demands
+                     if caps[demand][0] >= cost and demand.may_meet(spans, self.limits)}
+            if spare:
+                hands[max(spare, key=lambda demand: spare[demand])].append(pair)
+        return {demand: _spread_out(hand, AIMED[self.effort]) for demand, hand in hands.items()}
+
+    @property
+    def _table(self) -> Mapping[str, Axis]:
+        return axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
+
+    def _pinned(self, aims: Sequence[Pair], cap: float, drawer: Drawer) -> dict[str, int]:
+        """Any lengths in the buckets of these pairs; the least ones where any would cost too much."""
+        spans = {axis: bounds(axis, bucket) for pair in aims for axis, bucket in pair.places}
+        drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
+        is_dear = _work({**dict.fromkeys(AXES, 1), **drawn}) > cap
+        return {axis: least for axis, (least, _) in spans.items()} if is_dear else drawn
+
+    def _shared(self, count: int) -> Iterator[Sizes]:
+        """What all clauses share: T = S, T < S and T > S in turn, and grouped heads in every fourth, if taken."""
+        cap, drawer = BUDGET[self.effort] / SHARED[self.effort] / _SHARERS, self._drawer("shared")
+        projects = any(demand.projects for demand in self.demands)
+        for row in range(count):
+            grouped: Grouped = "always" if row % 4 == 1 and self.limits.grouped else "no"
+            turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
+                     for lengths in (_TURNS[row % len(_TURNS)], "any"))
+            rows = (self._candidate(demand, {}, max(LEAST, cap), drawer) for demand in turns)
+            if sizes := next(filter(None, rows), None):
+                yield sizes
+
+    def _of_shared(self, demand: Demand, shared: Sequence[Sizes]) -> tuple[Sizes, ...]:
+        """Those that the demand takes as they are; where that is hardly one, some of them changed for it."""
+        most = MOST[self.effort]
+        fitting = [sizes for sizes in shared if demand.takes(sizes, self.limits) and demand.work(sizes) <= most]
+        if len(fitting) < _LEAST_SHARED:
+            changed = (demand.within(sizes, self.limits, most) for sizes in shared)
+            fitting = [*fitting, *(sizes for sizes in changed if sizes is not None)][:_LEAST_SHARED]
+        return tuple(dict.fromkeys(fitting))
+
+    def _drawer(self, label: str) -> Drawer:
+        return Drawer.of(self.seed, f"sizes {self.dtype.value} {label}")
+
+    def _candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
+        """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
+        table = self._table
+        lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
+        for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
+            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap / demand.calls)))
+        for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
+            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
+                lengths[name] = 2
+        for one, other, often in (("D", "Dv", _SAME_WIDTHS), ("T", "S", _SQUARE), ("S", "T", _SQUARE)):
+            same = {**lengths, other: lengths[one]}
+            if other not in pinned and drawer.share() < often and _work(same) <= cap / demand.calls:
+                lengths = same
+        return demand.within(sizes_of(lengths), self.limits, cap)
+
+
+def _is_telling(sizes: Sizes) -> bool:
+    """Whether one case of these sizes shows most mistakes: several heads, queries, keys and features."""
+    return sizes.S in _TELLING_KEYS and sizes.B * sizes.H >= 2 and sizes.T >= 3 and min(sizes.D, sizes.Dv) >= 2
+
+
+def _spans(pair: Pair) -> Mapping[str, tuple[int, int]]:
+    return {axis: bounds(axis, bucket) for axis, bucket in pair.places}
+
+
+def _aims_of(hand: Sequence[Pair], cap: float) -> Iterator[Pair]:
+    """The first pair of a hand that a row may pay for, and further ones of other axes that fit beside it."""
+    places: dict[str, int] = {}
+    for pair in hand:
+        own = dict(pair.places)
+        wanted = {**places, **own}
+        is_pulled = wanted.keys() >= _ARE_ONE != own.keys()
+        if len(wanted) == len(places) + 2 and not is_pulled and _least_work(wanted) <= cap:
+            places = wanted
+            yield pair
+        if len(places) >= 2 * _AT_ONCE:
+            return
+
+
+def _spread_out(hand: Sequence[Pair], count: int) -> list[Pair]:
+    """The pairs of a hand, the dearest first; of a large one so many evenly before the others."""
+    step = max(1, len(hand) // (_AT_ONCE * count))
+    return [*hand[::step], *(pair for at, pair in enumerate(hand) if at % step)]
+
+
+def _weight(demand: Demand) -> int:
+    """The part of the budget that a demand has, against others': where one answer is compared, the more the more
+    keywords a case may have.
+    """
+    return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
+
+
+def _least_work(places: Mapping[str, int]) -> int:
+    """The work of the cheapest problem with these axes in these buckets."""
+    return _work({**dict.fromkeys(AXES, 1), **{axis: bounds(axis, bucket)[0] for axis, bucket in places.items()}})
+
+
+def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
+    """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
+    plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
+    one, two = (_work({**plain, name: length}) for length in (1, 2))
+    return int(1 + (cap - one) / (two - one))  # the work is linear in every axis
+
+
+def _work(lengths: Mapping[str, int]) -> int:
+    return work_of(lengths["B"], max(lengths["H"], lengths["G"]), lengths["T"], lengths["S"],
+                   lengths["D"] + lengths["Dv"])
+
+
+def sizes_of(lengths: Mapping[str, int]) -> Sizes:
+    """H query heads, or as near to that as whole groups come."""
+    B, H, G, T, S, D, Dv = (lengths[name] for name in AXES)
+    kv_heads = max(1, H // G)
+    return Sizes(B, kv_heads * G, kv_heads, T, S, D, Dv)
+
+
+@lru_cache(maxsize=16)
+def plan_for(demands: tuple[Demand, ...], limits: Limits, effort: Effort, seed: int, dtype: DType, *,
+             compiles: bool, flipped: int, blocks: Blocks = ()) -> SizePlan:
+    """The plan for these, which subjects that take the same share."""
+    return SizePlan(demands, limits, effort, seed, dtype, compiles, flipped, blocks)

@@ -1,0 +1,136 @@
+"""What was tried of each subject: the lengths of the axes, and the pairs of sizes and keywords that its cases met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from attnspec.core.coverage import AXES, BUCKETS, COUNTED, label, pairs_in, read
+from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.report.joined import Joined, Judged
+
+MOST_MISSED = 6
+"""Buckets that a sentence names which no case met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A bucket of an axis: of so many pairs that a subject takes there, how many were met."""
+
+    label: str
+    met: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An axis with its buckets, or a keyword, whose only cell has all of them."""
+
+    name: str
+    span: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """What the cases of one subject met. met, taken: sets of pairs (`core.coverage`).
+
+    spans: by axis, the least and the greatest length.
+    """
+
+    met: int
+    taken: int
+    spans: Mapping[str, tuple[int, int]]
+
+    @property
+    def share(self) -> float:
+        """The part of the pairs that it takes which were met."""
+        return (self.met & self.taken).bit_count() / max(1, self.taken.bit_count())
+
+    @property
+    def sentence(self) -> str:
+        """`T 1–2048, D 1–256; 97 % of 1,220 pairs of sizes and keywords; not tried: T 2049–4096`."""
+        lengths = ", ".join(f"{axis} {_span(self.spans[axis])}" for axis in AXES if axis in self.spans and axis != "G")
+        missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken and not cell.met]
+        # rounded down: what was not met is not said to be
+        pairs = f"{int(100 * self.share)} % of {self.taken.bit_count():,} pairs of sizes and keywords"
+        untried = ", ".join(missed) if len(missed) <= MOST_MISSED else f"{len(missed)} buckets of lengths, see the page"
+        return "; ".join([lengths, pairs, *([f"not tried: {untried}"] if missed else [])])
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """A row an axis, and one a keyword that the subject takes."""
+        axes = (Row(axis, _span(self.spans[axis]) if axis in self.spans else "",
+                    tuple(self._cell(label(axis, bucket), (axis, bucket)) for bucket in range(len(BUCKETS[axis]))))
+                for axis in AXES)
+        keywords = (Row(name, "", (self._cell("all lengths", name),)) for name in COUNTED)
+        return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
+
+    def _cell(self, name: str, place: object) -> Cell:
+        met, taken = (sum(place in {pair.place, pair.other} for pair in pairs_in(found))
+                      for found in (self.met & self.taken, self.taken))
+        return Cell(name, met, taken)
+
+
+def _span(span: tuple[int, int]) -> str:
+    least, most = span
+    return str(least) if least == most else f"{least}–{most}"
+
+
+def covered(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
+    """What the cases of these outcomes met; None where nobody counted, as in records from before."""
+    met, spans = 0, dict[str, tuple[int, int]]()
+    for outcome in outcomes:
+        met |= read(outcome.met)
+        for axis, (least, most) in outcome.spans.items():
+            low, high = spans.get(axis, (least, most))
+            spans[axis] = min(low, least), max(high, most)
+    return Covered(met, read(card.taken), spans) if met and card.taken else None
+
+
+def coverage(joined: Joined) -> tuple[tuple[Judged, Covered], ...]:
+    """Every subject that was counted, with what its cases met."""
+    found = ((subject, covered((outcome for each in joined.of_subject(subject).values() for outcome in each),
+                               subject.card)) for subject in joined.subjects)
+    return tuple((subject, each) for subject, each in found if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class AtSizes:
+    """What was tried at the sizes that a user names. clauses: those that were tried there.
+
+    lacking: by the reason why nothing was tried, the clauses.
+    """
+
+    sizes: tuple[str, ...]
+    clauses: frozenset[str]
+    lacking: Mapping[str, frozenset[str]]
+
+    @property
+    def sentence(self) -> str:
+        """`B1 H1 … D16 and B1 H1 …: 6 clauses; not causal.alignment: the clause speaks of other sizes`."""
+        count = f"{len(self.clauses)} clause{'s' * (len(self.clauses) != 1)}"
+        tried = f"{count} at {' and '.join(self.sizes)}" if self.sizes else "nothing was tried"
+        return "; ".join([tried, *(f"not {', '.join(sorted(clauses))}: {reason}"
+                                   for reason, clauses in self.lacking.items())])
+
+
+def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
+    """What was tried at the sizes that a user names; None where none were."""
+    tried, clauses, lacking = dict[str, None](), set[str](), dict[str, set[str]]()
+    for outcome in outcomes:
+        for sizes, why_not in outcome.asked.items():
+            if why_not:
+                lacking.setdefault(why_not, set()).add(outcome.clause)
+            else:
+                tried[sizes] = None
+                clauses.add(outcome.clause)
+    left = {reason: frozenset(names) for reason, names in lacking.items()}
+    return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
+
+
+def at_named_sizes(joined: Joined) -> tuple[tuple[Judged, AtSizes], ...]:
+    """Every subject that was tried at sizes which a user names."""
+    found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
+             for subject in joined.subjects)
+    return tuple((subject, each) for subject, each in found if each is not None)

@@ -1,0 +1,78 @@
+"""Where along one axis a function begins to refuse: sizes that are asked, and the condition that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from attnspec.core.refusal import Condition
+
+PLACES: Mapping[str, tuple[int, ...]] = {
+    "B": (1, 2, 3, 4, 9, 33),
+    "H": (1, 2, 3, 4, 7, 8, 16, 71, 128),
+    "G": (1, 2, 3, 4, 6, 7, 8),
+    "T": (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 127, 128, 129, 256, 300),
+    "S": (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 127, 128, 129, 256, 300),
+    "D": (1, 2, 3, 7, 8, 16, 24, 32, 33, 40, 64, 72, 80, 96, 112, 128, 160, 192, 255, 256),
+}
+"""The sizes that an axis is asked for, once it is known to matter: each side of multiples, and what models have."""
+
+FEW: Mapping[str, tuple[int, ...]] = {
+    "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 128), "S": (1, 8, 17, 64, 128),
+    "D": (1, 8, 24, 33, 64, 96, 128, 256)}
+"""The same where each costs a compilation."""
+
+STEPS = (128, 64, 32, 16, 8, 4, 2)
+LONGEST_LIST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What was said along an axis: the sizes that are taken and those that are refused. refuses: asks one more."""
+
+    name: str
+    taken: Sequence[int]
+    refused: Sequence[int]
+    refuses: Callable[[int], bool]
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
+        least, most = min(self.taken), max(self.taken)
+        inner = [size for size in self.refused if least < size < most]
+        if not inner:
+            return tuple(self._ends(1))
+        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
+        if all(size % step for size in inner):
+            return Condition(self.name, "≠", 0, step), *self._ends(step)
+        listed = self._list(inner)
+        return (listed,) if listed.sign == "not in" else (listed, *self._ends(1))
+
+    def _ends(self, step: int) -> Iterator[Condition]:
+        """Refused from a size on, upwards and downwards, among the multiples of a step."""
+        below = [size for size in self.refused if size < min(self.taken) and size % step == 0]
+        above = [size for size in self.refused if size > max(self.taken) and size % step == 0]
+        if len(self.taken) == 1 and below and above and step == 1:
+            yield Condition(self.name, "≠", self.taken[0])
+            return
+        if below:
+            edge = self._edge(min(self.taken), max(below), step)
+            yield Condition(self.name, "=", 1) if edge == 2 else Condition(self.name, "<", edge)
+        if above:
+            yield Condition(self.name, ">", self._edge(max(self.taken), min(above), step))
+
+    def _edge(self, taken: int, refused: int, step: int) -> int:
+        """The last multiple of the step that is taken, on the way to one that is refused."""
+        while abs(refused - taken) > step:
+            middle = taken + (refused - taken) // step // 2 * step
+            middle = middle if middle not in (taken, refused) else taken + (step if refused > taken else -step)
+            taken, refused = (taken, middle) if self.refuses(middle) else (middle, refused)
+        return taken
+
+    def _list(self, inner: Sequence[int]) -> Condition:
+        """Only those that were taken are, if all in between are refused, too; else those that were refused are not."""
+        taken = sorted(self.taken)
+        unlisted = [(low + high) // 2 for low, high in pairwise(taken) if high - low > 1]
+        if len(taken) <= LONGEST_LIST and all(map(self.refuses, unlisted)):
+            return Condition(self.name, "not in", tuple(taken))
+        return Condition(self.name, "in", tuple(inner)) if len(inner) > 1 else Condition(self.name, "=", inner[0])

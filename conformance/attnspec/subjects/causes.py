@@ -1,0 +1,128 @@
+"""What of a problem a function refuses: the fewest of its sizes and keywords, and from where on along each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from attnspec.core.refusal import Condition, Refusal
+from attnspec.subjects.boundaries import FEW, PLACES, Axis
+from attnspec.subjects.interview import Interview
+from attnspec.subjects.plain import Case, between, differing
+
+MOST_WORK = 16_000_000
+"""Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A refusal, with the function's words."""
+
+    refusal: Refusal
+    words: str
+
+
+def causes(interview: Interview, start: Case, end: Case) -> tuple[Found, ...]:
+    """What the function refuses of `end`, where it takes `start`; none where it answers, or is not clear about it.
+
+    A refusal that does not come again is none: it depends on something else than the sizes and keywords.
+    """
+    kept = frozenset(differing(start, end))
+    if not kept or not interview.lasting(end) or not interview.takes(start):
+        return ()
+    return tuple(_Search(interview, start, end, _needed(interview, start, end, kept)).found())
+
+
+def _needed(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:
+    """What of the difference it takes for a refusal: without any one of these, or any two that move together, none."""
+    for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differing(start, end))):
+        fewer = between(start, end, kept - each)
+        if fewer is not None and interview.refusal(fewer):
+            kept -= each
+    return kept
+
+
+_TOGETHER: Mapping[str, str] = {"T": "S", "Dv": "D"}
+"""Axes that some functions take only where they are the same, each with the one in whose name both are moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """From a start that is taken to an end that is refused for what is `kept` of it."""
+
+    interview: Interview
+    start: Case
+    end: Case
+    kept: frozenset[str]
+
+    def found(self) -> Iterator[Found]:
+        """The refusals, one for each way in which the conditions along the axes can be met."""
+        keywords = frozenset(self.end.keywords) & self.kept
+        axes = self.kept - keywords
+        least = between(self.start, self.end, self.kept)
+        assert least is not None  # it was refused, so it could be made
+        words = self.interview.refusal(least)
+        relation = self._relation(axes)
+        alternatives = [relation] if relation else [self._along(axis) for axis in self._led(axes)]
+        if words and all(alternatives):
+            yield from (Found(Refusal(tuple(conditions), keywords), words) for conditions in product(*alternatives))
+
+    def _led(self, axes: frozenset[str]) -> Sequence[str]:
+        """The axes to look along: one that moves with another is left to it."""
+        return sorted(axis for axis in axes if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
+
+    def _are_tied(self, axis: str) -> bool:
+        """Whether a limit keeps this axis equal to its partner."""
+        apart = self._at({axis: 2 * self.start.at(axis)})
+        return apart is None or bool(self.interview.subject.refuses(apart.problem(self.interview.dtype)))
+
+    def _relation(self, axes: frozenset[str]) -> tuple[Condition, ...]:
+        """That two axes differ, where that is what matters and not how large they are."""
+        for second, first in _TOGETHER.items():
+            if axes and axes <= {first, second}:
+                size = self.start.at(first)
+                is_apart = self._refuses({first: 2 * size, second: size})
+                is_apart_the_other_way = self._refuses({first: size, second: 2 * size})
+                if (is_apart or is_apart_the_other_way) and not self._refuses({first: 2 * size, second: 2 * size}):
+                    sign = "≠" if is_apart and is_apart_the_other_way else "<" if is_apart else ">"
+                    return (Condition(second, sign, first),)
+        return ()
+
+    def _along(self, axis: str) -> tuple[Condition, ...]:
+        def moved(size: int) -> Mapping[str, int]:
+            partners = {second: size for second, first in _TOGETHER.items()
+                        if first == axis and second in self.kept and self._are_tied(second)}
+            heads = {"H": size} if axis == "G" and self.start.at("H") % size and "H" not in self.kept else {}
+            return {axis: size, **partners, **heads}
+
+        taken, refused = self._said(axis, moved)
+        if not taken or not refused:
+            return ()
+        found = Axis(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size))).conditions()
+        sizes = {axis: self.end.at(axis)}
+        return found if any(each.holds(sizes) for each in found) else (Condition(axis, "=", self.end.at(axis)),)
+
+    def _said(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
+        listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
+        asked = sorted({*listed.get(axis, listed["D"]), self.start.at(axis), self.end.at(axis)})
+        answers = {size: self._refuses(moved(size)) for size in asked
+                   if size in (self.start.at(axis), self.end.at(axis)) or self._is_cheap(self._at(moved(size)))}
+        return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
+
+    def _is_cheap(self, case: Case | None) -> bool:
+        """Whether it is small enough, and no limit that is known keeps it from the function."""
+        if case is None:
+            return False
+        sizes = case.sizes
+        work = sizes.B * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv)
+        return work <= MOST_WORK and not self.interview.subject.refuses(case.problem(self.interview.dtype))
+
+    def _at(self, places: Mapping[str, int]) -> Case | None:
+        """The least case that is refused, moved."""
+        least = between(self.start, self.end, self.kept)
+        return least.moved(**places) if least else None
+
+    def _refuses(self, places: Mapping[str, int]) -> bool:
+        case = self._at(places)
+        return case is not None and bool(self.interview.refusal(case))

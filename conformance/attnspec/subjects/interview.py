@@ -1,0 +1,97 @@
+"""Asks a function whether it takes a plain problem, and remembers what it said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType
+from attnspec.problems.problem import LayerProblem, Problem, Sizes
+from attnspec.subjects.plain import STARTS, Case
+from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
+
+ON_PURPOSE = frozenset({"ValueError", "TypeError", "NotImplementedError", "AssertionError", "RuntimeError"})
+"""The exceptions by which code refuses; frameworks raise them, or subclasses of them, for shapes that do not fit."""
+
+_OF_DTYPES = re.compile(r"d?type|float|half|double|precision|implement|support", re.IGNORECASE)
+_OF_SHAPES = re.compile(r"shape|size|dim|length|head|group|broadcast|width|batch|causal|quer(y|ies)|\bkeys?\b|"
+                        r"values?\b|\b[qkv]\b", re.IGNORECASE)
+_OF_AXES = re.compile(r"\b[A-Z]\b")
+
+
+def refusal_in(raised: SubjectRaised, problem: Problem | LayerProblem, *, of_dtype: bool = False) -> str:
+    """The words of a clear refusal of sizes or keywords, or of a dtype; empty for any other exception."""
+    is_mute = ": " not in raised.summary  # a bare `assert` says what its code says
+    told = f"{raised.summary}: {raised.statement}" if is_mute else raised.summary
+    is_told = bool(_OF_DTYPES.search(told)) if of_dtype else any(_speaks(told, problem, is_code=is_mute))
+    return told if is_told and raised.classes & ON_PURPOSE else ""
+
+
+def _speaks(told: str, problem: Problem | LayerProblem, *, is_code: bool) -> Iterator[bool]:
+    """Whether a message names what it is about: a parameter, an axis (in code by its letter), or one of the lengths."""
+    message = told.partition(": ")[2]
+    yield is_code and message.startswith("assert") and bool(_OF_AXES.search(message))
+    lengths = {str(size) for axis, size in problem.sizes.by_axis.items() if axis != "B"}
+    yield bool(_OF_SHAPES.search(message))
+    yield bool(lengths & set(re.findall(r"\d+", message)))
+    parameters = (name for word in problem.keywords for name in (word, *KEYWORDS[word].parameters))
+    yield any(re.search(rf"\b{name.replace('_', '.?')}", message, re.IGNORECASE) for name in parameters)
+
+
+@dataclass(slots=True)
+class Interview:
+    """A function at one dtype, and what it said: by the key of a case the words of its refusal, empty if it answered.
+
+    An exception that is no clear refusal is no answer to what is asked here, and counts as none.
+    """
+
+    subject: Subject
+    dtype: DType
+    _said: dict[tuple[Sizes, str], str] = field(default_factory=dict)
+
+    def takes(self, case: Case) -> bool:
+        """Whether the function answers, rightly or wrongly, and no limit keeps the case from it."""
+        problem = case.problem(self.dtype)
+        if self.subject.refuses(problem):
+            return False
+        try:
+            self.subject.answer(problem)
+        except SubjectRaised:
+            return False
+        except UnusableAnswer:
+            return True
+        return True
+
+    def refusal(self, case: Case) -> str:
+        """The words of a clear refusal; empty where the function answers, or where a limit keeps the case from it."""
+        if case.key not in self._said:
+            self._said[case.key] = self.refusal_now(case)
+        return self._said[case.key]
+
+    def lasting(self, case: Case) -> str:
+        """The words of a refusal that comes again: what does not depends on something else than the case."""
+        return self.refusal(case) if self.refusal(case) and self.refusal_now(case) else ""
+
+    def refusal_now(self, case: Case, *, of_dtype: bool = False) -> str:
+        """The same, asked anew; of_dtype: the refusal of a number format."""
+        problem = case.problem(self.dtype)
+        if self.subject.refuses(problem):
+            return ""
+        try:
+            self.subject.answer(problem)
+        except UnusableAnswer:
+            return ""
+        except SubjectRaised as raised:
+            return refusal_in(raised, problem, of_dtype=of_dtype)
+        return ""
+
+    def start(self) -> Case | None:
+        """The first plain case that the function takes; None if there is none."""
+        causal = {"causal": True} if self.subject.declaration.limits.causal_only else {}
+        return next((case for sizes in STARTS if self.takes(case := Case(sizes, causal))), None)
+
+    def of(self, subject: Subject) -> Interview:
+        """The same of the subject within other limits. What was said stands; what a limit kept away was not asked."""
+        return Interview(subject, self.dtype, dict(self._said))

@@ -1,0 +1,92 @@
+"""Plain problems of any sizes and keywords: what a function takes and refuses is asked with these, entries aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.declaration import Limits
+from attnspec.core.keywords import AXES, KEYWORDS
+from attnspec.core.nouns import DType
+from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
+
+PLAIN = Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=16, Dv=16)
+"""What any attention takes, or nearly any."""
+
+STARTS = (
+    PLAIN, replace(PLAIN, B=1), replace(PLAIN, B=1, H=1, Hkv=1), replace(PLAIN, D=64, Dv=64),
+    replace(PLAIN, B=1, D=64, Dv=64), replace(PLAIN, D=128, Dv=128), replace(PLAIN, T=128, S=128),
+    Sizes(1, 2, 2, 128, 128, 64, 64), Sizes(1, 1, 1, 128, 128, 128, 128))
+"""Where to begin: nothing is concluded of a function that refuses all of these."""
+
+COORDINATES = ("B", "G", "H", "Dv", "D", "T", "S")
+"""What sizes are varied along; Hkv follows from H and G."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Sizes, and the keywords in use, each with its value; of an array that it is given."""
+
+    sizes: Sizes
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[Sizes, str]:
+        """The same for cases that are the same."""
+        return self.sizes, repr(sorted(self.keywords.items()))
+
+    def at(self, coordinate: str) -> int:
+        """The size along a coordinate."""
+        return self.sizes.H // self.sizes.Hkv if coordinate == "G" else self.sizes.by_axis[coordinate]
+
+    def moved(self, **places: int) -> Case | None:
+        """The same at other places along some coordinates; None where the heads cannot be shared out so."""
+        H, G = places.pop("H", self.sizes.H), places.pop("G", self.at("G"))
+        return None if H % G else replace(self, sizes=replace(self.sizes, H=H, Hkv=H // G, **places))
+
+    def problem(self, dtype: DType) -> Problem:
+        """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv); masks hide nothing."""
+        B, H, Hkv, T, S, D, Dv = self.sizes.by_axis.values()
+        number = numpy_dtype(dtype)
+        query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
+                             for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
+        neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number)} if (
+            self.keywords.keys() & AXES.keys()) else {}
+        return Problem(dtype, query, key, value, **{name: neutral.get(name, value)
+                                                    for name, value in self.keywords.items()})
+
+
+def case_of(problem: Problem | LayerProblem) -> Case:
+    """The sizes and keywords of a problem."""
+    return Case(problem.sizes, {name: True if name in AXES else value for name, value in problem.given.items()})
+
+
+def value_for(keyword: str, limits: Limits) -> Any:  # noqa: ANN401  (by the keyword)
+    """A usual value of a keyword, within limits."""
+    values = KEYWORDS[keyword].values
+    usual = values.generic or values.usual if values else (True,)
+    return next((each for each in usual if not limits.misfit(keyword, each, causal=True)), usual[0])
+
+
+def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
+    """The case with one keyword more, and with the causal flag where that is needed beside it."""
+    beside = {"causal": True} if limits.needs_causal(keyword) else {}
+    return replace(case, keywords={**case.keywords, **beside, keyword: value_for(keyword, limits)})
+
+
+def differing(start: Case, end: Case) -> Iterator[str]:
+    """The keywords and coordinates in which a case differs from the one to start from."""
+    yield from sorted(end.keywords.keys() - start.keywords.keys())
+    yield from (each for each in COORDINATES if start.at(each) != end.at(each))
+
+
+def between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
+    """The case that is like the end in what is kept and else like the start; None where heads cannot be shared out."""
+    places = {each: (end if each in kept else start).at(each) for each in COORDINATES}
+    if places["H"] % places["G"] and "H" not in kept:
+        places["H"] = places["G"]
+    keywords = {**start.keywords, **{name: value for name, value in end.keywords.items() if name in kept}}
+    return replace(start, keywords=keywords).moved(**places)

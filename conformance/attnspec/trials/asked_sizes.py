@@ -1,0 +1,81 @@
+"""The cases of a clause at sizes that a user names, and why it has none at others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from attnspec.core.nouns import Effort, Kind
+from attnspec.core.sizes import beside, read_sizes
+from attnspec.problems.choices import Menu, menu_of
+from attnspec.problems.demand import logits
+from attnspec.problems.domain import ANY_FAMILY, Domain
+from attnspec.problems.problem import Sizes
+from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import Choices, openings
+
+LARGEST_ARRAYS = 2**26
+"""Scores (B·H·T·S) up to which a problem has a mask or a bias, which have an entry for each."""
+
+DEFINITION = "agrees_with_definition"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Sizes that a user names, as a clause is put them.  why_not: why it cannot be; empty if it can."""
+
+    sizes: Sizes
+    why_not: str = ""
+
+
+def is_of_one_call(check: Check) -> bool:
+    """Whether a clause holds the answer of one call to the definition, whatever the entries: it may be large."""
+    relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
+    return (relations == [(DEFINITION, "output")] and check.domain.kind == "attention" and not any(check.runs.values())
+            and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_plain)
+
+
+def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[Asked, ...]:
+    """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
+    if not is_of_one_call(check):
+        return ()
+    lengths = (each for text in texts for own in [read_sizes(text)] for each in (own, beside(own)))
+    grouped = (_grouped(Sizes(**each), check.domain, subject) for each in lengths)
+    return tuple(Asked(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+
+
+def _grouped(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
+    """With a key/value head for each query head, unless clause and subject speak of grouped ones."""
+    is_grouped = domain.grouped == "always" or (domain.grouped == "maybe" and subject.declaration.limits.grouped)
+    return sizes if is_grouped else replace(sizes, Hkv=sizes.H)
+
+
+def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
+    """Why a clause is not put at these sizes; empty if it is."""
+    arrays = check.domain.always & {"mask", "bias"}
+    if subject.declaration.kind is Kind.LAYER:
+        return f"{subject.id} is a layer, which is put what is drawn alone"
+    if refused := subject.refuses_sizes(sizes, check.domain.always):
+        return refused
+    if not check.demand(projects=False).suits(sizes, subject.declaration.limits):
+        return "the clause speaks of other sizes"
+    if arrays and logits(sizes) > LARGEST_ARRAYS:
+        return f"a {min(arrays)} would have {logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
+    return ""
+
+
+def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
+    """What a case there is chosen from: beside the keywords that the clause needs, the causal flag alone."""
+    limits = subject.declaration.limits
+    takes_causal = limits.takes_lengths(sizes.T, sizes.S, causal=True)
+    offered = frozenset({"causal"} if takes_causal and "causal" in subject.declaration.keywords else ())
+    menu = menu_of(check.domain, offered, limits, Effort.DEFAULT,
+                   tuple(check.clause.draw), shapes=(sizes,))
+    assert menu is not None  # it has a shape, whatever the effort
+    return menu
+
+
+def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
+    """With the causal flag and without it, or the one case of a clause that knows no flag."""
+    yield from openings(menu, seed, 1 + len(menu.optional))

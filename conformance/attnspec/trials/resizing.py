@@ -1,0 +1,292 @@
+"""A failing case at other sizes: the same recipe, put again, and the smallest sizes at which it still fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import log
+from typing import Any
+
+from attnspec.core.declaration import Limits
+from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
+from attnspec.problems.choices import SEED_BYTES, Menu
+from attnspec.problems.demand import work
+from attnspec.problems.domain import Domain
+from attnspec.problems.make import model_width
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.problems.shapes import is_lawful
+from attnspec.subjects.subject import SubjectRaised
+from attnspec.trials.covering_cases import FIXED_KINDS, Choices
+from attnspec.trials.evaluator import Tally, Violated
+
+NARROW = 3
+"""A window's side up to which it is the same at all sizes; a longer one keeps its share of the keys."""
+
+SEEDS, MOST_SEEDS = 2, 8
+"""With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
+
+DEAREST = 0.1
+"""Sizes that would cost more than this share of what work is left are not put, but those that it failed at."""
+
+SURE = 0.01
+"""The share of cases that may be missed so."""
+
+_HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
+_PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
+
+
+MOST, MOST_WORK, MOST_SECONDS = 40, 1e9, 10.0
+"""At so many other sizes, so many multiply-adds and seconds, a failing case is put to make its sizes small."""
+
+
+PATIENCE_AT_ASKED = 2e10, 60.0
+"""The same multiply-adds and seconds for a case at sizes that a user names: it may be a hundred times as dear."""
+
+HANDY = 4
+"""The lengths and widths that a failing case is given first, if it fails with them."""
+
+
+def length(sizes: Sizes, axis: str) -> int:
+    """The length of an axis; G is H / Hkv, and T=S and D=Dv are two of one length."""
+    if axis == "G":
+        return sizes.H // sizes.Hkv
+    value: int = getattr(sizes, _PAIRS.get(axis, (axis,))[0])
+    return value
+
+
+def moved(sizes: Sizes, axis: str, value: int) -> Sizes:
+    """The same sizes with another length of one axis. Hkv and G keep each other; H moves Hkv along."""
+    groups = sizes.H // sizes.Hkv
+    if axis in {"Hkv", "H"}:
+        return replace(sizes, Hkv=value, H=value * groups)
+    if axis == "G":
+        return replace(sizes, H=sizes.Hkv * value)
+    return replace(sizes, **dict.fromkeys(_PAIRS.get(axis, (axis,)), value))
+
+
+def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
+    """The same case at other sizes; None where the clause or the subject has no such problem.
+
+    A problem of a kind whose sizes are part of what it is has no other sizes.
+    """
+    is_one = recipe.inputs == "one" and sizes.T != sizes.S
+    if domain.kind in FIXED_KINDS or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
+        return None
+    share = sizes.S / recipe.sizes.S
+    return replace(recipe, sizes=sizes, families=recipe.families[: sizes.B * sizes.Hkv],
+                   M=model_width(sizes, limits) if recipe.M else 0,
+                   values={name: _scaled(name, value, share) for name, value in recipe.values.items()})
+
+
+def _is_too_large(sizes: Sizes) -> bool:
+    """Whether a recipe of these sizes could not be read back."""
+    heads, width = sizes.B * sizes.H, max(sizes.D, sizes.Dv)
+    entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * width)
+    return heads > MOST_HEADS or entries > MOST_ENTRIES
+
+
+def _scaled(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
+    """A value as it scales with the number of keys: the reaches of a window do."""
+    if keyword != "window":
+        return value
+    return tuple(side if side is None or side <= NARROW else max(NARROW, round(side * share)) for side in value)
+
+
+@dataclass(slots=True)
+class Resizer:
+    """Puts a failing case at other sizes, each sizes once, and remembers how they fared.
+
+    put: the clause on one case.  most: at so many sizes; work_left: in multiply-adds; seconds: and no longer than that.
+    What fails in another way (an exception for a wrong answer) does not count as failing. least: lengths and widths are
+    made no smaller; the fewer entries an answer has, the easier a mistake hides.
+    """
+
+    put: Callable[[Recipe], Tally]
+    recipe: Recipe
+    domain: Domain
+    limits: Limits
+    most: int
+    work_left: float
+    seconds: float
+    failure: type[Violated | SubjectRaised] = Violated
+    least: int = 1
+    tried: int = 0
+    cases: int = 0
+    known: dict[Sizes, bool] = field(default_factory=dict)
+    failing: dict[Sizes, Recipe] = field(default_factory=dict)
+    seeds: int = SEEDS
+    _unknown: set[Sizes] = field(default_factory=set)
+    _held: dict[Sizes, int] = field(default_factory=dict)
+    _started: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no further sizes are put."""
+        return self.tried >= self.most or self.work_left <= 0 or time.monotonic() - self._started > self.seconds
+
+    def fails(self, sizes: Sizes) -> bool | None:
+        """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
+        if sizes in self.known and (self.known[sizes] or self._held[sizes] >= self.seeds or self.is_spent):
+            return self.known[sizes]
+        is_dear = work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
+        if sizes in self._unknown or self.is_spent or is_dear:
+            return None
+        if resized(self.recipe, sizes, self.domain, self.limits) is None:
+            self._unknown.add(sizes)
+            return None
+        self.tried += sizes not in self.known
+        return self._put(sizes)
+
+    def _put(self, sizes: Sizes) -> bool | None:
+        """The same, with entries that were not put yet."""
+        for number in range(self._held.get(sizes, 0), self.seeds):
+            tally = self._judged(sizes, number)
+            if type(tally.failure) is self.failure:
+                self.known[sizes] = True
+                return True
+            if tally.failure is None and tally.cases:
+                self.known[sizes] = False
+        self._held[sizes] = self.seeds
+        if sizes not in self.known:
+            self._unknown.add(sizes)
+        return self.known.get(sizes)
+
+    def _judged(self, sizes: Sizes, number: int) -> Tally:
+        """The case at these sizes with the number-th entries."""
+        recipe = resized(self.recipe, sizes, self.domain, self.limits)
+        if recipe is None:
+            return Tally()
+        recipe = replace(recipe, seed=(recipe.seed + number) % 2**24)
+        self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
+        self.cases += 1
+        tally = self.put(recipe)
+        if type(tally.failure) is self.failure:
+            self.failing.setdefault(sizes, recipe)
+        return tally
+
+    def find_out_how_often(self, sizes: Sizes) -> None:
+        """Put more entries from now on, if at these sizes it fails with some entries only."""
+        often = sum(type(self._judged(sizes, number).failure) is self.failure for number in range(MOST_SEEDS // 2))
+        share = min(often / (MOST_SEEDS // 2), 1 - SURE)
+        self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that can be moved, in the order in which they are made small: lengths last.
+
+        What has to be equal moves together; what happens to be equal does so first, and then each alone.
+        """
+        sizes = self.recipe.sizes
+        return (*self._pair("D=Dv"), "B", *self._heads(sizes), *self._pair("T=S"))
+
+    def _pair(self, pair: str) -> tuple[str, ...]:
+        sizes, (one, other) = self.recipe.sizes, _PAIRS[pair]
+        is_tied = {"D=Dv": self.limits.ties_value_width, "T=S": self._ties_lengths()}[pair]
+        if is_tied:
+            return (pair,)
+        return (pair, one, other) if length(sizes, one) == length(sizes, other) else (one, other)
+
+    def _ties_lengths(self) -> bool:
+        limits, domain = self.limits, self.domain
+        return (domain.lengths == "self" or domain.inputs == "one" or self.recipe.inputs == "one"
+                or limits.self_attention_only or limits.lengths == "equal")
+
+    def _heads(self, sizes: Sizes) -> tuple[str, ...]:
+        if self.limits.single_head:
+            return ()
+        grouped = replace(sizes, H=4, Hkv=2)
+        may_group = sizes.Hkv < sizes.H or is_lawful(grouped, self.domain, self.limits)
+        return ("G", "Hkv") if may_group else ("H",)
+
+    def smallest(self) -> Sizes:
+        """The smallest sizes at which it still fails, one axis after the other; twice, where that shrinks further."""
+        sizes = self._all_at_once(self.recipe.sizes)
+        for _ in range(2):
+            before = sizes
+            alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
+            sizes = alone if alone != sizes and self.fails(alone) else sizes
+            for axis in self.axes:
+                if axis not in _PAIRS or len({length(sizes, each) for each in _PAIRS[axis]}) == 1:
+                    sizes = moved(sizes, axis, self._lowest(sizes, axis))
+            if sizes == before:
+                break
+        return sizes
+
+    def _all_at_once(self, sizes: Sizes) -> Sizes:
+        """With the least widths and heads, if it fails there, or else with the least lengths: one put for many."""
+        for are_lengths in (False, True):
+            small = sizes
+            for axis in self.axes:
+                if (axis in _LENGTHS) is are_lengths:
+                    small = moved(small, axis, min(length(small, axis), 1 if axis in _HEADS else self.least))
+            if small != sizes and self.fails(small):
+                return small
+        return sizes
+
+    def _lowest(self, sizes: Sizes, axis: str) -> int:
+        """The least length of an axis that fails, one below which holds; all else as it is.
+
+        First the least there is, then one less; between them, where blocks end, by halves.
+        """
+        here = length(sizes, axis)
+        first = 1 if axis in _HEADS else self.least
+        least = next((value for value in range(first, min(here, first + 4)) if self._fits(moved(sizes, axis, value))),
+                     here)
+        if here <= least or self.fails(moved(sizes, axis, least)):
+            return least
+        if here <= least + 1 or not self.fails(moved(sizes, axis, here - 1)):
+            return here
+        rungs = [least, *(rung for rung in rungs_below(here - 1) if rung > least), here - 1]
+        held, failed = self._halved(sizes, axis, rungs)
+        return self._halved(sizes, axis, range(held, failed + 1))[1]
+
+    def _fits(self, sizes: Sizes) -> bool:
+        return resized(self.recipe, sizes, self.domain, self.limits) is not None
+
+    def _halved(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
+        """Neighbours of these, of which the first holds (or cannot be put) and the last fails."""
+        low, high = 0, len(values) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.fails(moved(sizes, axis, values[middle])):
+                high = middle
+            else:
+                low = middle
+        return values[low], values[high]
+
+
+def rungs_below(value: int) -> list[int]:
+    """1 to 4, and each further power of two with the numbers beside it, as far as they are below `value`."""
+    powers = [2**n for n in range(2, value.bit_length())]
+    return [rung for rung in [1, 2, 3, *(p + d for p in powers for d in (0, 1))] if rung < value]
+
+
+def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, limits: Limits) -> Recipe | None:
+    """The case that failed last, at the smallest sizes at which it fails in the same way; None if these are its own."""
+    failing = tally.failing
+    if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
+        return None
+    resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))
+    smallest = resizer.smallest()
+    return resizer.failing.get(smallest) if smallest != failing.sizes else None
+
+
+def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
+               patience: tuple[float, float] = (MOST_WORK, MOST_SECONDS)) -> tuple[Menu, Choices]:
+    """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
+    fail there. patience: multiply-adds and seconds that it may cost.
+
+    Not the very smallest: with a few more entries it is easier to see which keywords and values it takes.
+    """
+    if not isinstance(tally.failure, (Violated, SubjectRaised)):
+        return menu, choices
+    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, *patience, type(tally.failure), HANDY)
+    sizes = resizer.smallest()
+    if sizes not in resizer.failing:
+        return menu, choices
+    entries, *drawn = choices
+    # the first byte chooses the shape, the last ones are the seed
+    seed = resizer.failing[sizes].seed.to_bytes(SEED_BYTES, "big")
+    return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *drawn)

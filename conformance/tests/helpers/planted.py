@@ -1,0 +1,59 @@
+"""Sound attention that goes wrong where its sizes meet a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from attnspec.faults import staged
+from attnspec.faults.staged import Answer, HandedOver
+from attnspec.faults.subject import own_subject
+from attnspec.problems.problem import Array, Sizes
+from attnspec.subjects.callee import InProcess
+from attnspec.subjects.subject import Subject
+
+Wrong = Callable[[HandedOver], Answer]
+
+
+def sizes_of(call: HandedOver) -> Sizes:
+    """The lengths of the axes of a call."""
+    B, H, T, D = call.query.shape
+    Hkv, S, Dv = call.value.shape[1:]
+    return Sizes(B, H, Hkv, T, S, D, Dv)
+
+
+def _changed(call: HandedOver, change: Callable[[Array], Array]) -> Answer:
+    """The sound answer with another output, (B,H,T,Dv)."""
+    answer = staged.attention(call)
+    return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
+
+
+def one_more(call: HandedOver) -> Answer:
+    """An output with 1 added everywhere."""
+    return _changed(call, lambda output: output + np.ones_like(output))
+
+
+def last_row_wrong(call: HandedOver) -> Answer:
+    """An output with 1 added to its last row."""
+    last = (np.arange(call.query.shape[2]) == call.query.shape[2] - 1)[:, None]
+    return _changed(call, lambda output: output + last.astype(output.dtype))
+
+
+def half_scale(call: HandedOver) -> Answer:
+    """(B,H,T,Dv) of logits that are half as large."""
+    return staged.attention(call.but(scale=0.5 * (call.scale or call.query.shape[-1] ** -0.5)))
+
+
+def refused(call: HandedOver) -> Array:
+    """Nothing: an exception, as of a kernel that was given too large a block."""
+    raise RuntimeError(f"no block for {call.query.shape}")
+
+
+def planted(condition: Callable[[Sizes], object], wrong: Wrong = one_more) -> Subject:
+    """A sound subject that answers as `wrong` does where the condition is met."""
+
+    def answer(call: HandedOver) -> Answer:
+        return wrong(call) if condition(sizes_of(call)) else staged.attention(call)
+
+    return replace(own_subject("sound/naive"), id="planted", callee=InProcess(staged.as_attend(answer)))

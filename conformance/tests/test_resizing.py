@@ -1,0 +1,51 @@
+"""The same case at other sizes: lawful ones alone, and the smallest at which it still fails."""
+
+from __future__ import annotations
+
+import pytest
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType, Effort
+from attnspec.problems.domain import Domain, domain
+from attnspec.problems.problem import Sizes
+from attnspec.problems.recipe import Recipe
+from attnspec.spec.load import load_spec
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator, Violated
+from attnspec.trials.resizing import resized
+from attnspec.trials.trial import Trial
+from helpers.planted import planted
+
+CASE = Recipe.parse(
+    "B2,H4,Hkv2,T8,S100,D8,Dv4;mask=none;families=normal+integers+uniform;with=window;window=50+2;seed=9")
+SMALL = Sizes(1, 2, 1, 3, 10, 8, 4)
+GROUPED = Limits(grouped=True)
+
+
+def test_families_are_no_more_than_heads_and_windows_keep_their_share() -> None:
+    recipe = resized(CASE, SMALL, domain(grouped="maybe"), GROUPED)
+    assert recipe
+    assert recipe.text == "B1,H2,Hkv1,T3,S10,D8,Dv4;mask=none;families=normal;with=window;window=5+2;seed=9"
+
+
+@pytest.mark.parametrize(("spoken_of", "limits"), [
+    (domain(grouped="maybe", lengths="self"), GROUPED), (domain(grouped="maybe", min_keys=11), GROUPED),
+    (domain(), GROUPED), (domain(grouped="maybe"), Limits(grouped=False)),
+    (domain(grouped="maybe"), Limits(grouped=True, ties_value_width=True)),
+    (domain(grouped="maybe"), Limits(grouped=True, min_head_width=16)), (domain(kind="generic"), GROUPED)])
+def test_a_case_has_no_sizes_that_clause_or_subject_do_not_have(spoken_of: Domain, limits: Limits) -> None:
+    assert resized(CASE, SMALL, spoken_of, limits) is None
+
+
+def test_a_case_has_no_sizes_that_no_recipe_could_say() -> None:
+    assert resized(CASE, Sizes(1, 2, 1, 5000, 5000, 8, 4), domain(grouped="maybe"), GROUPED) is None
+
+
+def test_a_trial_ends_with_the_smallest_failing_sizes() -> None:
+    check = compile_spec(load_spec())["attention.definition"]
+    evaluator = Evaluator(planted(lambda s: s.S > 16 and s.D > 4), DType.FLOAT32)
+    trial = Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
+    failure = trial.hold().failure
+    assert isinstance(failure, Violated)
+    assert failure.recipe.sizes == Sizes(1, 1, 1, 1, 17, 5, 1)
+    assert failure.recipe.families == ("integers",)
