@@ -13,7 +13,8 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import observables
-from attnspec.vocabulary.observables import MOST_BLOCKS, measure, observe, relative_logits, see
+from attnspec.vocabulary.measures import measure
+from attnspec.vocabulary.observables import MOST_BLOCKS, observe, relative_logits, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes

@@ -16,7 +16,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
-from attnspec.vocabulary.observables import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import equal, measure, nothing, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
 from attnspec.vocabulary.transforms import axes, contents, history

@@ -44,7 +44,7 @@ def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "")
 
 def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
     """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
-    from attnspec.subjects.target import check_precision  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.declared_precision import check_precision  # noqa: PLC0415  (weight: NumPy)
 
     yield from tried(partial(check_precision, subject.declaration, subject.where))[1]
     if law:

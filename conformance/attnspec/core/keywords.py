@@ -7,9 +7,8 @@ A new one is a field of `KeywordArguments`, an entry of `KEYWORDS`, and, where s
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
@@ -17,6 +16,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
+from attnspec.core.slips import slip_of
 
 ArrayT = TypeVar("ArrayT")
 Window = tuple[int | None, int | None]
@@ -282,18 +282,6 @@ def acting_on(*acts: Acts) -> dict[str, Any]:
 def keyword_for(name: str) -> str:
     """The keyword for what others call `name`, also where that is mistyped; empty if there is none."""
     return next((word for word, others in OTHER_NAMES.items() if name in others or slip_of(name, others)), "")
-
-
-def slip_of(name: str, known: Iterable[str]) -> str:
-    """The known name that `name` is a slip of the pen from: one letter more, less or other, or two swapped; else ""."""
-    return next((other for other in known if _is_slip(name, other)), "")
-
-
-def _is_slip(written: str, meant: str) -> bool:
-    same = len(os.path.commonprefix((written, meant)))  # noqa: RUF071  (letter by letter is what is meant)
-    wrote, means = written[same:], meant[same:]
-    is_swap = wrote[:2] == means[:2][::-1] and wrote[2:] == means[2:]
-    return wrote != means and (is_swap or wrote[1:] == means[1:] or wrote[1:] == means or wrote == means[1:])
 
 
 def listed(defaults: Mapping[str, str]) -> str:

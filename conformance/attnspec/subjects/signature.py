@@ -10,9 +10,10 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
-from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, slip_of
+from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable
+from attnspec.core.slips import slip_of
 from attnspec.subjects.described import Described, described_of
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one

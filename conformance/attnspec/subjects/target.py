@@ -10,17 +10,16 @@ from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import AttnspecError, ManifestError, Place, TargetError
+from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
-from attnspec.numerics.precision import precision_of
-from attnspec.spec.yaml_lines import Located
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
 from attnspec.subjects.declared import declaration_of
+from attnspec.subjects.declared_precision import check_precision
 from attnspec.subjects.described import Described, described_of, read_description
 from attnspec.subjects.handed_over import adapter_folders, handed_over
 from attnspec.subjects.installed import distribution_of
@@ -29,29 +28,6 @@ from attnspec.subjects.not_loaded import not_callable, not_ended, not_loaded
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 from attnspec.subjects.source import Source, shown_path
 from attnspec.subjects.subject import Subject
-
-
-def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
-    """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
-    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
-    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
-        for dtype, words in precision.items():
-            try:
-                precision_of(words, dtype)
-            except ManifestError as cause:
-                raise error(str(cause), where=_place_of(words, dtype) or where) from None
-
-
-def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
-    """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
-    if not isinstance(words, Located):
-        return None
-    for word, value in words.items():
-        try:
-            precision_of({"reason": "looked at by itself", word: value}, dtype)
-        except ManifestError:
-            return words.place_of(word)
-    return words.place
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from hypothesis import Phase
 
 from attnspec.core.declaration import Limits
@@ -18,20 +17,15 @@ from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.demand import logits
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Measured
-from attnspec.subjects.causes import Found
 from attnspec.subjects.refusals import limits_without_refusals
-from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
-from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, Choices, OneExample, fixed_recipes, openings, within
+from attnspec.trials.covering_cases import Choices, OneExample, openings, within
 from attnspec.trials.dealer import COMPILED
-from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
-from attnspec.trials.lawful import lawful
+from attnspec.trials.evaluator import Tally, Violated
+from attnspec.trials.judging import Enough, Judging
 from attnspec.trials.resizing import PATIENCE_AT_ASKED, made_handy, made_small
 from attnspec.trials.searching import searched
-from attnspec.vocabulary.observables import verdict
-from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
 
 CASES: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 15, Effort.DEFAULT: 30, Effort.THOROUGH: 150}
 """How many cases a clause is tried on."""
@@ -46,51 +40,36 @@ SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effo
 """The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
 NOTHING_CLAIMED = "no case of these sizes says anything"
-TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
-
-
-class _Enough(BaseException):
-    """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Judging):
     """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort says, or `cases`.
 
-    `breadcrumb` is told each recipe before it is tried. A trial that does not shrink ends at its first failure.
+    A trial that does not shrink ends at its first failure.
     most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
     shrunk; at a glance, if it fails here too, it stands for the one that failed.  raised: what the subject has raised
-    under other clauses; at a glance that is not shrunk again.  compiles: whether variants that compile are asked.
+    under other clauses; at a glance that is not shrunk again.
     shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
-    the cases have cost so much.
-    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
-    asked: the sizes that a user names, which are tried whatever they cost.  longest: see `evaluator.LONGEST`.
+    the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
     """
 
-    check: Check
-    evaluator: Evaluator
-    effort: Effort
-    seed: int
-    breadcrumb: Callable[[str], None]
     cases: int = 0
     shrinks: bool = True
     most: int = 0
     before: Recipe | None = None
     raised: frozenset[str] = frozenset()
-    compiles: bool = True
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
-    refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
     asked: tuple[Asked, ...] = ()
-    longest: float = LONGEST
 
     def hold(self) -> Tally:
         """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):
             self._hold(tally)
             return tally
-        with contextlib.suppress(_Enough):
+        with contextlib.suppress(Enough):
             if self.shrinks and not self.is_glance:
                 self._make_small(tally)
         return tally
@@ -228,98 +207,14 @@ class Trial:
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
         if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
-            raise _Enough
+            raise Enough
         tally.tried += 1
         tally.work += self._work(recipe)
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
-            raise _Enough from None
+            raise Enough from None
         except (Violated, SubjectRaised):
             if self.shrinks:
                 raise
-            raise _Enough from None
-
-    def put(self, recipe: Recipe) -> Tally:
-        """The clause on this one case; what failed is the tally's failure."""
-        tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, _Enough):  # the tally keeps it
-            self.judge(recipe, tally)
-        return tally
-
-    def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied; tallies.
-
-        The margin of the closest call, at most 1; None if nothing was claimed.
-        """
-        self.breadcrumb(recipe.text)
-        try:
-            recipe = lawful(recipe, self.check.domain, self.evaluator)
-            self._be_quick(recipe)
-            found = list(self._measure(self.scene(recipe)))
-        except NoClaim as silent:
-            tally.no_claims += 1
-            tally.silent[str(silent)] = tally.silent.get(str(silent), 0) + 1
-            return None
-        except OutsideLimits as outside:
-            tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
-            return None
-        except UnusableAnswer as unusable:
-            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
-        except (SubjectRaised, SubjectDied) as raised:
-            if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
-                tally.refused = refused
-                raise _Enough from None
-            tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
-            raise
-        return self._conclude(found, recipe, tally)
-
-    def _be_quick(self, recipe: Recipe) -> None:
-        """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
-        if self.evaluator.seconds(recipe.sizes) > self.longest:
-            raise OutsideLimits(TOO_LONG.format(self.longest))
-
-    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
-        claimed = any(measured.claimed for measured in found)
-        if claimed:
-            tally.meet(recipe)
-        tally.cases += claimed
-        tally.no_claims += not claimed
-        for measured in found:
-            tally.add(measured)
-        worst = max(found, key=lambda measured: measured.margin)
-        if worst.margin > 1:
-            tally.failure = Violated(worst, recipe)
-            raise tally.failure
-        return worst.margin if claimed else None
-
-    def _measure(self, scene: Scene) -> Iterator[Measured]:
-        drawn = scene.drawn
-        for relation in self.check.then:
-            with np.errstate(all="ignore"):
-                yield relation(scene, drawn)
-
-    def scene(self, recipe: Recipe) -> Scene:
-        """The case that a recipe makes, put to the subject in the clause's runs."""
-        problem = self._problem(recipe)
-        drawn = self.check.drawn(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
-        asked = self.evaluator
-        return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
-                     cases=max(1, len(self._fixed)), compiles=self.compiles)
-
-    @property
-    def _fixed(self) -> tuple[Recipe, ...]:
-        """The cases of a clause that is not searched."""
-        if self.check.domain.kind not in FIXED_KINDS:
-            return ()
-        return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
-                             self.evaluator.subject.declaration.keywords)
-
-    @property
-    def _limits(self) -> Limits:
-        return self.evaluator.subject.declaration.limits
-
-    def _problem(self, recipe: Recipe) -> AnyProblem:
-        return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
-
+            raise Enough from None

@@ -12,18 +12,15 @@ from attnspec.numerics.screen import CLOSEST
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.hints import DrawnRow
+from attnspec.vocabulary.measures import equal, measure, nothing, verdict
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
     defined,
     empty_rows,
-    equal,
-    measure,
-    nothing,
     observe,
     see,
     settled_rows,
-    verdict,
 )
 from attnspec.vocabulary.scene import NoClaim, Scene, Seen
 from attnspec.vocabulary.signature import ORIGINAL, RunName

@@ -13,7 +13,8 @@ from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.observables import Observable, equal, measure, nothing, observe, see, verdict
+from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.observables import Observable, observe, see
 from attnspec.vocabulary.scene import Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 

@@ -30,7 +30,7 @@ from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Archive, Evaluator, Memory, Tally
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import verdict
+from attnspec.vocabulary.measures import verdict
 from attnspec.vocabulary.scene import AnyProblem
 
 LARGE_ONE_IN = 50

@@ -1,0 +1,34 @@
+"""Whether the precision classes that a subject declares make sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attnspec.core.declaration import Declaration, Variant
+from attnspec.core.errors import AttnspecError, ManifestError, Place
+from attnspec.core.nouns import DType
+from attnspec.numerics.precision import precision_of
+from attnspec.spec.yaml_lines import Located
+
+
+def check_precision(declaration: Declaration, where: Place | None, error: type[AttnspecError] = ManifestError) -> None:
+    """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
+    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
+    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
+        for dtype, words in precision.items():
+            try:
+                precision_of(words, dtype)
+            except ManifestError as cause:
+                raise error(str(cause), where=_place_of(words, dtype) or where) from None
+
+
+def _place_of(words: Mapping[str, object], dtype: DType) -> Place | None:
+    """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
+    if not isinstance(words, Located):
+        return None
+    for word, value in words.items():
+        try:
+            precision_of({"reason": "looked at by itself", word: value}, dtype)
+        except ManifestError:
+            return words.place_of(word)
+    return words.place

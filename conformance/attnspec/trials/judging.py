@@ -1,0 +1,131 @@
+"""One case of a clause, put to a subject and judged."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import Effort
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Measured
+from attnspec.subjects.causes import Found
+from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
+from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
+from attnspec.trials.lawful import lawful
+from attnspec.vocabulary.measures import verdict
+from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
+
+TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
+
+
+class Enough(BaseException):
+    """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """A clause and a subject on its evaluator.
+
+    `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile are asked.
+    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
+    longest: see `evaluator.LONGEST`.
+    """
+
+    check: Check
+    evaluator: Evaluator
+    effort: Effort
+    seed: int
+    breadcrumb: Callable[[str], None]
+    compiles: bool = True
+    refused_by: Callable[[SubjectRaised], tuple[Found, ...]] = lambda _: ()
+    longest: float = LONGEST
+
+    def put(self, recipe: Recipe) -> Tally:
+        """The clause on this one case; what failed is the tally's failure."""
+        tally = Tally()
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):  # the tally keeps it
+            self.judge(recipe, tally)
+        return tally
+
+    def judge(self, recipe: Recipe, tally: Tally) -> float | None:
+        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied; tallies.
+
+        The margin of the closest call, at most 1; None if nothing was claimed.
+        """
+        self.breadcrumb(recipe.text)
+        try:
+            recipe = lawful(recipe, self.check.domain, self.evaluator)
+            self._be_quick(recipe)
+            found = list(self._measure(self.scene(recipe)))
+        except NoClaim as silent:
+            tally.no_claims += 1
+            tally.silent[str(silent)] = tally.silent.get(str(silent), 0) + 1
+            return None
+        except OutsideLimits as outside:
+            tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
+            return None
+        except UnusableAnswer as unusable:
+            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
+        except (SubjectRaised, SubjectDied) as raised:
+            if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
+                tally.refused = refused
+                raise Enough from None
+            tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
+            raise
+        return self._conclude(found, recipe, tally)
+
+    def _be_quick(self, recipe: Recipe) -> None:
+        """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
+        if self.evaluator.seconds(recipe.sizes) > self.longest:
+            raise OutsideLimits(TOO_LONG.format(self.longest))
+
+    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally) -> float | None:
+        claimed = any(measured.claimed for measured in found)
+        if claimed:
+            tally.meet(recipe)
+        tally.cases += claimed
+        tally.no_claims += not claimed
+        for measured in found:
+            tally.add(measured)
+        worst = max(found, key=lambda measured: measured.margin)
+        if worst.margin > 1:
+            tally.failure = Violated(worst, recipe)
+            raise tally.failure
+        return worst.margin if claimed else None
+
+    def _measure(self, scene: Scene) -> Iterator[Measured]:
+        drawn = scene.drawn
+        for relation in self.check.then:
+            with np.errstate(all="ignore"):
+                yield relation(scene, drawn)
+
+    def scene(self, recipe: Recipe) -> Scene:
+        """The case that a recipe makes, put to the subject in the clause's runs."""
+        problem = self._problem(recipe)
+        drawn = self.check.drawn(problem, recipe.drawn)
+        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
+        asked = self.evaluator
+        return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
+                     cases=max(1, len(self._fixed)), compiles=self.compiles)
+
+    @property
+    def _fixed(self) -> tuple[Recipe, ...]:
+        """The cases of a clause that is not searched."""
+        if self.check.domain.kind not in FIXED_KINDS:
+            return ()
+        return fixed_recipes(self.check.domain, self._limits, self.effort, self.seed,
+                             self.evaluator.subject.declaration.keywords)
+
+    @property
+    def _limits(self) -> Limits:
+        return self.evaluator.subject.declaration.limits
+
+    def _problem(self, recipe: Recipe) -> AnyProblem:
+        return self.evaluator.problem(recipe, is_layer=self.check.domain.is_layer)
+

@@ -1,0 +1,90 @@
+"""How far apart what was seen and what was expected are, and how that is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from attnspec.problems.problem import Array
+from attnspec.record.outcome import Measured
+
+AT_ONCE = 2**20
+"""Entries that are compared at once: more of them are compared part by part, so that no part takes much memory."""
+
+
+def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
+            *, what: str) -> Measured:
+    """Entries that should be `expected` within `allowance` wherever a claim is made; any shape, broadcast to one.
+
+    An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0 allowed is right. An
+    allowance that is not a number allows nothing.
+    """
+    seen, expected, allowance, claimed = np.broadcast_arrays(seen, expected, np.asarray(allowance), claimed)
+    margin = np.empty(seen.shape, np.result_type(seen, expected, allowance, np.float64))
+    for place in _chunks(seen.shape):
+        margin[place] = np.where(claimed[place], _margin(seen[place], expected[place], allowance[place])[0], -1.0)
+    return _worst(relation, what, (seen, expected, allowance), margin, int(claimed.sum()))
+
+
+def _chunks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
+    """Places that cover an array of any shape, of at most AT_ONCE entries each where the last axis is no longer."""
+    if math.prod(shape) <= AT_ONCE:
+        yield ()
+        return
+    axis = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1:]) <= AT_ONCE)
+    step = max(1, AT_ONCE // math.prod(shape[axis + 1:]))
+    for before in np.ndindex(shape[:axis]):
+        yield from ((*before, slice(start, start + step)) for start in range(0, shape[axis], step))
+
+
+def _margin(seen: Array, expected: Array, allowance: Array) -> tuple[Array, Array]:
+    """Gap over allowance, and the gap; all of one shape, any shape."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        gap = np.abs(seen - expected)
+        margin = gap / allowance
+    # something is not finite, or nothing is allowed
+    return (margin, gap) if (margin < np.inf).all() else _awkward_margin(seen, expected, gap, allowance)
+
+
+def _awkward_margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
+    """Gap over allowance, and the gap, where either may not be a finite number; all of one shape, any shape."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
+        margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
+    return np.where(gap == 0, 0, margin), gap
+
+
+def _worst(relation: str, what: str, arrays: tuple[Array, ...], margin: Array, claimed: int) -> Measured:
+    """What is told of the entry with the largest margin; all arrays are of one shape, any shape, and so is `at`."""
+    if not claimed:
+        return Measured(relation, f"{what}: nothing here is claimed", 0, 0, 0, 0, 0, (), margin.size, 0)
+    at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
+    gap = float(_margin(*(array[at] for array in arrays))[1])
+    seen, expected, allowance = (float(array[at]) for array in arrays)
+    wrong = int((margin > 1).sum())
+    allowed = f"{gap:.3g} where {allowance:.2g} is allowed"
+    sentence = (f"{what}: {wrong} of {claimed} entries differ; worst at {at}, {seen:.9g} against {expected:.9g}, "
+                f"apart by {allowed}" if wrong else
+                f"{what}: all {claimed} entries agree; the closest call at {at} is apart by {allowed}")
+    return Measured(relation, sentence, float(margin[at]), gap, allowance, seen, expected, at, margin.size, claimed,
+                    wrong)
+
+
+def verdict(relation: str, sentence: str, *, broken: bool, entries: int = 1) -> Measured:
+    """A claim that holds or does not, without a distance."""
+    margin = float("inf") if broken else 0.0
+    return Measured(relation, sentence, margin, float(broken), 0.0, 0.0, 0.0, (), entries, entries, int(broken))
+
+
+def nothing(relation: str, why: str) -> Measured:
+    """A claim that this case says nothing of."""
+    return Measured(relation, why, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
+
+
+def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str) -> Measured:
+    """Equal values, of any shape, wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
+    same_nan = np.isnan(left) & np.isnan(right)
+    left, right = (np.where(same_nan, 0, array) for array in (left, right))
+    return measure(relation, left, right, 0.0, np.broadcast_to(claimed, left.shape), what=what)
