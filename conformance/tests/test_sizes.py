@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 import pytest
 from attnspec.core.coverage import AXES, bounds, bucket_of, every_pair, label, pairs_in, pairs_of, read, written
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
+from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
 from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
 from attnspec.problems.coverage import met_by, taken_by
 from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
@@ -22,7 +24,6 @@ from attnspec.problems.size_plan import (
     SIMPLEST,
     Drawer,
     SizePlan,
-    pairs_of_axes,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
 from helpers.law import checks
@@ -32,6 +33,7 @@ DEMANDS = tuple(dict.fromkeys(check.demand(projects=False) for check in checks()
                               if check.domain.kind not in FIXED_KINDS and not check.domain.is_layer))
 
 
+@cache
 def plan(effort: Effort = Effort.DEFAULT, limits: Limits = GROUPED, seed: int = 0, *, compiles: bool = False,
          dtype: DType = DType.FLOAT32) -> SizePlan:
     return SizePlan(DEMANDS, limits, effort, seed, dtype, compiles)
@@ -141,6 +143,13 @@ def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     rows = [sizes for each in dealt(plan()).values() for sizes in each]
     own = [sizes for sizes in rows if logits(sizes) > 100]
     assert len(set(own)) > 0.98 * len(own) > 1000
+
+
+@pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.4), (Effort.DEFAULT, 0.6)])
+def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) -> None:
+    openings = [lengths_of(sizes) for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]]
+    uses = [aim for aim in all_aims() if len(aim) > 2]
+    assert sum(any(is_met(use, lengths) for lengths in openings) for use in uses) > least * len(uses)
 
 
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.7), (Effort.DEFAULT, 0.8)])

@@ -1,20 +1,22 @@
 """Which sizes a run tries: dealt to its clauses such that together they meet every pair of what matters.
 
-A covering array: all pairs of buckets of two axes are dealt out like cards, and a clause draws its sizes around those
-that it holds. What a clause is dealt follows from the seed, the subject's limits and the spec, whatever else is tried.
+A covering array: all pairs of buckets of two axes, and what attention is used at, are dealt out like cards, and a
+clause draws its sizes around those that it holds. What it is dealt follows from the seed, the subject's limits and the
+spec, whatever else is tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from attnspec.core.coverage import AXES, Pair, bounds, every_pair, pairs_of
+from attnspec.core.coverage import AXES
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
+from attnspec.problems.aims import Aim, all_aims, is_met, least_of
 from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
 from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
@@ -51,7 +53,7 @@ SLOWER = 10
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
-_AT_ONCE = 3        # pairs that a row is aimed at, at most
+_AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
 _ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
 _SECOND = 0.75      # of the rows that may have a second batch entry, or a second head, have one
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
@@ -88,12 +90,6 @@ class Drawer:
     def shuffled(self, items: Iterable[str]) -> list[str]:
         """The items in another order."""
         return [item for _, item in sorted((self.share(), item) for item in items)]
-
-
-@cache
-def pairs_of_axes() -> tuple[Pair, ...]:
-    """Every pair of two axes, which are what sizes are dealt for; keywords are dealt for themselves."""
-    return tuple(pair for pair in every_pair() if len(pair.places) == 2)
 
 
 @dataclass(frozen=True)
@@ -147,8 +143,8 @@ class SizePlan:
             pinned = self._pinned(aims, cap / demand.calls, drawer)
             sizes = self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
             if sizes is not None:
-                met = set(pairs_of(lengths_of(sizes)))
-                hand = [pair for pair in hand if pair not in met and pair not in aims[:1]]
+                lengths = lengths_of(sizes)
+                hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
 
     def _cap(self, demand: Demand, row: int) -> float:
@@ -168,27 +164,27 @@ class SizePlan:
         return tuple(sorted((each for each in self.demands if each.is_plain), key=_weight, reverse=True)[:_WIDEST])
 
     @cached_property
-    def _aims(self) -> Mapping[Demand, list[Pair]]:
-        """Each demand's part of the pairs, the dearest first: dealt to whom most rows are left that may pay for it."""
-        pairs, hands = pairs_of_axes(), {demand: list[Pair]() for demand in self.demands}
-        order = np.argsort(words(self.seed, f"pairs {self.dtype.value}", (len(pairs),)), kind="stable").tolist()
+    def _aims(self) -> Mapping[Demand, list[Aim]]:
+        """Each demand's part of the aims, the dearest first: dealt to whom most rows are left that may pay for it."""
+        aims, hands = all_aims(), {demand: list[Aim]() for demand in self.demands}
+        order = np.argsort(words(self.seed, f"aims {self.dtype.value}", (len(aims),)), kind="stable").tolist()
         caps = {demand: [self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
                 for demand in self.demands}
-        for pair in sorted((pairs[index] for index in order), key=lambda pair: -_least_work(dict(pair.places))):
-            cost, spans = _least_work(dict(pair.places)), _spans(pair)
+        for aim in sorted((aims[index] for index in order), key=lambda aim: -_least_work(aim)):
+            cost, spans = _least_work(aim), dict(aim)
             spare = {demand: sum(cap >= cost for cap in caps[demand]) - len(hands[demand]) for demand in self.demands
                      if caps[demand][0] >= cost and demand.may_meet(spans, self.limits)}
             if spare:
-                hands[max(spare, key=lambda demand: spare[demand])].append(pair)
+                hands[max(spare, key=lambda demand: spare[demand])].append(aim)
         return {demand: _spread_out(hand, AIMED[self.effort]) for demand, hand in hands.items()}
 
     @property
     def _table(self) -> Mapping[str, Axis]:
         return axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
 
-    def _pinned(self, aims: Sequence[Pair], cap: float, drawer: Drawer) -> dict[str, int]:
-        """Any lengths in the buckets of these pairs; the least ones where any would cost too much."""
-        spans = {axis: bounds(axis, bucket) for pair in aims for axis, bucket in pair.places}
+    def _pinned(self, aims: Sequence[Aim], cap: float, drawer: Drawer) -> dict[str, int]:
+        """Any lengths within the spans of these aims; the least ones where any would cost too much."""
+        spans = dict(span for aim in aims for span in aim)
         drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
         is_dear = _work({**dict.fromkeys(AXES, 1), **drawn}) > cap
         return {axis: least for axis, (least, _) in spans.items()} if is_dear else drawn
@@ -238,28 +234,23 @@ def _is_telling(sizes: Sizes) -> bool:
     return sizes.S in _TELLING_KEYS and sizes.B * sizes.H >= 2 and sizes.T >= 3 and min(sizes.D, sizes.Dv) >= 2
 
 
-def _spans(pair: Pair) -> Mapping[str, tuple[int, int]]:
-    return {axis: bounds(axis, bucket) for axis, bucket in pair.places}
-
-
-def _aims_of(hand: Sequence[Pair], cap: float) -> Iterator[Pair]:
-    """The first pair of a hand that a row may pay for, and further ones of other axes that fit beside it."""
-    places: dict[str, int] = {}
-    for pair in hand:
-        own = dict(pair.places)
-        wanted = {**places, **own}
-        is_pulled = wanted.keys() >= _ARE_ONE != own.keys()
-        if len(wanted) == len(places) + 2 and not is_pulled and _least_work(wanted) <= cap:
-            places = wanted
-            yield pair
+def _aims_of(hand: Sequence[Aim], cap: float) -> Iterator[Aim]:
+    """The first aim of a hand that a row may pay for, and further ones of other axes that fit beside it."""
+    places: Aim = ()
+    for aim in hand:
+        wanted = {**dict(places), **dict(aim)}
+        is_pulled = wanted.keys() >= _ARE_ONE and not dict(aim).keys() >= _ARE_ONE
+        if len(wanted) == len(places) + len(aim) and not is_pulled and _least_work((*places, *aim)) <= cap:
+            places = (*places, *aim)
+            yield aim
         if len(places) >= 2 * _AT_ONCE:
             return
 
 
-def _spread_out(hand: Sequence[Pair], count: int) -> list[Pair]:
-    """The pairs of a hand, the dearest first; of a large one so many evenly before the others."""
+def _spread_out(hand: Sequence[Aim], count: int) -> list[Aim]:
+    """The aims of a hand, the dearest first; of a large one so many evenly before the others."""
     step = max(1, len(hand) // (_AT_ONCE * count))
-    return [*hand[::step], *(pair for at, pair in enumerate(hand) if at % step)]
+    return [*hand[::step], *(aim for at, aim in enumerate(hand) if at % step)]
 
 
 def _weight(demand: Demand) -> int:
@@ -269,9 +260,9 @@ def _weight(demand: Demand) -> int:
     return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
 
 
-def _least_work(places: Mapping[str, int]) -> int:
-    """The work of the cheapest problem with these axes in these buckets."""
-    return _work({**dict.fromkeys(AXES, 1), **{axis: bounds(axis, bucket)[0] for axis, bucket in places.items()}})
+def _least_work(aim: Aim) -> int:
+    """The work of the cheapest problem that meets it."""
+    return _work({**dict.fromkeys(AXES, 1), **least_of(aim)})
 
 
 def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
