@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Limits
@@ -68,6 +68,11 @@ class Demand:
     def calls(self) -> int:
         """About how many calls a case takes."""
         return self.runs * (2 if self.reads else 1) + bool(self.parted)
+
+    def meeting(self, limits: Limits) -> Hashable:
+        """What `may_meet` hangs on: the same for demands that may meet the same."""
+        domain = self.domain
+        return domain.lengths, domain.grouped, self._is_square(1, 2, limits), self.reads, self.parted
 
     def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
         """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""

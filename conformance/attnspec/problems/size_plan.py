@@ -21,7 +21,7 @@ from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
 from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.entries import words
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Array, Sizes
 
 ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
 """How many sizes each demand is dealt."""
@@ -166,17 +166,32 @@ class SizePlan:
     @cached_property
     def _aims(self) -> Mapping[Demand, list[Aim]]:
         """Each demand's part of the aims, the dearest first: dealt to whom most rows are left that may pay for it."""
-        aims, hands = all_aims(), {demand: list[Aim]() for demand in self.demands}
+        if not self.demands:
+            return {}
+        aims, hands, none = all_aims(), [list[Aim]() for _ in self.demands], np.iinfo(int).min
         order = np.argsort(words(self.seed, f"aims {self.dtype.value}", (len(aims),)), kind="stable").tolist()
-        caps = {demand: [self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
-                for demand in self.demands}
+        caps = np.array([[self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
+                         for demand in self.demands])
         for aim in sorted((aims[index] for index in order), key=lambda aim: -_least_work(aim)):
-            cost, spans = _least_work(aim), dict(aim)
-            spare = {demand: sum(cap >= cost for cap in caps[demand]) - len(hands[demand]) for demand in self.demands
-                     if caps[demand][0] >= cost and demand.may_meet(spans, self.limits)}
-            if spare:
-                hands[max(spare, key=lambda demand: spare[demand])].append(aim)
-        return {demand: _spread_out(hand, AIMED[self.effort]) for demand, hand in hands.items()}
+            can_pay = caps >= _least_work(aim)
+            spare = can_pay.sum(axis=1) - [len(hand) for hand in hands]
+            spare = np.where(can_pay[:, 0] & self._may_meet(aim), spare, none)
+            if spare.max() > none:
+                hands[int(spare.argmax())].append(aim)
+        return {demand: _spread_out(hand, AIMED[self.effort]) for demand, hand in zip(self.demands, hands, strict=True)}
+
+    def _may_meet(self, aim: Aim) -> Array:
+        """(demands,) bool: which of them can have a problem that meets the aim."""
+        kinds, kind_of = self._kinds
+        return np.array([kind.may_meet(dict(aim), self.limits) for kind in kinds], bool)[kind_of]
+
+    @cached_property
+    def _kinds(self) -> tuple[list[Demand], Array]:
+        """A demand of each kind that may meet the same, and (demands,) int: of which kind each demand is."""
+        found = [demand.meeting(self.limits) for demand in self.demands]
+        kinds = dict(zip(reversed(found), reversed(self.demands), strict=True))
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        return list(kinds.values()), np.array([numbers[each] for each in found], int)
 
     @property
     def _table(self) -> Mapping[str, Axis]:
