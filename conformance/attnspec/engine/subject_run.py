@@ -216,8 +216,9 @@ class SubjectRun:
         evidence = self._placed(trial, evidence)
         if not evidence.measured and (lift := missing_lift(self.subject, evidence.sentence)):  # at a glance, too
             return replace(evidence, explained=lift)
-        # each fault would cost as much as the case
-        if trial.is_glance or work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]:
+        # what is only recommended is no fault; of a large case each fault would cost as much as the case
+        is_large = work(Recipe.parse(evidence.recipe).sizes) > MOST[Effort.THOROUGH]
+        if trial.is_glance or trial.check.clause.level is Level.MAY or is_large:
             return evidence
         try:
             return self._explained(trial, evidence)
