@@ -210,7 +210,7 @@ def test_a_finding_says_first_where_it_begins() -> None:
     lines = violation(found, says="", where="here").split("\n")
     assert found.verdict is Verdict.VIOLATED
     assert lines[1] == "  begins: Fails where T ≥ 17; holds at T = 16."
-    assert lines[2] == "  wrong: At B=2 H=2 Hkv=2 T=34 S=6 D=6 Dv=6 wrong: the last row of every head."
+    assert lines[2] == "  wrong: At B=2 H=2 Hkv=2 T=34 S=6 D=6 Dv=6: the last row of every head."
     assert in_short(found).startswith("attention.definition is violated: Fails where T ≥ 17; holds at T = 16. output")
 
 

@@ -197,7 +197,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -
 
 
 def test_where_a_failure_begins_is_said_first() -> None:
-    begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2 wrong: rows 64 to 128 of every head."
+    begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2: rows 64 to 128 of every head."
     found = outcome(Verdict.VIOLATED, reason="they differ", evidence=replace(EVIDENCE, begins=begins, wrong=wrong))
     failure = one(tree(found), "testsuite/testcase/failure")
     assert failure.get("message") == f"{begins} they differ"

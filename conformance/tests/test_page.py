@@ -215,7 +215,7 @@ def test_a_wider_arithmetic_is_told_before_what_was_seen() -> None:
 
 
 def test_a_finding_says_first_where_it_begins() -> None:
-    begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2 wrong: rows 64 to 128 of every head."
+    begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2: rows 64 to 128 of every head."
     evidence = replace(EVIDENCE, begins=begins, wrong=wrong)
     findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
     assert 0 < findings.index(f"begins {begins}{wrong}") < findings.index(EVIDENCE.sentence)

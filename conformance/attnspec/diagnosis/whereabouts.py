@@ -88,12 +88,12 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
 
 
 def _wrong(trial: Trial, resizer: Resizer, boundary: Boundary) -> str:
-    """The wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head are wrong.`"""
+    """The wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _with_room(boundary):
         recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
-            return f"At {sizes} wrong: {ranges(*found)}."
+            return f"At {sizes}: {ranges(*found)}."
     return ""
 
 
