@@ -218,7 +218,7 @@ def test_a_finding_says_first_where_it_begins() -> None:
     begins, wrong = "Fails where T ≥ 65; holds at T = 64.", "At B=2 H=2: rows 64 to 128 of every head."
     evidence = replace(EVIDENCE, begins=begins, wrong=wrong)
     findings = words(section(render([run(violated(evidence=evidence))]), "findings"))
-    assert 0 < findings.index(f"begins {begins}{wrong}") < findings.index(EVIDENCE.sentence)
+    assert 0 < findings.index(f"begins {begins}Wrong: {wrong}") < findings.index(EVIDENCE.sentence)
 
 
 def test_a_violation_like_no_fault_says_where_it_was_located() -> None:
