@@ -175,6 +175,6 @@ def test_another_machine_is_told_apart() -> None:
     assert stored.other_machine({**here, "numpy": "1.0"}) == f"numpy is {np.__version__!r} here and was '1.0'"
 
 
-def test_a_recorded_case_is_computed_from_its_recipe_alone() -> None:
-    put = replace(PUTS[0], cases=1)
-    assert put.recipes("attention.definition") == CASES["recipes"]["numpy/attention attention.definition"][:1]
+def test_the_first_case_does_not_depend_on_how_many_follow() -> None:
+    fewer, clause = replace(PUTS[0], cases=1), "attention.definition"
+    assert fewer.recipes(clause) == PUTS[0].recipes(clause)[:1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Limits
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
-from attnspec.problems.domain import Domain, spelled
+from attnspec.problems.domain import Domain, domain, spelled
 from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
 
@@ -57,6 +57,13 @@ class Demand:
     def is_plain(self) -> bool:
         """Whether a case is one call whose answer is compared: such cases may be large."""
         return self.runs == 1 and not self.reads and not self.projects
+
+    @property
+    def is_general(self) -> bool:
+        """Whether a case is any problem without a keyword that it must have, and one call."""
+        usual = domain()
+        return self.is_plain and self.domain.families == usual.families and replace(
+            self.domain, sometimes=usual.sometimes, grouped=usual.grouped) == usual
 
     def work(self, sizes: Sizes) -> int:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""

@@ -140,12 +140,20 @@ class SizePlan:
         for row in range(ROWS[self.effort]):
             cap = self._cap(demand, row)
             aims = list(_aims_of(hand, cap / demand.calls)) if row < AIMED[self.effort] else []
-            pinned = self._pinned(aims, cap / demand.calls, drawer)
-            sizes = self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
-            if sizes is not None:
+            if sizes := self._row(demand, row, aims, drawer):
                 lengths = lengths_of(sizes)
                 hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
+
+    def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
+        """One of them; the cheapest that is aimed is the least of all problems, where any may be put: many functions
+        have a path of its own for a single key.
+        """
+        if demand.is_general and row == AIMED[self.effort] - 1:
+            return demand.fitted(SIMPLEST[0], self.limits)
+        cap = self._cap(demand, row)
+        pinned = self._pinned(aims, cap / demand.calls, drawer)
+        return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
         """What a row may cost: each less than the one before, all together no more than the demand's share."""

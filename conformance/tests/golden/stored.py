@@ -96,7 +96,12 @@ def key_of(put: Put, clause: str) -> str:
 
 
 def cases() -> Json:
-    """Every case of every part, computed."""
+    """Every case of every part, computed.
+
+    The recipes are those that are stored already: they were drawn when sizes were listed, and must fill the same arrays
+    for ever. A new clause brings those that it is dealt now.
+    """
+    kept = read("cases.json")["recipes"]
     recipes: dict[str, list[str]] = {}
     found: dict[str, dict[str, list[str]]] = {}
     for put in PUTS:
@@ -104,7 +109,7 @@ def cases() -> Json:
             key = key_of(put, clause)
             if dtype in found.get(key, {}):
                 continue
-            recipes.setdefault(key, put.recipes(clause))
+            recipes.setdefault(key, kept.get(key) or put.recipes(clause))
             found.setdefault(key, {})[dtype] = computed(put, clause, dtype, recipes[key])
     return {"machine": machine(), "recipes": recipes, "digests": found}
 
