@@ -80,12 +80,6 @@ def test_recipes_are_dealt_and_drawn_as_recorded() -> None:
     assert wrong == []
 
 
-def test_first_cases_are_dealt_as_recorded() -> None:
-    assert {key: recipes for put in PUTS for key, recipes in CASES["recipes"].items() for clause in [key.split(" ")[1]]
-            if key.startswith(f"{put.subject} ")
-            and adapter.dealt(put.subject, clause, "quick")[:len(recipes)] != recipes} == {}
-
-
 def test_bounds_under_other_classes_and_conventions_are_as_recorded() -> None:
     same_machine()
     makers = stored.bound_makers()

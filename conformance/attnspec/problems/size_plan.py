@@ -7,7 +7,7 @@ spec, whatever else is tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -20,6 +20,7 @@ from attnspec.problems.aims import Aim, all_aims, is_met, least_of
 from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
 from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
+from attnspec.problems.drawer import Drawer
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Array, Sizes
 
@@ -67,29 +68,6 @@ _TURNS: tuple[Lengths, ...] = ("self", "more_keys", "more_queries")
 
 _SMALL: Mapping[str, int] = {"B": 2, "H": 4, "G": 2, "T": 9, "S": 9, "D": 16, "Dv": 16}
 """What an axis is at most before its turn to be long comes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawer:
-    """Shares in [0, 1), one after the other, from a seed."""
-
-    stream: Iterator[float]
-
-    @classmethod
-    def of(cls, seed: int, label: str) -> Drawer:
-        """A stream of its own for each seed and label."""
-        def shares() -> Iterator[float]:
-            for block in range(2**31):
-                yield from (words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
-        return cls(shares())
-
-    def share(self) -> float:
-        """The next one."""
-        return next(self.stream)
-
-    def shuffled(self, items: Iterable[str]) -> list[str]:
-        """The items in another order."""
-        return [item for _, item in sorted((self.share(), item) for item in items)]
 
 
 @dataclass(frozen=True)
