@@ -12,6 +12,7 @@ from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import unfit
 from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, record_files, told
+from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
 from attnspec.core.errors import CONFORMS, Place, UsageError
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.visible import visible
@@ -27,14 +28,12 @@ if TYPE_CHECKING:
               help="Where. [default: beside the first record]")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Draw power or a campaign as an SVG, too; of the first record.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Write the verdicts as JUnit XML for a CI server, too.")
+@JUNIT
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write an audit as a page of documentation in Markdown, too; with --against the comparison.")
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write the failures as a baseline, or bring one up to date with them, too.")
-@click.option("--badge", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Write the verdict as JSON for a badge of shields.io, too.")
+@BADGE
 @AGAINST
 @HISTORY
 @click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
@@ -89,22 +88,10 @@ def _draw(records: list[RunRecord], path: Path) -> None:
     write_picture(records[0], path)
 
 
-def _write_junit(records: list[RunRecord], path: Path) -> None:
-    from attnspec.report.junit import write_junit  # noqa: PLC0415  (weight: Jinja2)
-
-    write_junit(records, path)
-
-
 def _write_audit(records: list[RunRecord], path: Path) -> None:
     from attnspec.report.audit.markdown import write_audit_text  # noqa: PLC0415  (weight: Jinja2)
 
     write_audit_text(records, path)
-
-
-def _write_badge(records: list[RunRecord], path: Path) -> None:
-    from attnspec.report.badge import write_badge  # noqa: PLC0415  (weight: the page's summary)
-
-    write_badge(records, path)
 
 
 def _write_known(records: list[RunRecord], path: Path) -> None:
@@ -115,7 +102,7 @@ def _write_known(records: list[RunRecord], path: Path) -> None:
 
 
 _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
-    "badge": _write_badge, "baseline": _write_known, "junit": _write_junit, "markdown": _write_audit, "picture": _draw}
+    "badge": write_badge, "baseline": _write_known, "junit": write_junit, "markdown": _write_audit, "picture": _draw}
 
 
 def _print_table(record: RunRecord) -> None:

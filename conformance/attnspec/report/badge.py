@@ -21,7 +21,7 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
-    """The verdict in the fields that shields.io reads: what the page's title says, of one implementation without its id."""
+    """The verdict in the fields that shields.io reads: the title of the page, of one implementation without its id."""
     joined = join(visible(records))
     found = summarise(joined, strict=any(run.record.header.strict for run in joined.runs))
     is_alone = len(found.standings) == 1 and not found.interrupted

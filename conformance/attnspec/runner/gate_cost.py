@@ -24,6 +24,9 @@ EFFORT = "attnspec_effort"
 SIZES = "attnspec_sizes"
 """The attribute of a gate's test function that says what the sizes cost which its user names."""
 
+STRICT = "attnspec-strict"
+"""The property of an item's report that says whether its gate is strict; `attnspec` is its outcome as JSON."""
+
 _ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 
