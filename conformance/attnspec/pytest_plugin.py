@@ -47,21 +47,24 @@ class GatesOnGitHub:
     """In GitHub Actions: the gates' summary of the step, and errors at the lines of their functions."""
 
     def __init__(self) -> None:
+        from attnspec.runner.gate_cost import STRICT  # noqa: PLC0415  (as above)
+
+        self._strict = STRICT
         self._gates: dict[bool, dict[str, str]] = {}  # by whether it is strict: each item's outcome, as JSON
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcomes of gates; under xdist the workers' reports come here, too."""
         told = dict(report.user_properties)
         if "attnspec" in told:
-            self._gates.setdefault(bool(told.get("attnspec-strict")), {})[report.nodeid] = str(told["attnspec"])
+            self._gates.setdefault(bool(told.get(self._strict)), {})[report.nodeid] = str(told["attnspec"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
         """Append the summary, print the annotations."""
-        from attnspec.report.github import annotations, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
+        from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
 
         for is_strict, items in self._gates.items():
             record = _record(items.values(), strict=is_strict)
-            for line in annotations([record], _place) if is_on_github() else ():
+            for line in error_commands([record], _place) if is_on_github() else ():
                 terminalreporter.write_line(line)
             try:
                 append_summary(step_summary([record]))

@@ -182,6 +182,11 @@ def test_the_history_goes_from_the_oldest_run_to_the_newest() -> None:
         ("core.agrees", ["✗", "✓", "✗"]), ("core.gone", ["✗", "✗", ""])]
 
 
+def test_runs_of_one_second_are_two_and_one_given_twice_is_one() -> None:
+    new = run(outcome(VIOLATED))
+    assert [each.violated for each in history([[run(outcome(HELD))], [new]], [new]).runs] == [0, 1]
+
+
 def test_the_history_leaves_out_runs_of_others() -> None:
     new = run(outcome(VIOLATED), started=LATER)
     assert len(history([[run(outcome(VIOLATED, subject="lib/other"))]], [new]).runs) == 1
@@ -197,8 +202,8 @@ def test_the_page_draws_the_history() -> None:
 
 def written(path: Path, record: RunRecord) -> str:
     """Writes a record as a run does."""
-    events = [record.header, *record.subjects, *map(ItemFinished, record.outcomes)]
-    return str(write_record(path, *events, *([record.footer] if record.footer else [])))
+    ends = [record.footer] if record.footer else []
+    return str(write_record(path, record.header, *record.subjects, *map(ItemFinished, record.outcomes), *ends))
 
 
 def test_the_command_tells_what_is_new_and_ends_with_one(cli: Cli, here: Path) -> None:
@@ -239,7 +244,7 @@ def test_more_entries_than_fit_are_counted(cli: Cli, here: Path) -> None:
 
 def test_records_without_verdicts_are_refused(cli: Cli, here: Path) -> None:
     new, empty = written(here / "new.jsonl", run(outcome(HELD))), written(here / "old.jsonl", run())
-    for words in ((new, "--against", empty), (empty, "--against", new)):
+    for words in ((new, "--against", empty), (empty, "--against", new), (empty, "--history", str(here))):
         code, _, err = cli("report", *words)
         assert code == 2
         assert "there are no verdicts to compare: `attnspec check` and `attnspec audit` write records" in err

@@ -16,7 +16,7 @@ from attnspec.core.github_actions import append_summary, in_repository
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import Likeness, Outcome
 from attnspec.report.badge import badge
-from attnspec.report.github import MOST, annotations, step_summary
+from attnspec.report.github import MOST, error_commands, step_summary
 from attnspec.subjects.defined import defined_at
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run
@@ -70,7 +70,7 @@ def test_a_record_puts_no_markup_into_the_summary() -> None:
 
 
 def test_an_annotation_stands_at_the_line_of_the_function() -> None:
-    [line] = annotations([run(failure("core.a", like=True), failure("core.b", like=True))],
+    [line] = error_commands([run(failure("core.a", like=True), failure("core.b", like=True))],
                          lambda _: Place("folder/mine.py", 4))
     assert line == ("::error file=folder/mine.py,line=4,title=lib/attend%3A the mask comes late (`late_mask`)::core.a "
                     "(float32) and 1 failure more%0A1 of 4 entries differ%0Arepeat it: attnspec replay 'lib/attend "
@@ -79,21 +79,21 @@ def test_an_annotation_stands_at_the_line_of_the_function() -> None:
 
 def test_nothing_of_a_record_ends_an_annotation_early() -> None:
     seen = replace(evidence(3.0), sentence="100 % wrong\r\n::error::forged")
-    [line] = annotations([run(outcome(VIOLATED, "core.a", subject="a,b:c", seen=seen))], nowhere)
+    [line] = error_commands([run(outcome(VIOLATED, "core.a", subject="a,b:c", seen=seen))], nowhere)
     assert "\n" not in line
     assert line.startswith("::error title=a%2Cb%3Ac%3A core.a is violated::")
     assert "100 %25 wrong" in line
 
 
 def test_at_most_ten_annotations_are_made() -> None:
-    lines = annotations([run(*(failure(f"core.c{number:02}") for number in range(MOST + 2)))], nowhere)
+    lines = error_commands([run(*(failure(f"core.c{number:02}") for number in range(MOST + 2)))], nowhere)
     assert len(lines) == MOST == 10
 
 
 def test_what_does_not_gate_is_no_error() -> None:
     advised = failure("core.a", level=Level.SHOULD)
-    assert annotations([run(advised)], nowhere) == []
-    assert len(annotations([run(advised, strict=True)], nowhere)) == 1
+    assert error_commands([run(advised)], nowhere) == []
+    assert len(error_commands([run(advised, strict=True)], nowhere)) == 1
 
 
 @pytest.mark.parametrize(("outcomes", "message", "colour"), [
@@ -223,5 +223,5 @@ def test_a_summary_that_cannot_be_written_fails_no_gate(tmp_path: Path) -> None:
 
 def test_dtypes_of_one_cause_are_one_error() -> None:
     both = (replace(failure("core.a", like=True), dtype=dtype) for dtype in (DType.FLOAT32, DType.FLOAT16))
-    assert SUBJECT in (lines := annotations([run(*both)], nowhere))[0]
+    assert SUBJECT in (lines := error_commands([run(*both)], nowhere))[0]
     assert len(lines) == 1

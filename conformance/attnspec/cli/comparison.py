@@ -14,6 +14,7 @@ from attnspec.record.read import RunRecord, read_records
 
 if TYPE_CHECKING:
     from attnspec.report.comparison import Comparison
+    from attnspec.report.history import History
     from attnspec.report.known import KnownGroup
 
 LISTED = 20  # entries of each group that are told
@@ -31,11 +32,23 @@ def compared_with(old: Path, records: Sequence[RunRecord]) -> Comparison:
     from attnspec.report.comparison import compare  # noqa: PLC0415  (weight: only this option needs it)
 
     earlier = read_records(old)
-    for runs, where in ((earlier, Place(str(old))), (records, None)):
-        if not any(run.outcomes for run in runs):
-            raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` write records "
-                             "that have some.", where=where)
+    _ensure_verdicts(earlier, Place(str(old)))
+    _ensure_verdicts(records)
     return compare(records, earlier)
+
+
+def drawn(folder: Path, records: Sequence[RunRecord]) -> History:
+    """The history of a folder and these records. Raises RecordError, and UsageError where these have no verdicts."""
+    from attnspec.report.history import history  # noqa: PLC0415  (weight: only this option needs it)
+
+    _ensure_verdicts(records)
+    return history(map(read_records, record_files(folder)), records)
+
+
+def _ensure_verdicts(runs: Sequence[RunRecord], where: Place | None = None) -> None:
+    if not any(run.outcomes for run in runs):
+        raise UsageError("there are no verdicts to compare: `attnspec check` and `attnspec audit` write records that "
+                         "have some.", where=where)
 
 
 def record_files(folder: Path) -> list[Path]:

@@ -30,10 +30,12 @@ class GitHub(WholeRun):
 
     def shutdown(self) -> None:
         """Append the summary, print the annotations."""
-        from attnspec.report.github import annotations, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
+        from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
 
+        if not self.is_begun:
+            return
         records = [self.record("this run")]
-        for line in annotations(records, self._place) if is_on_github() else ():
+        for line in error_commands(records, self._place) if is_on_github() else ():
             click.echo(line, file=self._stream)
         append_summary(step_summary(records))
 

@@ -11,7 +11,7 @@ import click
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import unfit
 from attnspec.cli.combine import tell_interrupted
-from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, record_files, told
+from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, drawn, record_files, told
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
 from attnspec.core.errors import CONFORMS, Place, UsageError
 from attnspec.record.read import RunRecord, read_records
@@ -43,6 +43,8 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
 
     Exit codes: 0 written; with --against 1 if a failure is new, 2 if nobody can say so.
     """
+    from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
+
     target = html or records[0].with_name(records[0].name.removesuffix(".gz")).with_suffix(".html")
     past = record_files(history) if history else []
     written = {"--html": target, **{f"--{name}": also for name, also in wanted.items()}}
@@ -50,7 +52,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
     files = {path: read_records(path) for path in records}
     read = [run for runs in files.values() for run in runs]
     compared = compared_with(against, read) if against else None
-    _write_page(read, target, compared, past)
+    write_page(read, target, compared=compared, past=drawn(history, read) if history else None)
     for path, runs in files.items():
         tell_interrupted(path, runs)
     click.echo(f"page: {target}")
@@ -63,14 +65,6 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
     for line in told(compared, against) if compared and against else ():
         click.echo(line)
     return compared.exit_code if compared else CONFORMS
-
-
-def _write_page(records: list[RunRecord], path: Path, compared: Comparison | None, past: list[Path]) -> None:
-    from attnspec.report.history import history  # noqa: PLC0415  (weight: with the next line)
-    from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
-
-    write_page(records, path, compared=compared,
-               past=history(map(read_records, past), records) if past else None)
 
 
 def _write_also(name: str, records: list[RunRecord], path: Path, compared: Comparison | None) -> None:

@@ -17,6 +17,11 @@ class WholeRun:
         """Keep it."""
         self._events.append(event)
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is anything to tell: a run may be stopped before its first event."""
+        return bool(self._events)
+
     def record(self, name: str) -> RunRecord:
         """The record of the run, as it would be read from a file of this name."""
         where = Place(name)

@@ -25,7 +25,7 @@ def step_summary(records: Sequence[RunRecord]) -> str:
     return "\n".join(_summary(joined, strict=_is_strict(joined))).rstrip("\n") + "\n"
 
 
-def annotations(records: Sequence[RunRecord], place_of: Callable[[str], Place | None]) -> list[str]:
+def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], Place | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join(visible(records))
     found = list(_causes(joined, strict=_is_strict(joined)))

@@ -70,19 +70,15 @@ def history(files: Iterable[File], newest: File) -> History:
     """The runs among these that judged a subject of the newest, which is one of them or comes beside them."""
     subjects = {outcome.subject for run in visible(newest) for outcome in run.outcomes}
     strict = any(run.header.strict for run in newest)
-    kept = [_of(visible(file), subjects) for file in _in_order([*files, newest])]
+    others = [list(file) for file in files if list(file) != list(newest)]
+    in_order = sorted([*others, newest], key=lambda file: file[0].header.started)
+    kept = [_of(visible(file), subjects) for file in in_order]
     joined = [join(file) for file in kept if any(run.outcomes for run in file)]
     found = [_by_clause(each) for each in joined]
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
                for each in found]
     runs = _runs(joined, [len(each) for each in failing])
     return History(tuple(runs), tuple(_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
-
-
-def _in_order(files: Iterable[File]) -> list[File]:
-    """By the time at which they began; a file that is given twice counts once."""
-    once = {tuple(run.header.started for run in file): file for file in files}
-    return [once[started] for started in sorted(once)]
 
 
 def _of(file: File, subjects: set[str]) -> list[RunRecord]:
