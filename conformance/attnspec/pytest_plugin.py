@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from attnspec.runner.gate_cost import GateCost  # noqa: PLC0415  (a run may turn this plugin off before)
 
         config.pluginmanager.register(GateCost(config), "attnspec-gate-cost")
-        if is_told() and not config.getoption("attnspec_traces", None):  # the attnspec command tells GitHub itself
+        if is_told():
             config.pluginmanager.register(GatesOnGitHub(), "attnspec-gates-on-github")
 
 
@@ -56,7 +56,7 @@ class GatesOnGitHub:
         """Keep the outcomes of gates; under xdist the workers' reports come here, too."""
         told = dict(report.user_properties)
         if "attnspec" in told:
-            self._gates.setdefault(bool(told.get(self._strict)), {})[report.nodeid] = str(told["attnspec"])
+            self._gates.setdefault(self._strict in told, {})[report.nodeid] = str(told["attnspec"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
         """Append the summary, print the annotations."""

@@ -129,7 +129,8 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         with one_thread():
             outcome = pronounce(judge, item, plan=plan)
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
-        request.node.user_properties += [("attnspec", json.dumps(encode(outcome))), (STRICT, plan.strict)]
+        request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
+        request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
