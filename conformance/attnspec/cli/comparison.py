@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnspec.report.known import KnownGroup
 
 LISTED = 20  # entries of each group that are told
+FEWER = {"still failing": 3}  # of a group that asks for nothing
 _COLOURS = {"new": "red", "new (advised)": "yellow", "changed": "yellow", "fixed": "green"}
 _ENDS = {VIOLATED: "red", CONFORMS: "green", CANNOT_RUN: "yellow"}
 
@@ -74,10 +75,11 @@ def told(compared: Comparison, old: Path) -> Iterator[str]:
 
 def _entries(group: KnownGroup) -> Iterator[str]:
     name = click.style(group.name, fg=_COLOURS.get(group.name), bold=group.name in _COLOURS)
-    for each in group.entries[:LISTED]:
+    most = FEWER.get(group.name, LISTED)
+    for each in group.entries[:most]:
         yield f"  {name}: {each.subject} {each.clause.id} ({each.dtypes}) {each.says}"
-    if more := len(group.entries) - LISTED:
-        yield from ([f"  {name}: and {more} more, on the page"] if more > 0 else [])
+    if len(group.entries) > most:
+        yield f"  {name}: and {len(group.entries) - most} more, on the page"
 
 
 def _verdict(compared: Comparison) -> str:

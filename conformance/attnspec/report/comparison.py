@@ -33,8 +33,8 @@ class Status(enum.Enum):
     NEW = "new"                # fails now and did not before
     ADVISED = "new (advised)"  # the same of a clause that does not gate
     CHANGED = "changed"        # failed and fails, in another way or by another margin
-    STILL = "still failing"
     FIXED = "fixed"            # failed and holds
+    STILL = "still failing"
     LOST = "not judged now"    # failed, and nothing is known of it now
 
 
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def headline(self) -> str:
-        """`2 new failures, 1 changed, 3 still failing, 1 fixed`."""
+        """`2 new failures, 1 changed, 1 fixed, 3 still failing`."""
         told = [f"{self.count(each)} {each.value}" for each in Status if each is not Status.NEW and self.count(each)]
         new = self.count(Status.NEW)
         return ", ".join([counted(new, "new failure") if new else "no new failure", *told])
