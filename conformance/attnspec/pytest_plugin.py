@@ -5,7 +5,18 @@ The options are internal: the `attnspec` command hands its workers their plan wi
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+from attnspec.core.errors import UsageError
+from attnspec.core.github_actions import append_summary, in_repository, is_on_github, is_told
+
+if TYPE_CHECKING:
+    from attnspec.core.errors import Place
+    from attnspec.record.read import RunRecord
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,3 +39,53 @@ def pytest_configure(config: pytest.Config) -> None:
         from attnspec.runner.gate_cost import GateCost  # noqa: PLC0415  (a run may turn this plugin off before)
 
         config.pluginmanager.register(GateCost(config), "attnspec-gate-cost")
+        if is_told():
+            config.pluginmanager.register(GatesOnGitHub(), "attnspec-gates-on-github")
+
+
+class GatesOnGitHub:
+    """In GitHub Actions: the gates' summary of the step, and errors at the lines of their functions."""
+
+    def __init__(self) -> None:
+        from attnspec.runner.gate_cost import STRICT  # noqa: PLC0415  (as above)
+
+        self._strict = STRICT
+        self._gates: dict[bool, dict[str, str]] = {}  # by whether it is strict: each item's outcome, as JSON
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the outcomes of gates; under xdist the workers' reports come here, too."""
+        told = dict(report.user_properties)
+        if "attnspec" in told:
+            self._gates.setdefault(self._strict in told, {})[report.nodeid] = str(told["attnspec"])
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
+        """Append the summary, print the annotations."""
+        from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
+
+        for is_strict, items in self._gates.items():
+            record = _record(items.values(), strict=is_strict)
+            for line in error_commands([record], _place) if is_on_github() else ():
+                terminalreporter.write_line(line)
+            try:
+                append_summary(step_summary([record]))
+            except UsageError as problem:  # the tests have run, and their verdicts stand
+                terminalreporter.write_line(f"attnspec: {problem}")
+
+
+def _record(outcomes: Iterable[str], *, strict: bool) -> RunRecord:
+    """The outcomes of gates as the record of a run; its header says nothing but whether they are strict."""
+    from attnspec.record.codec import decode  # noqa: PLC0415  (weight: as above)
+    from attnspec.record.events import RunFinished, RunStarted  # noqa: PLC0415  (weight: as above)
+    from attnspec.record.outcome import Outcome  # noqa: PLC0415  (weight: as above)
+    from attnspec.record.read import RunRecord  # noqa: PLC0415  (weight: as above)
+
+    found = tuple(decode(Outcome, json.loads(outcome)) for outcome in outcomes)
+    header = RunStarted("", ("pytest",), "", "", 0, "", strict, len(found), (), {}, ())
+    return RunRecord(header, (), found, RunFinished("", 0.0, {}, 0))
+
+
+def _place(subject: str) -> Place | None:
+    from attnspec.subjects.defined import defined_at  # noqa: PLC0415  (weight: as above)
+
+    place = defined_at(subject)
+    return in_repository(place) if place else None

@@ -36,6 +36,13 @@ def environment_of_subjects() -> Iterator[None]:
         look_in(Surroundings())
 
 
+@pytest.fixture(autouse=True)
+def not_on_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of tests tell GitHub nothing, also where the tests themselves run there."""
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder as the working directory."""

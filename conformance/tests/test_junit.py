@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from attnspec.cli.group import attnspec
-from attnspec.cli.junit import JUnit
+from attnspec.cli.verdict_files import VerdictFile
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.codec import to_line
@@ -193,7 +193,7 @@ def test_a_check_writes_it_once_it_is_over(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_told_before_the_run(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(UsageError, match=r"the JUnit file .* cannot be written"):
-        JUnit(tmp_path / "file" / "junit.xml").start()
+        VerdictFile("junit", "JUnit file", tmp_path / "file" / "junit.xml", write_junit).start()
 
 
 def test_where_a_failure_begins_is_said_first() -> None:

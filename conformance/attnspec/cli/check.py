@@ -12,8 +12,8 @@ from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
 from attnspec.cli.conclusion import Detail
+from attnspec.cli.github import GitHub
 from attnspec.cli.group import exit_code_of
-from attnspec.cli.junit import JUNIT, JUnit
 from attnspec.cli.options import (
     DEADLINE,
     IMPLEMENTATIONS,
@@ -36,6 +36,7 @@ from attnspec.cli.options import (
     typed,
 )
 from attnspec.cli.outputs import Outputs, Together
+from attnspec.cli.verdict_files import BADGE, JUNIT, verdict_files
 from attnspec.core.nouns import DType
 from attnspec.core.sizes import foretold, read_all
 from attnspec.record.events import Handler
@@ -53,6 +54,7 @@ from attnspec.runner.trial_jobs import TRIALS
 @BASELINE
 @UPDATE
 @JUNIT
+@BADGE
 @MUST_TAKE
 @SIZES
 def check(targets: tuple[str, ...], **options: Given) -> int:
@@ -74,6 +76,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @BASELINE
 @UPDATE
 @JUNIT
+@BADGE
 def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given) -> int:
     """Judge every registered implementation whose framework is installed, and probe what it really does.
 
@@ -104,19 +107,20 @@ def replay(line: str, **options: Given) -> int:
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> int:
-    keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "baseline")})
+    keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     outputs = Outputs.of(**told, detail=detail)
-    workers, baseline, junit = options.pop("workers"), Baseline.of(options), JUnit.of(options)
-    outputs = replace(outputs, also=tuple(each.place for each in junit))
+    workers, baseline, files = options.pop("workers"), Baseline.of(options), verdict_files(options)
+    outputs = replace(outputs, also=tuple(each.place for each in files))
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
     plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
     known_targets(plan)
     for line in foretold(plan.sizes, plan.deadline):
         click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
-    handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *junit])]
+    github = GitHub.of(outputs.console_stream, plan.implementations)
+    handlers = [*outputs.handlers(), Together([*outputs.kept, *known, *files, *github])]
     return _run(Session(plan, workers=workers, command=typed(), source=source), handlers)
 
 

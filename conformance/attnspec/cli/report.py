@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import unfit
 from attnspec.cli.combine import tell_interrupted
-from attnspec.core.errors import Place, UsageError
+from attnspec.cli.comparison import AGAINST, HISTORY, compared_with, drawn, record_files, told
+from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
+from attnspec.core.errors import CONFORMS, Place, UsageError
 from attnspec.record.read import RunRecord, read_records
 from attnspec.record.visible import visible
 from attnspec.subjects.baseline import write_baseline
+
+if TYPE_CHECKING:
+    from attnspec.report.comparison import Comparison
 
 
 @click.command()
@@ -22,43 +28,58 @@ from attnspec.subjects.baseline import write_baseline
               help="Where. [default: beside the first record]")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Draw power or a campaign as an SVG, too; of the first record.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Write the verdicts as JUnit XML for a CI server, too.")
+@JUNIT
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Write an audit as a page of documentation in Markdown, too.")
+              help="Write an audit as a page of documentation in Markdown, too; with --against the comparison.")
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
               help="Write the failures as a baseline, or bring one up to date with them, too.")
+@BADGE
+@AGAINST
+@HISTORY
 @click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
-def report(records: tuple[Path, ...], html: Path | None, *, table: bool, **wanted: Path | None) -> None:
-    """Write one page from the records of one or several runs."""
+def report(records: tuple[Path, ...], html: Path | None, against: Path | None, history: Path | None, *, table: bool,
+           **wanted: Path | None) -> int:
+    """Write one page from the records of one or several runs.
+
+    Exit codes: 0 written; with --against 1 if a failure is new, 2 if nobody can say so.
+    """
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
     target = html or records[0].with_name(records[0].name.removesuffix(".gz")).with_suffix(".html")
-    keep_apart({"--html": target, **{f"--{name}": also for name, also in wanted.items()}}, records)
+    past = record_files(history) if history else []
+    written = {"--html": target, **{f"--{name}": also for name, also in wanted.items()}}
+    keep_apart(written, [*records, *past, *([against] if against else [])])
     files = {path: read_records(path) for path in records}
     read = [run for runs in files.values() for run in runs]
-    write_page(read, target)
+    compared = compared_with(against, read) if against else None
+    write_page(read, target, compared=compared, past=drawn(history, read) if history else None)
     for path, runs in files.items():
         tell_interrupted(path, runs)
     click.echo(f"page: {target}")
     for name, also in wanted.items():
         if also is not None:
-            _WRITERS[name](read, also)
+            _write_also(name, read, also, compared)
             click.echo(f"{name}: {also}")
     if table:
         _print_table(read[0])
+    for line in told(compared, against) if compared and against else ():
+        click.echo(line)
+    return compared.exit_code if compared else CONFORMS
+
+
+def _write_also(name: str, records: list[RunRecord], path: Path, compared: Comparison | None) -> None:
+    from attnspec.report.comparison_text import write_comparison  # noqa: PLC0415  (weight: only --against needs it)
+
+    if name == "markdown" and compared:
+        write_comparison(compared, path)
+    else:
+        _WRITERS[name](records, path)
 
 
 def _draw(records: list[RunRecord], path: Path) -> None:
     from attnspec.report.drawing import write_picture  # noqa: PLC0415  (weight: Jinja2)
 
     write_picture(records[0], path)
-
-
-def _write_junit(records: list[RunRecord], path: Path) -> None:
-    from attnspec.report.junit import write_junit  # noqa: PLC0415  (weight: Jinja2)
-
-    write_junit(records, path)
 
 
 def _write_audit(records: list[RunRecord], path: Path) -> None:
@@ -75,7 +96,7 @@ def _write_known(records: list[RunRecord], path: Path) -> None:
 
 
 _WRITERS: Mapping[str, Callable[[list[RunRecord], Path], None]] = {
-    "baseline": _write_known, "junit": _write_junit, "markdown": _write_audit, "picture": _draw}
+    "badge": write_badge, "baseline": _write_known, "junit": write_junit, "markdown": _write_audit, "picture": _draw}
 
 
 def _print_table(record: RunRecord) -> None:

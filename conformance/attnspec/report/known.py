@@ -13,6 +13,7 @@ from attnspec.report.figures import SHORT
 from attnspec.report.joined import Joined, JoinedRun
 
 UNEXPLAINED = "No finding explains these."
+Told = tuple[Outcome, str]  # with the rest of a sentence about its clause
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +91,26 @@ def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> Held:
     libraries = dict.fromkeys(f"{card.library or card.distribution} {card.version}".strip() for card in cards)
     return Held(
         run, tuple(filter(None, libraries)),
-        tuple(_group(name, told.get(name, UNEXPLAINED), known[name], clauses)
+        tuple(group_of(name, told.get(name, UNEXPLAINED), _told(known[name]), clauses)
               for name in sorted(known, key=lambda name: -len(known[name]))),
-        tuple(_group(each.value, "", changed[each], clauses) for each in Novelty if each in changed))
+        tuple(group_of(each.value, "", _told(changed[each]), clauses) for each in Novelty if each in changed))
 
 
-def _group(name: str, says: str, outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> KnownGroup:
-    entries = [_entry(list(group), clauses) for _, group in groupby(sorted(outcomes, key=_key), key=_key)]
-    return KnownGroup(name, says, len(outcomes), tuple(entries))
+def _told(outcomes: Iterable[Outcome]) -> list[Told]:
+    return [(outcome, outcome.change.says if outcome.change else "") for outcome in outcomes]
 
 
-def _entry(outcomes: Sequence[Outcome], clauses: Mapping[str, ClauseText]) -> KnownEntry:
-    first = outcomes[0]
-    says = first.change.says if first.change else ""
-    return KnownEntry(first.subject, clauses[first.clause], _dtypes(outcomes), says)
+def group_of(name: str, says: str, told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownGroup:
+    """A group of outcomes, each with what is said of it: one entry a subject, a clause and what is said."""
+    entries = [_entry(list(group), clauses) for _, group in groupby(sorted(told, key=_key), key=_key)]
+    return KnownGroup(name, says, len(told), tuple(entries))
 
 
-def _dtypes(outcomes: Iterable[Outcome]) -> str:
-    return " ".join(SHORT[each.dtype] for each in outcomes)
+def _entry(told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownEntry:
+    first, says = told[0]
+    return KnownEntry(first.subject, clauses[first.clause], " ".join(SHORT[each.dtype] for each, _ in told), says)
 
 
-def _key(outcome: Outcome) -> tuple[str, str, str]:
-    return outcome.subject, outcome.clause, outcome.change.says if outcome.change else ""
+def _key(told: Told) -> tuple[str, str, str]:
+    outcome, says = told
+    return outcome.subject, outcome.clause, says

@@ -21,6 +21,7 @@ from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.clause_table import themes
+from attnspec.report.comparison import ROUNDING, Comparison
 from attnspec.report.coverage import at_named_sizes, coverage
 from attnspec.report.false_alarms import Campaign, campaign
 from attnspec.report.figures import (
@@ -41,6 +42,7 @@ from attnspec.report.figures import (
     web_address,
 )
 from attnspec.report.findings import findings
+from attnspec.report.history import History
 from attnspec.report.joined import Joined, join
 from attnspec.report.known import held
 from attnspec.report.pictures import LEVELS
@@ -157,17 +159,20 @@ AXES: Mapping[str, str] = {
 }
 
 
-def write_page(records: Sequence[RunRecord], path: Path) -> None:
+def write_page(records: Sequence[RunRecord], path: Path, *, compared: Comparison | None = None,
+               past: History | None = None) -> None:
     """Write the page of one or several runs to `path`, making its folder."""
-    write_whole(path, render(records), "page")
+    write_whole(path, render(records, compared=compared, past=past), "page")
 
 
-def render(records: Sequence[RunRecord]) -> str:
+def render(records: Sequence[RunRecord], *, compared: Comparison | None = None, past: History | None = None) -> str:
     """The page of one or several runs as one HTML document that needs nothing else.
 
     It shows what the records hold: verdicts, a measurement of power, a campaign for false alarms, or several of these.
+    compared, past: how the runs stand to an earlier one, and the runs before them, where that is wanted.
     """
-    return templates().get_template("page.html").render(_view(visible(records)))
+    earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
+    return templates().get_template("page.html").render({**_view(visible(records)), **earlier})
 
 
 def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:

@@ -24,6 +24,9 @@ EFFORT = "attnspec_effort"
 SIZES = "attnspec_sizes"
 """The attribute of a gate's test function that says what the sizes cost which its user names."""
 
+STRICT = "attnspec-strict"
+"""The property that only items of a strict gate have in their report; `attnspec` is the outcome as JSON."""
+
 _ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
 
 

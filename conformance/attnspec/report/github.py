@@ -1,0 +1,107 @@
+"""What GitHub Actions shows of runs: the summary of a step, in Markdown, and errors at the lines of adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from attnspec.core.errors import Place
+from attnspec.core.nouns import gates
+from attnspec.record.outcome import Outcome
+from attnspec.record.read import RunRecord
+from attnspec.record.visible import visible
+from attnspec.report.figures import SIGNS, counted
+from attnspec.report.findings import Explained, explanations
+from attnspec.report.joined import Joined, Judged, join
+from attnspec.report.markdown import code, plain, prose, row
+from attnspec.report.summary import summarise
+
+MOST = 10
+"""So many annotations of a kind GitHub shows of one step, and so many causes the summary tells."""
+
+
+def step_summary(records: Sequence[RunRecord]) -> str:
+    """The verdict, a row a subject, and the likely causes of what fails, as Markdown. Ends its line."""
+    joined = join(visible(records))
+    return "\n".join(_summary(joined, strict=_is_strict(joined))).rstrip("\n") + "\n"
+
+
+def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], Place | None]) -> list[str]:
+    """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
+    joined = join(visible(records))
+    found = list(_causes(joined, strict=_is_strict(joined)))
+    return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
+
+
+def _is_strict(joined: Joined) -> bool:
+    return any(run.record.header.strict for run in joined.runs)
+
+
+def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:
+    found = summarise(joined, strict=strict)
+    yield from (f"## attention: {prose(found.title)}", "")
+    yield from (row(["implementation", "verdict", "clauses"]), row(["---"] * 3))
+    for each in found.standings:
+        yield row([code(each.subject.label), plain(each.word), plain(each.sentence)])
+    causes = list(_causes(joined, strict=strict))
+    for subject, cause in causes[:MOST]:
+        yield from _told(subject, cause)
+    if len(causes) > MOST:
+        yield from ("", f"And {counted(len(causes) - MOST, 'cause')} more, in the record.")
+
+
+def _causes(joined: Joined, *, strict: bool) -> Iterator[tuple[Judged, Explained]]:
+    """What is behind the failures of each subject; a failure that nothing explains stands alone."""
+    for subject in (*joined.subjects, *joined.faults):
+        failures = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes
+                    if gates(outcome.verdict, outcome.level, strict=strict)]
+        for each in explanations(failures):
+            if each.cause:
+                yield subject, each
+            else:
+                yield from ((subject, Explained(None, (failure,))) for failure in each.failures)
+
+
+def _told(subject: Judged, cause: Explained) -> Iterator[str]:
+    first = cause.failures[0]
+    yield from ("", f"### {prose(_headline(cause))}", "", f"{code(subject.label)}: {prose(_which(cause))}")
+    if seen := _seen(first):
+        yield from ("", prose(seen))
+    if first.repeat:
+        yield from ("", f"Repeat it: {code(first.repeat)}")
+
+
+def _annotation(subject: Judged, cause: Explained, place: Place | None) -> str:
+    """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
+    where = {"file": place.file, "line": str(place.line)} if place else {}
+    properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}
+    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    first = cause.failures[0]
+    lines = filter(None, (_which(cause), _seen(first), first.repeat and f"repeat it: {first.repeat}"))
+    return f"::error {told}::{_data(chr(10).join(lines))}"
+
+
+def _headline(cause: Explained) -> str:
+    """`each query sees one later key (`causal_off_by_one`)`; of what nothing explains its clause and verdict."""
+    first = cause.failures[0]
+    return str(cause.cause) if cause.cause else f"{first.clause} is {SIGNS[first.verdict].word}"
+
+
+def _which(cause: Explained) -> str:
+    """`causal.alignment (float32) and 18 failures more`."""
+    first, more = cause.failures[0], len(cause.failures) - 1
+    others = f" and {counted(more, 'failure')} more" if more else ""
+    return f"{first.clause} ({first.dtype.value}){others}"
+
+
+def _seen(outcome: Outcome) -> str:
+    return outcome.evidence.sentence if outcome.evidence else outcome.reason
+
+
+def _data(text: str) -> str:
+    """As a workflow command takes a message."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """As a workflow command takes a property."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
