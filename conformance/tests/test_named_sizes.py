@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +38,7 @@ from attnspec.trials import trial as trials
 from attnspec.trials.asked_sizes import asked_of, is_of_one_call
 from helpers.law import checks
 from helpers.pages import section, words
+from helpers.subjects import module_of
 from test_manifests import MANIFEST, library
 from test_page import card, outcome, run
 from test_refused_sizes import HEAD
@@ -46,10 +48,7 @@ ONLY_AT_192 = "value = value * 1.5 if T == 192 else value"
 DEFINITION = "attention.definition"
 
 
-def target_in(folder: Path, check: str = "pass", more: str = "") -> str:
-    path = folder / "mine.py"
-    path.write_text(HEAD.format(check=check, more=more), encoding="utf-8")
-    return f"{path}:attend"
+target_in = partial(module_of, HEAD)
 
 
 def judged(folder: Path, *sizes: str, clause: str = DEFINITION, check: str = "pass", more: str = "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome
+from helpers.subjects import module_of
 
 HEAD = """
 import numpy as np
@@ -48,10 +50,7 @@ REFUSALS = {
 }
 
 
-def written(folder: Path, check: str, more: str = "") -> str:
-    path = folder / "mine.py"
-    path.write_text(HEAD.format(check=check, more=more), encoding="utf-8")
-    return f"{path}:attend"
+written = partial(module_of, HEAD)
 
 
 def judged(target: str, *clauses: str) -> dict[str, Outcome]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from pathlib import Path
 from typing import Any
 
 from attnspec.core.declaration import Declaration
@@ -22,3 +23,10 @@ def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset()
     declaration = Declaration(keywords=frozenset(keywords), **declared)
     return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, Place("mine.py", 1),
                    Library("mine"), described=described_of(function))
+
+
+def module_of(head: str, folder: Path, check: str = "pass", more: str = "") -> str:
+    """The target of a function in a module of its own: `head` with its places for a check and for more filled."""
+    path = folder / "mine.py"
+    path.write_text(head.format(check=check, more=more), encoding="utf-8")
+    return f"{path}:attend"
