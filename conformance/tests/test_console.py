@@ -17,7 +17,7 @@ from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, Explanation, Likeness, Outcome, SubjectCard
-from attnspec.report.findings import UNLOCATED, explanations, plainly
+from attnspec.report.bugs import UNLOCATED, explanations, plainly
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
 OFF_BY_ONE = "each query sees one later key (`causal_off_by_one`)"
