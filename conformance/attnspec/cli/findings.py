@@ -16,6 +16,7 @@ from attnspec.report.bugs import explanations
 from attnspec.runner.texts import RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
+_ROW = 50   # the same, where it is to be one row of a screen
 _UNCOUNTED = "not counted; "
 
 
@@ -75,8 +76,7 @@ def in_short(digest: Digest, bug: Bug) -> Iterator[str]:
     first, *others = bug.clauses
     yield from told(digest, first)
     if others:
-        names = few([each.clause for each in others], _ROOM)
-        yield f"  also: fails {names}, likely for the same reason (-v shows {_them(others)})"
+        yield f"  also: {few([each.clause for each in others], _ROW)} (-v shows {_them(others)})"
 
 
 def _them(several: Sequence[object]) -> str:

@@ -25,11 +25,12 @@ _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the
 ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
+_NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
 _DEFINITION = "definition"
 _THEMES: Mapping[str, str] = {
     "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
-    "merge": "layers"}
-"""The theme whose clauses speak of faults of a stage, where their names do not say it."""
+    "merge": "layers", "gqa": "grouped"}
+"""The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,13 @@ def _clearest_first(group: Explained) -> Explained:
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
-    words = f"{group.cause} {_THEMES.get(group.cause.stage, '')}" if group.cause else ""
+    words = _themed(group.cause) if group.cause else ""
     return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: _unclear(each, words))))
+
+
+def _themed(cause: LikelyCause) -> str:
+    """All that may name the theme of a cause."""
+    return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
 
 def _unclear(failure: Outcome, cause: str) -> tuple[float, ...]:
@@ -199,17 +205,23 @@ def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
 def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     if explained := evidence.explained:
         says = re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, explained.cause.rstrip("."))
-        yield LikelyCause(says, advice=explained.advice)
+        yield replace(_named(says), advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
     elif begins := _begins(failure):
         yield LikelyCause(_lowered(begins))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
-        yield LikelyCause(evidence.located)
+        yield _named(evidence.located)
         yield from _features(evidence.located)
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED
         yield LikelyCause(_raised(evidence.sentence) if is_error else evidence.sentence.rstrip("."))
+
+
+def _named(sentence: str) -> LikelyCause:
+    """A sentence, and the fault that it ends with."""
+    found = _NAMED.search(sentence)
+    return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
 
 
 def _features(located: str) -> Iterator[LikelyCause]:

@@ -16,7 +16,7 @@ from attnspec.report.joined import Joined, Judged
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
 PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
-OPEN = 24                # how many findings stand open; the rest can be opened one by one
+OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _pictured(found: list[PageFinding]) -> tuple[PageFinding, ...]:
         evidence = finding.outcomes[0].evidence
         pictures = evidence.pictures if evidence else ()
         cells = sum(map(drawn_cells, pictures))
-        opened = replace(finding, is_open=place < OPEN)
+        opened = replace(finding, is_open=finding.does_gate and place < OPEN)
         fits = cells <= room
         room -= cells if fits else 0
         pictured.append(replace(opened, pictures=grids(pictures)) if fits else replace(opened, omitted=len(pictures)))
