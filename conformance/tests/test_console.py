@@ -378,6 +378,32 @@ def test_failures_that_need_the_same_keyword_are_one_bug() -> None:
     assert f"Likely one bug: {located[0].located} (explains 1 of 1)" in alone
 
 
+def test_a_read_out_that_blames_the_fault_s_stage_is_the_same_bug() -> None:
+    blamed = [replace(like(), located=f"a query sees keys that the {what} hides ({what})")
+              for what in ("causal flag", "causal flag", "mask")]
+    every = (*blamed, like("causal_off_by_one"))
+    groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    assert [(str(group.cause), len(group.failures)) for group in groups] == [
+        (OFF_BY_ONE, 3), ("a query sees keys that the mask hides (mask)", 1)]
+
+
+def test_two_faults_of_one_stage_are_two_bugs() -> None:
+    groups = explanations([failed("a.a"), failed("a.b", like("causal_ignored"))])
+    assert len(groups) == 2
+
+
+def test_bugs_without_room_are_told_in_a_line_each() -> None:
+    loud = "\n".join(f"line {number}" for number in range(30))
+    faults = ("causal_off_by_one", "mask_ignored", "scale_none")
+    lines = told(*(failed(f"a.{fault}_{number}", replace(like(fault), sentence=SEEN * 5, traceback=loud, stderr=loud))
+                   for fault in faults for number in range(2)), failed("b.b", Evidence("they differ", "", "")))
+    assert shown(lines) == ["a.causal_off_by_one_0"]
+    assert ("also likely: the argument is accepted and never used (`mask_ignored`): a.mask_ignored_0, a.mask_ignored_1 "
+            "(-v shows them)") in lines
+    assert sum(line.startswith("also likely: ") for line in lines) == 2
+    assert "also violated: b.b (-v shows it)" in lines
+
+
 def test_a_fault_that_a_sentence_ends_with_is_named_once() -> None:
     lines = told(failed(evidence=replace(like(), located=INVERTED)))
     says = INVERTED.rpartition(" (")[0]

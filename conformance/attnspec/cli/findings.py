@@ -12,10 +12,11 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations
+from attnspec.report.bugs import LikelyCause, explanations
 from attnspec.runner.texts import RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
+CAUSES = 3  # that are told in a line
 _ROW = 50   # the same, where it is to be one row of a screen
 _UNCOUNTED = "not counted; "
 
@@ -38,6 +39,7 @@ class Bug:
     """Clauses that a subject fails by one cause, the clearest first; or one clause of which nobody knows the cause."""
 
     clauses: tuple[FailedClause, ...]
+    cause: LikelyCause | None = None
 
 
 def ranked(digest: Digest) -> tuple[Bug, ...]:
@@ -51,7 +53,7 @@ def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
     found: list[Bug] = []
     for group in groups:
         mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
-        found += [Bug(mine)] if group.cause and mine else [Bug((each,)) for each in mine]
+        found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
     return found
 
 
@@ -97,8 +99,12 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
 
 
 def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
-    """The clauses of bugs that are not told, by name."""
-    names = list(dict.fromkeys(_name(digest, each.shown) for bug in bugs for each in bug.clauses))
+    """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
+    known = [bug for bug in bugs if bug.cause][:CAUSES]
+    for bug in known:
+        names = [_name(digest, each.shown) for each in bug.clauses]
+        yield f"also likely: {bug.cause}: {few(names, _ROW)} (-v shows {_them(names)})"
+    names = list(dict.fromkeys(_name(digest, each.shown) for bug in bugs if bug not in known for each in bug.clauses))
     if names:
         yield f"also violated: {few(names, _ROOM)} (-v shows {_them(names)})"
 

@@ -26,6 +26,7 @@ ENDED = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
+_STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 _DEFINITION = "definition"
 _THEMES: Mapping[str, str] = {
     "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
@@ -72,14 +73,15 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
-    the likeliest more often. Failures that begin at the same sizes are one group, whatever else is said of them.
+    the likeliest more often. Failures that begin at the same sizes are one group, whatever else is said of them, and so
+    are those whose read-outs blame the stage of a fault that explains others.
     """
     found, left = [], [(failure, _causes(failure)) for failure in failures]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    known = tuple(map(_clearest_first, _of_one_boundary(found)))
+    known = tuple(map(_clearest_first, _joined(found)))
     return (*known, Explained(None, tuple(failure for failure, _ in left))) if left else known
 
 
@@ -122,16 +124,34 @@ def likely_in_short(failures: Sequence[Outcome]) -> str:
     return f"Likely {found.cause.name}, {len(found.failures)} of {counted(len(failures), 'failure')}"
 
 
-def _of_one_boundary(groups: Sequence[Explained]) -> Iterator[Explained]:
-    """Groups that begin at the same sizes as one, under a fault's name if any has one."""
-    piles: dict[object, list[Explained]] = {}
-    for place, group in enumerate(groups):
-        begins = {_begins(failure) for failure in group.failures} - {""}
-        piles.setdefault(begins.pop() if len(begins) == 1 else place, []).append(group)
-    for pile in piles.values():
-        causes = [group.cause for group in pile if group.cause]
-        named = next((cause for cause in causes if cause.fault), causes[0])
-        yield Explained(named, tuple(failure for group in pile for failure in group.failures))
+def _joined(groups: Sequence[Explained]) -> list[Explained]:
+    """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
+    piles: list[list[Explained]] = []
+    for group in groups:
+        pile = next((pile for pile in piles if any(_is_one_bug(each, group) for each in pile)), None)
+        piles.append([group]) if pile is None else pile.append(group)
+    return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
+
+
+def _merged(pile: Sequence[Explained]) -> Explained:
+    causes = [group.cause for group in pile if group.cause]
+    named = next((cause for cause in causes if cause.fault), causes[0])
+    return Explained(named, tuple(failure for group in pile for failure in group.failures))
+
+
+def _is_one_bug(one: Explained, other: Explained) -> bool:
+    """Whether both begin at the same sizes, or a read-out blames the stage of the other's cause."""
+    sizes, stage = _boundary(one), one.cause.stage if one.cause else ""
+    if sizes and sizes == _boundary(other):
+        return True
+    is_told_by_read_out = any(group.cause and not group.cause.fault for group in (one, other))
+    return is_told_by_read_out and bool(stage) and other.cause is not None and stage == other.cause.stage
+
+
+def _boundary(group: Explained) -> str:
+    """The sizes at which all failures begin of which that is known; empty if they differ."""
+    begins = {_begins(failure) for failure in group.failures} - {""}
+    return begins.pop() if len(begins) == 1 else ""
 
 
 def _begins(failure: Outcome) -> str:
@@ -211,7 +231,8 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     elif begins := _begins(failure):
         yield LikelyCause(_lowered(begins))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
-        yield _named(evidence.located)
+        stage = _STAGE.search(evidence.located)
+        yield replace(_named(evidence.located), stage=stage["stage"] if stage else "")
         yield from _features(evidence.located)
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED

@@ -54,8 +54,8 @@ def _head(looked: Audit, joined: Joined) -> Lines:
 def _table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("Clauses held, of those that apply, and violated, by level; listed deviations; clauses that cannot be put to it; what was not "
-           "decided. The worst margin is in units of the error that honest rounding may make.")
+    yield ("Clauses held, of those that apply, and violated, by level; listed deviations; clauses that cannot be put "
+           "to it; what was not decided. The worst margin is in units of the error that honest rounding may make.")
     for shelf in looked.shelves:
         yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
