@@ -82,7 +82,7 @@ def test_verdict_and_likely_cause_stand_first_and_last() -> None:
     assert lines[0] == f"Does not conform. {explains('2 of 2')}."
     assert lines[1] == "mine:attend: 1 of 3 applicable held, 2 violated"
     assert lines[-2:] == ["record: run.jsonl",
-                          "Does not conform. Likely: `causal_off_by_one`, 2 of 2 failures. (exit code 1)"]
+                          "Does not conform. Likely: `causal_off_by_one`, 2 of 2. (exit code 1)"]
 
 
 def test_several_bugs_are_counted_and_the_commonest_is_told() -> None:
@@ -464,8 +464,8 @@ def test_an_interrupted_run_says_first_what_it_found_so_far() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held(), code=2, interrupted=True)
     assert lines[0] == ("Interrupted with 2 failures so far: what is missing was not run. "
                         f"{explains('2 of 2')}.")
-    assert lines[-1] == ("Interrupted with 2 failures so far: what is missing was not run. Likely: `causal_off_by_one`, "
-                         "2 of 2 failures. (exit code 2)")
+    assert lines[-1] == ("Interrupted with 2 failures so far: what is missing was not run. "
+                         "Likely: `causal_off_by_one`, 2 of 2. (exit code 2)")
 
 
 def test_an_interrupted_run_of_several_says_whose_cause_is_which() -> None:
@@ -500,7 +500,7 @@ def test_of_several_subjects_each_has_a_line() -> None:
         f"Does not conform: 1 of 3 subjects (a:a). {explains('1 of 1')}.",
         f"a:a          does not conform. {explains('1 of 1')}",
         "b:bb         conforms (1 of 1 applicable held)", "mine:attend  was not judged: it is gone."]
-    assert lines[-1] == ("Does not conform: 1 of 3 subjects (a:a). Likely: `causal_off_by_one`, 1 of 1 failure. "
+    assert lines[-1] == ("Does not conform: 1 of 3 subjects (a:a). Likely: `causal_off_by_one`, 1 of 1. "
                          "(exit code 1)")
 
 

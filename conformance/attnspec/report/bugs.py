@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import WEIGHT, counted
+from attnspec.report.figures import WEIGHT
 
 UNLOCATED = ("no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
@@ -117,11 +117,11 @@ def _how_many(failures: Sequence[Outcome], noun: str) -> str:
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
-    """`Likely: `causal_off_by_one`, 19 of 19 failures`; empty where none is likely."""
+    """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely."""
     found = likely(failures)
     if found is None or found.cause is None:
         return ""
-    return f"Likely: {found.cause.name}, {len(found.failures)} of {counted(len(failures), 'failure')}"
+    return f"Likely: {found.cause.name}, {len(found.failures)} of {len(failures)}"
 
 
 def _joined(groups: Sequence[Explained]) -> list[Explained]:
