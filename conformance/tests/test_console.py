@@ -339,9 +339,9 @@ def test_one_bug_is_told_once_and_the_other_clauses_are_named() -> None:
 
 
 def test_the_definition_of_the_cause_s_theme_is_told_before_what_follows() -> None:
-    masked = like("mask_shifted")
-    lines = told(*(failed(name, masked) for name in ("attention.definition", "masking.a", "masking.definition")))
-    assert shown(lines) == ["masking.definition"]
+    names = ("attention.definition", "masking.a", "masking.definition")
+    [group] = explanations([failed(name, like("mask_shifted")) for name in names])
+    assert [failure.clause for failure in group.failures] == ["masking.definition", "masking.a", "attention.definition"]
     tiled = told(failed("attention.definition", like("gqa_tiled")), failed("grouped.definition", like("gqa_tiled")))
     assert shown(tiled) == ["grouped.definition"]
 

@@ -230,7 +230,9 @@ def test_recommendations_of_one_that_conforms_stay_closed_and_uncounted() -> Non
 def test_what_does_not_apply_is_one_entry_until_it_is_opened() -> None:
     lacking = [outcome("lib/attend", f"core.c{n}", Verdict.INAPPLICABLE, cases=0, reason=f"reason {n}")
                for n in range(3)]
-    silence = section(render([run(outcome("lib/attend", "core.a"), *lacking)]), "silence")
+    page = render([run(outcome("lib/attend", "core.a"), *lacking)])
+    assert "1 of 1 applicable clause held by lib/attend" in words(page)
+    silence = section(page, "silence")
     assert "What the implementation lacks, by reason3 items" in words(silence)
     outer = silence[silence.index("<details"):silence.index('<h3 id="nobody"')]
     assert outer.count("</details>") == 4
