@@ -392,6 +392,27 @@ def test_two_faults_of_one_stage_are_two_bugs() -> None:
     assert len(groups) == 2
 
 
+def test_two_faults_that_begin_at_the_same_sizes_are_two_bugs() -> None:
+    begins = "Fails where H ≥ 2; holds at H = 1."
+    every = [replace(like(fault), begins=begins) for fault in ("causal_off_by_one", "scale_none")]
+    assert len(explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])) == 2
+
+
+def test_one_fault_is_one_bug_with_what_to_do_however_it_was_found() -> None:
+    overflow = Explanation("exp overflows (`softmax_without_maximum`)", "Subtract the maximum", "")
+    every = (like("softmax_without_maximum"), replace(like(), explained=overflow))
+    [group] = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    assert group.cause
+    assert (group.cause.fault, group.cause.advice) == ("softmax_without_maximum", "Subtract the maximum")
+
+
+def test_an_arithmetic_that_may_be_meant_explains_what_it_allows_alone() -> None:
+    begins = "Fails where S ≥ 65; holds at S = 64."
+    rounded = replace(like(), begins=begins, explained=Explanation("it rounds", "Round less", "f.precision = {}"))
+    groups = explanations([failed("a.a", rounded), failed("a.b", replace(like(), begins=begins))])
+    assert [len(group.failures) for group in groups] == [1, 1]
+
+
 def test_bugs_without_room_are_told_in_a_line_each() -> None:
     loud = "\n".join(f"line {number}" for number in range(30))
     faults = ("causal_off_by_one", "mask_ignored", "scale_none")

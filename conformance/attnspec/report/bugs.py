@@ -73,8 +73,8 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
-    the likeliest more often. Failures that begin at the same sizes are one group, whatever else is said of them, and so
-    are those whose read-outs blame the stage of a fault that explains others.
+    the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
+    fault of the stage which its read-outs blame.
     """
     found, left = [], [(failure, _causes(failure)) for failure in failures]
     while (best := _commonest([causes for _, causes in left])) is not None:
@@ -135,17 +135,26 @@ def _joined(groups: Sequence[Explained]) -> list[Explained]:
 
 def _merged(pile: Sequence[Explained]) -> Explained:
     causes = [group.cause for group in pile if group.cause]
-    named = next((cause for cause in causes if cause.fault), causes[0])
-    return Explained(named, tuple(failure for group in pile for failure in group.failures))
+    told = max(causes, key=lambda cause: (bool(cause.fault), bool(cause.advice)))
+    return Explained(told, tuple(failure for group in pile for failure in group.failures))
 
 
 def _is_one_bug(one: Explained, other: Explained) -> bool:
-    """Whether both begin at the same sizes, or a read-out blames the stage of the other's cause."""
-    sizes, stage = _boundary(one), one.cause.stage if one.cause else ""
-    if sizes and sizes == _boundary(other):
-        return True
-    is_told_by_read_out = any(group.cause and not group.cause.fault for group in (one, other))
-    return is_told_by_read_out and bool(stage) and other.cause is not None and stage == other.cause.stage
+    """Whether both are like one fault; or, where one is like none, whether they begin at the same sizes, or a read-out
+    blames the stage of the other. An arithmetic that may be meant is behind nothing but what it allows.
+    """
+    cause, beside = one.cause, other.cause
+    if cause is None or beside is None:
+        return False
+    if cause.fault and beside.fault:
+        return cause.fault == beside.fault
+    if cause.declare or beside.declare:
+        return False
+    return _are_same(_boundary(one), _boundary(other)) or _are_same(cause.stage, beside.stage)
+
+
+def _are_same(one: str, other: str) -> bool:
+    return bool(one) and one == other
 
 
 def _boundary(group: Explained) -> str:
