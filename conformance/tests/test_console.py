@@ -387,6 +387,14 @@ def test_a_read_out_that_blames_the_fault_s_stage_is_the_same_bug() -> None:
         (OFF_BY_ONE, 3), ("a query sees keys that the mask hides (mask)", 1)]
 
 
+def test_the_bug_of_most_failures_comes_first_when_all_are_joined() -> None:
+    blamed = replace(like(), located="a query sees keys that the causal flag hides (causal flag)")
+    begun = replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")
+    every = (begun, begun, begun, blamed, blamed, *[like("causal_off_by_one")] * 2)
+    groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    assert [len(group.failures) for group in groups] == [4, 3]
+
+
 def test_two_faults_of_one_stage_are_two_bugs() -> None:
     groups = explanations([failed("a.a"), failed("a.b", like("causal_ignored"))])
     assert len(groups) == 2
@@ -400,7 +408,8 @@ def test_two_faults_that_begin_at_the_same_sizes_are_two_bugs() -> None:
 
 def test_one_fault_is_one_bug_with_what_to_do_however_it_was_found() -> None:
     overflow = Explanation("exp overflows (`softmax_without_maximum`)", "Subtract the maximum", "")
-    every = (like("softmax_without_maximum"), replace(like(), explained=overflow))
+    named = like("softmax_without_maximum")
+    every = (named, named, replace(like(), explained=overflow))
     [group] = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert group.cause
     assert (group.cause.fault, group.cause.advice) == ("softmax_without_maximum", "Subtract the maximum")
