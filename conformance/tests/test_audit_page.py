@@ -191,7 +191,7 @@ def test_the_table_counts_clauses_as_the_gravest_of_their_dtypes() -> None:
     (line,) = audited.lines
     c = line.counts
     assert (c.held, c.must, c.should, c.may, c.known, c.odd, c.inapplicable, c.undecided) == (1, 1, 1, 1, 1, 1, 1, 2)
-    assert c.total == 9
+    assert (c.applicable, c.share) == (8, "1 of 8")
     assert (line.worst.margin, line.closest.margin) == (3.0, 0.9)  # type: ignore[union-attr]  # None fails as well
     assert line.customs == (("hidden_row", "zeros"),)
 
@@ -354,7 +354,7 @@ def test_the_text_tells_each_finding_with_its_script_under_its_library() -> None
                   "- Case: `B=1 T=2 float32`", "- Margin: 3", "- Complaining: `lib/a` under `masking.row` f32",
                   f"```python\n{SCRIPT}```"):
         assert piece in found
-    assert "| `lib/a` the lib/a | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 3 (f32 `masking.row`) | – |  |" in told
+    assert "| `lib/a` the lib/a | 0 of 1 | 1 | 0 | 0 | 0 | 0 | 0 | 3 (f32 `masking.row`) | – |  |" in told
 
 
 def test_the_text_tells_a_wider_arithmetic_before_what_was_seen() -> None:

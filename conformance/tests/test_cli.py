@@ -49,7 +49,7 @@ def test_a_conforming_subject_is_exit_code_0(check: Cli) -> None:
     code, out, err = check("held listed")
     assert (code, err) == (0, "")
     assert out.startswith("attnspec 0.1.0, spec 0 (dddddddd): 2 items of 1 subject, float32; effort default, seed 0, ")
-    assert "\nConforms, but for 1 known failure.\nstub:it: 1 held, 1 expected\n" in out
+    assert "\nConforms, but for 1 known failure.\nstub:it: 1 of 2 applicable held, 1 expected\n" in out
     assert out.endswith("Conforms, but for 1 known failure. (exit code 0)\n")
     assert check("held")[1].endswith("Conforms. (exit code 0)\n")
 
@@ -82,7 +82,7 @@ def test_advice_is_marked_and_gates_only_when_strict(check: Cli) -> None:
 
 def test_advice_that_is_not_followed_is_one_line_and_no_violation(check: Cli) -> None:
     _, out, _ = check("held advised")
-    assert "\nConforms.\nstub:it: 1 held, 1 not as recommended\n" in out
+    assert "\nConforms.\nstub:it: 1 of 2 applicable held, 1 not as recommended\n" in out
     assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows them)\n" in out
     assert "violated" not in out
 

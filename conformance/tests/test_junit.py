@@ -57,8 +57,16 @@ def test_a_suite_is_a_subject_and_a_case_a_clause_at_a_dtype() -> None:
     assert [case.attrib for case in suite.findall("testcase")] == [
         {"classname": "lib.attend", "name": f"core.{name}[float32]", "time": "0.25"} for name in ("agrees", "rows")]
     assert {each.get("name"): each.get("value") for each in suite.iter("property")} == {
-        "library": "lib", "version": "1.2", "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
+        "library": "lib", "version": "1.2", "held": "1 of 2 applicable", "effort": "quick", "seed": "7",
+        "spec": "0.1 ffffffffffff"}
     assert root.attrib == {"name": "attnspec", "tests": "2", "failures": "1", "errors": "0", "time": "0.5"}
+
+
+def test_a_suite_tells_the_share_of_what_applies() -> None:
+    found = tree(*(outcome(verdict, f"core.{verdict.value}")
+                   for verdict in (Verdict.HELD, Verdict.INAPPLICABLE, Verdict.VIOLATED)))
+    assert one(found, ".//property[@name='held']").get("value") == "1 of 2 applicable"
+    assert tree(outcome(Verdict.INAPPLICABLE)).find(".//property[@name='held']") is None
 
 
 def test_a_suite_names_what_its_subject_refuses() -> None:
@@ -129,7 +137,7 @@ def test_a_suite_tells_the_environment_of_its_subject() -> None:
     record = replace(whole, subjects=(SubjectKnown(card),), outcomes=(replace(whole.outcomes[0], subject=card.id),))
     suite = one(ElementTree.fromstring(junit([record])), "testsuite")
     told = {each.get("name"): each.get("value") for each in suite.iter("property")}
-    assert told == {**lives_in, "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
+    assert told == {**lives_in, "held": "1 of 1 applicable", "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
 
 
 ALLOWED = {  # of junit-10.xsd of Jenkins' xUnit plugin: attributes, and elements inside

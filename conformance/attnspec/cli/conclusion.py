@@ -6,7 +6,7 @@ import enum
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 import click
@@ -15,16 +15,17 @@ from attnspec.cli import findings, unjudged
 from attnspec.cli.baseline import but_for, gone, held_against
 from attnspec.cli.digest import Digest
 from attnspec.cli.unjudged import lacks
-from attnspec.cli.wording import counted, few, named, plural
+from attnspec.cli.wording import applied, few, named, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keywords import keyword_for, listed
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.record.events import Event
-from attnspec.record.outcome import refused_by
+from attnspec.record.outcome import Outcome, refused_by
+from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained
 from attnspec.report.coverage import at_sizes, covered
-from attnspec.report.findings import likely, likely_words, unexplained
 from attnspec.runner.jobs import idle
 
+_Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 FEW = 3      # subjects whose sizes are told
 CAUSES = 2   # of several subjects that are told in the first line and the last
@@ -37,8 +38,9 @@ def verdict(digest: Digest) -> str:
 
 
 def conclusion(digest: Digest) -> str:
-    """The same with the exit code: the last line."""
-    return click.style(f"{_verdict(digest)} (exit code {_code(digest)})", fg=_COLOURS[_code(digest)], bold=True)
+    """The same in short, with the exit code: the last line."""
+    code = _code(digest)
+    return click.style(f"{_verdict(digest, likely_in_short)} (exit code {code})", fg=_COLOURS[code], bold=True)
 
 
 def standing(digest: Digest) -> str:
@@ -53,8 +55,8 @@ def standing(digest: Digest) -> str:
     if idle(digest.outcomes):
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
-        return f"{click.style('was judged in part', fg='yellow')} ({counted(digest.counts[subject])})"
-    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({counted(digest.counts[subject])})"
+        return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
+    return f"{click.style(f'conforms{_refused(digest)}', fg='green')} ({applied(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
@@ -90,14 +92,14 @@ def _code(digest: Digest) -> int:
     return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
 
 
-def _verdict(digest: Digest) -> str:
+def _verdict(digest: Digest, words: _Words = likely_words) -> str:
     if digest.footer is None or digest.footer.interrupted:
         found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
-        why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures])
+        why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures], words)
         return f"Interrupted with {found} so far: what is missing was not run.{f' {why}.' if why else ''}"
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
-        return f"Does not conform{_blame(digest)}" if is_blamed else f"Not as listed: {gone(digest)}."
+        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
     if _code(digest) == CONFORMS:
         return f"Conforms{_refused(digest)}{but_for(digest)}."
     if not idle(digest.outcomes):
@@ -106,22 +108,22 @@ def _verdict(digest: Digest) -> str:
     return f"Nothing was executed: {why}" if why else "Nothing was executed, so this run says nothing."
 
 
-def _blame(digest: Digest) -> str:
+def _blame(digest: Digest, words: _Words) -> str:
     """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
     guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
-        return f"{_why(digest)}."
+        return f"{_why(digest, words)}."
     parts = [f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})"] if guilty else []
     if against := digest.contradictions:
         whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
         parts.append(f"{_against(digest)} ({whom})")
-    why = _likely(digest, guilty)
+    why = _likely(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
 
 
-def _likely(digest: Digest, guilty: Sequence[str]) -> str:
+def _likely(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
     """The likely cause where one subject fails, else the commonest two; empty where none is known."""
-    return likely_words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
+    return words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
 
 
 def _causes(digest: Digest, guilty: Sequence[str]) -> str:
@@ -132,12 +134,12 @@ def _causes(digest: Digest, guilty: Sequence[str]) -> str:
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
-def _why(digest: Digest) -> str:
-    """What follows "does not conform": `. Likely: each query sees one later key (`causal_off_by_one`), 19 of …`."""
+def _why(digest: Digest, words: _Words = likely_words) -> str:
+    """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
     if broken := digest.broken_contract:
-        rest = "" if len(broken) == len(digest.failures) else f". {likely_words(digest.failures)}".rstrip(". ")
+        rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
         return f"{_refused(digest)}: it must take {', '.join(broken)}{rest}"
-    if cause := likely_words(digest.failures):
+    if cause := words(digest.failures):
         return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
     number, unknown = len(digest.failures), len(unexplained(digest.failures))
     which = "which" if unknown == number else f"{unknown} of which"
@@ -176,8 +178,8 @@ def _nothing(digest: Digest) -> str:
     return reason if not reason or reason.endswith((".", "?")) else f"{reason}."
 
 
-SHOWN = 3      # failures told in full
-LINES = 38     # of the summary as a reader sees them; with what comes before it, a run stays below 45
+SHOWN = 3      # bugs told in full
+LINES = 34     # of the summary as a reader sees them; with what comes before it, a run takes 40 at most
 WIDTH = 80     # characters a line where nobody knows how wide the reader's are
 CHANGES = 12   # lines of what is new, mended or changed against a baseline
 LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
@@ -214,7 +216,7 @@ class Verdicts:
 
 
 def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT, width: int = WIDTH) -> list[str]:
-    """The lines. In short as many failures in full as there is room for, at most SHOWN and at least one."""
+    """The lines. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
         return [*_head(digest), *findings.everything(digest), *_contradictions(digest),
                 *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,
@@ -224,8 +226,8 @@ def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT
     return next((draft for draft in drafts if _rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
 
 
-def _draft(digest: Digest, ranked: Sequence[findings.FailedClause], shown: int, places: Sequence[str]) -> list[str]:
-    in_full = [line for finding in ranked[:shown] for line in findings.told(digest, finding)]
+def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
+    in_full = [line for bug in ranked[:shown] for line in findings.in_short(digest, bug)]
     others = [*findings.named(digest, ranked[shown:]), *findings.recommendations(digest), *unjudged.in_short(digest)]
     lost = unjudged.not_run(digest)
     return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
@@ -243,7 +245,7 @@ def _head(digest: Digest) -> Iterator[str]:
     yield from undiagnosed(digest)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
-        yield from (f"{subject}: {counted(counts)}" for subject, counts in digest.counts.items())
+        yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())
     else:
         width = max(map(len, digest.subjects), default=0)
         yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)

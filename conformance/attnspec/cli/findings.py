@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -14,10 +12,12 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.findings import Explained, explanations
+from attnspec.report.bugs import LikelyCause, explanations
 from attnspec.runner.texts import RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
+CAUSES = 3  # that are told in a line
+_ROW = 50   # the same, where it is to be one row of a screen
 _UNCOUNTED = "not counted; "
 
 
@@ -34,24 +34,32 @@ class FailedClause:
         return self.shown.clause
 
 
-def ranked(digest: Digest) -> tuple[FailedClause, ...]:
-    """What gates: one of every subject before a second of any, and of each one of every cause; clauses of its theme
-    first, and smaller cases.
-    """
-    return _by_clause(_in_turn([_of_one(digest.of(subject).failures) for subject in digest.subjects]))
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """Clauses that a subject fails by one cause, the clearest first; or one clause of which nobody knows the cause."""
+
+    clauses: tuple[FailedClause, ...]
+    cause: LikelyCause | None = None
 
 
-def _of_one(failures: Sequence[Outcome]) -> list[Outcome]:
-    return _in_turn([_in_order(group) for group in explanations(failures)])
+def ranked(digest: Digest) -> tuple[Bug, ...]:
+    """What gates: one bug of every subject before a second of any, that which explains most before the others."""
+    return tuple(_in_turn([_bugs(digest.of(subject).failures) for subject in digest.subjects]))
 
 
-def _in_turn(piles: Sequence[Sequence[Outcome]]) -> list[Outcome]:
+def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
+    groups = explanations(failures)
+    clauses = {_key(each.shown): each for each in _by_clause([each for group in groups for each in group.failures])}
+    found: list[Bug] = []
+    for group in groups:
+        mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
+        found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
+    return found
+
+
+def _in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
     """The first of every pile, then the second of every pile, …"""
-    return [turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None]
-
-
-def _in_order(group: Explained) -> list[Outcome]:
-    return sorted(group.failures, key=lambda each: (_theme(each) not in str(group.cause), _size(each)))
+    return (turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None)
 
 
 def _by_clause(failures: Sequence[Outcome]) -> tuple[FailedClause, ...]:
@@ -65,16 +73,16 @@ def _key(outcome: Outcome) -> tuple[object, ...]:
     return outcome.subject, outcome.clause, outcome.verdict
 
 
-def _theme(outcome: Outcome) -> str:
-    """`mask` of masking.definition: as a cause would name it."""
-    return outcome.clause.partition(".")[0].removesuffix("ing")
+def in_short(digest: Digest, bug: Bug) -> Iterator[str]:
+    """The clearest clause in full, the others by name."""
+    first, *others = bug.clauses
+    yield from told(digest, first)
+    if others:
+        yield f"  also: {few([each.clause for each in others], _ROW)} (-v shows {_them(others)})"
 
 
-def _size(outcome: Outcome) -> float:
-    """How many numbers the case has, about: the product of its sizes, which begin its recipe."""
-    recipe = outcome.evidence.recipe if outcome.evidence else ""
-    sizes = re.findall(r"\d+", recipe.partition(";")[0])
-    return math.prod(map(int, sizes)) if sizes else math.inf
+def _them(several: Sequence[object]) -> str:
+    return "it" if len(several) == 1 else "them"
 
 
 def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
@@ -90,11 +98,15 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     yield from rest.split("\n")
 
 
-def named(digest: Digest, findings: Sequence[FailedClause]) -> Iterator[str]:
-    """The failures that are not told in full, by name."""
-    names = list(dict.fromkeys(_name(digest, finding.shown) for finding in findings))
+def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
+    """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
+    known = [bug for bug in bugs if bug.cause][:CAUSES]
+    for bug in known:
+        names = [_name(digest, each.shown) for each in bug.clauses]
+        yield f"also likely: {bug.cause}: {few(names, _ROW)} (-v shows {_them(names)})"
+    names = list(dict.fromkeys(_name(digest, each.shown) for bug in bugs if bug not in known for each in bug.clauses))
     if names:
-        yield f"also violated: {few(names, _ROOM)} (-v shows them)"
+        yield f"also violated: {few(names, _ROOM)} (-v shows {_them(names)})"
 
 
 def recommendations(digest: Digest) -> Iterator[str]:
@@ -113,5 +125,5 @@ def _name(digest: Digest, outcome: Outcome) -> str:
 
 def everything(digest: Digest) -> Iterator[str]:
     """Every failure in full, what gates first."""
-    for finding in (*ranked(digest), *_by_clause(digest.advice)):
+    for finding in (*(clause for bug in ranked(digest) for clause in bug.clauses), *_by_clause(digest.advice)):
         yield from told(digest, finding)

@@ -20,12 +20,23 @@ _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "bright_black" for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
     verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
     verdict_words(Verdict.NOT_RUN): "yellow", ADVICE: "yellow"}
+_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
 _ORDER = (*map(verdict_words, Verdict), ADVICE)
 
 
 def counted(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
     return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
+
+
+def applied(counts: Counter[str]) -> str:
+    """`60 of 62 applicable held, 2 violated`: a share of what applies; as `counted` where nothing was judged."""
+    left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
+    if left.total() == counts[_NOT_RUN]:
+        return counted(counts)
+    held = _coloured(f"{counts[_HELD]} of {left.total()} applicable {_HELD}", _HELD if counts[_HELD] else _NOT_RUN)
+    del left[_HELD]
+    return f"{held}, {counted(left)}" if left else held
 
 
 def _coloured(text: str, word: str) -> str:

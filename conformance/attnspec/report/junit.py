@@ -79,11 +79,19 @@ def _lost_case(subject: Judged, reason: str, number: int) -> ElementTree.Element
 
 def _properties(subject: Judged, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
-    told = {**_living(run, card), "library": card.distribution, "version": card.version, "effort": header.effort,
+    told = {**_living(run, card), "library": card.distribution, "version": card.version,
+            "held": _held(outcomes), "effort": header.effort,
             "seed": str(header.seed), "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
             "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
             "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
     return {name: value for name, value in told.items() if value}
+
+
+def _held(outcomes: Sequence[Outcome]) -> str:
+    """`62 of 62 applicable`; empty if nothing applies."""
+    applicable = [outcome for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE]
+    held = sum(outcome.verdict is Verdict.HELD for outcome in applicable)
+    return f"{held} of {len(applicable)} applicable" if applicable else ""
 
 
 def _living(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:

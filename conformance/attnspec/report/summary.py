@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
+from attnspec.report.bugs import likely_words
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
-from attnspec.report.findings import likely_words
 from attnspec.report.joined import Joined, JoinedRun, Judged
 
 EXITS = {
@@ -47,7 +47,6 @@ class Standing:
     word: str
     css: str
     sentence: str
-    total: int
     counts: tuple[VerdictShare, ...]
     items: int
     cause: str = ""
@@ -96,7 +95,7 @@ def _standing(joined: Joined, subject: Judged, *, strict: bool) -> Standing:
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
-    return Standing(subject, word, css, _sentence(flat, worst, subject), len(worst), _shares(outcomes), len(flat),
+    return Standing(subject, word, css, _sentence(flat, worst, subject, strict=strict), _shares(outcomes), len(flat),
                     likely_words([outcome for outcome in flat if _is_failure(outcome, strict=strict)]),
                     tuple(refused_by(subject.card, flat)))
 
@@ -135,16 +134,18 @@ def _but_for(outcomes: Iterable[Outcome]) -> str:
     return f", but for {counted(known, 'known failure')}" if known else ""
 
 
-def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged) -> str:
-    """`3 of 78 clauses violated by torch/mha (2 must, 1 should)`."""
+def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Judged, *, strict: bool) -> str:
+    """`3 of 62 applicable clauses violated by torch/mha (2 must, 1 should)`; of one that conforms what it holds."""
     failed = {outcome.clause: outcome.level for outcome in outcomes if outcome.verdict in FAILURES}
-    total = counted(len(worst), "clause")
+    total = counted(sum(verdict is not Verdict.INAPPLICABLE for verdict in worst), "applicable clause")
     if Verdict.UNEXPECTED in worst and not failed:
         return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
-    if not failed:
-        return f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
+    held = f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
     levels = list(failed.values())
     detail = ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
+    if not any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
+        advice = counted(len(failed), "recommendation")
+        return f"{held}; {advice} not followed ({detail})" if failed else held
     return f"{len(failed)} of {total} violated by {subject.label} ({detail})"
 
 

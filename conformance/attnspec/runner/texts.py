@@ -57,8 +57,8 @@ def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
             ("like", _likeness(evidence.like)), ("where", "" if evidence.explained else evidence.located),
-            ("trace", _shortened(_without_carets(evidence.traceback), 4, 3)),
-            ("printed", _shortened(evidence.stderr, 2, 2))]
+            ("trace", _shortened(_without_carets(evidence.traceback), 3, 3)),
+            ("printed", _shortened(evidence.stderr, 1, 2))]
 
 
 def _likeness(like: Sequence[Likeness]) -> str:

@@ -54,8 +54,8 @@ def _head(looked: Audit, joined: Joined) -> Lines:
 def _table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("Clauses held and violated, by level; listed deviations; clauses that cannot be put to it; what was not "
-           "decided. The worst margin is in units of the error that honest rounding may make.")
+    yield ("Clauses held, of those that apply, and violated, by level; listed deviations; clauses that cannot be put "
+           "to it; what was not decided. The worst margin is in units of the error that honest rounding may make.")
     for shelf in looked.shelves:
         yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
@@ -73,7 +73,7 @@ def _source(shelf: LibraryTable) -> str:
 
 def _cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
-    counts = (c.held, c.must, c.should, c.may, c.known + c.odd, c.inapplicable, c.undecided)
+    counts = (c.share, c.must, c.should, c.may, c.known + c.odd, c.inapplicable, c.undecided)
     grades = plain(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
     name = f"{code(line.subject.card.id)} {plain(line.subject.card.title)}"
     return name, *map(str, counts), _call(line.worst), _call(line.closest), grades

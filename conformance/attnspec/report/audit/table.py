@@ -36,10 +36,14 @@ class Counts:
     undecided: int
 
     @property
-    def total(self) -> int:
-        """All clauses."""
-        return (self.held + self.must + self.should + self.may + self.known + self.odd + self.inapplicable
-                + self.undecided)
+    def applicable(self) -> int:
+        """All clauses but those that cannot be put to it."""
+        return self.held + self.must + self.should + self.may + self.known + self.odd + self.undecided
+
+    @property
+    def share(self) -> str:
+        """`59 of 62`: the clauses held, of those that apply."""
+        return f"{self.held} of {self.applicable}"
 
 
 @dataclass(frozen=True, slots=True)

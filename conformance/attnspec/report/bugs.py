@@ -1,0 +1,282 @@
+"""What is likely behind failures: those that one cause explains are one bug, with its clearest clause in front."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from attnspec.core.nouns import FAILURES, Verdict
+from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
+from attnspec.report.figures import WEIGHT
+
+UNLOCATED = ("no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
+"""How a diagnosis begins that found nothing."""
+
+_LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
+_ITS_DTYPE = "the inputs' dtype"
+_LONGEST = 80  # characters of a fault's story, and of an exception
+_FEW_WORDS = 3
+_MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the key that the words stand behind
+ENDED = FAILURES - {Verdict.VIOLATED}
+"""Failures whose sentence says how the call ended."""
+
+_NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
+_STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
+_DEFINITION = "definition"
+_THEMES: Mapping[str, str] = {
+    "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
+    "merge": "layers", "gqa": "grouped"}
+"""The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyCause:
+    """What explains a failure: a clause without a full stop, the fault that is like it, what to do, what to declare.
+
+    stage: where in attention that fault sits.
+    """
+
+    says: str
+    fault: str = ""
+    advice: str = ""
+    declare: str = ""
+    stage: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.says} ({self.name})" if self.fault else self.says
+
+    @property
+    def name(self) -> str:
+        """The fault, or else what the cause says."""
+        return f"`{self.fault}`" if self.fault else self.says
+
+    @property
+    def noun(self) -> str:
+        """A choice that can be declared need not be a bug."""
+        return "cause" if self.declare else "bug"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Failures with one cause, the clearest first; None: nothing explains them."""
+
+    cause: LikelyCause | None
+    failures: tuple[Outcome, ...]
+
+
+def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
+    """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
+
+    A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which is
+    the likeliest more often. What no fault is like joins those that begin at the same sizes, and those that are like a
+    fault of the stage which its read-outs blame.
+    """
+    found, left = [], [(failure, _causes(failure)) for failure in failures]
+    while (best := _commonest([causes for _, causes in left])) is not None:
+        mine = tuple(failure for failure, causes in left if best in causes)
+        found.append(Explained(_at_all_dtypes(best, mine), mine))
+        left = [each for each in left if best not in each[1]]
+    known = tuple(map(_clearest_first, _joined(found)))
+    return (*known, Explained(None, tuple(failure for failure, _ in left))) if left else known
+
+
+def likely(failures: Sequence[Outcome]) -> Explained | None:
+    """The failures with the commonest cause; None where more failures are like nothing that is known."""
+    first = next(iter(explanations(failures)), None)
+    return first if first and first.cause and len(first.failures) >= len(unexplained(failures)) else None
+
+
+def unexplained(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """Those that nothing explains."""
+    return next((each.failures for each in explanations(failures) if each.cause is None), ())
+
+
+def likely_words(failures: Sequence[Outcome]) -> str:
+    """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`; empty where none is
+    likely.
+    """
+    found = likely(failures)
+    if found is None or found.cause is None:
+        return ""
+    name = f"{found.cause.name}, " if found.cause.fault else ""
+    share = f"{name}explains {len(found.failures)} of {len(failures)}"
+    return f"Likely{_how_many(failures, found.cause.noun)}: {found.cause.says} ({share})"
+
+
+def _how_many(failures: Sequence[Outcome], noun: str) -> str:
+    """How many bugs there are; empty where some failures may have causes that nobody knows."""
+    number = len(explanations(failures))
+    if unexplained(failures):
+        return ""
+    return f" one {noun}" if number == 1 else f" {number} bugs, the first"
+
+
+def likely_in_short(failures: Sequence[Outcome]) -> str:
+    """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely."""
+    found = likely(failures)
+    if found is None or found.cause is None:
+        return ""
+    return f"Likely: {found.cause.name}, {len(found.failures)} of {len(failures)}"
+
+
+def _joined(groups: Sequence[Explained]) -> list[Explained]:
+    """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
+    piles: list[list[Explained]] = []
+    for group in groups:
+        pile = next((pile for pile in piles if any(_is_one_bug(each, group) for each in pile)), None)
+        piles.append([group]) if pile is None else pile.append(group)
+    return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
+
+
+def _merged(pile: Sequence[Explained]) -> Explained:
+    causes = [group.cause for group in pile if group.cause]
+    told = max(causes, key=lambda cause: (bool(cause.fault), bool(cause.advice)))
+    return Explained(told, tuple(failure for group in pile for failure in group.failures))
+
+
+def _is_one_bug(one: Explained, other: Explained) -> bool:
+    """Whether both are like one fault; or, where one is like none, whether they begin at the same sizes, or a read-out
+    blames the stage of the other. An arithmetic that may be meant is behind nothing but what it allows.
+    """
+    cause, beside = one.cause, other.cause
+    if cause is None or beside is None:
+        return False
+    if cause.fault and beside.fault:
+        return cause.fault == beside.fault
+    if cause.declare or beside.declare:
+        return False
+    return _are_same(_boundary(one), _boundary(other)) or _are_same(cause.stage, beside.stage)
+
+
+def _are_same(one: str, other: str) -> bool:
+    return bool(one) and one == other
+
+
+def _boundary(group: Explained) -> str:
+    """The sizes at which all failures begin of which that is known; empty if they differ."""
+    begins = {_begins(failure) for failure in group.failures} - {""}
+    return begins.pop() if len(begins) == 1 else ""
+
+
+def _begins(failure: Outcome) -> str:
+    """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
+    return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
+
+
+def _clearest_first(group: Explained) -> Explained:
+    """What is strictest first, then numbers before NaN, the cause's own theme, and its definition before consequences.
+
+    Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
+    """
+    words = _themed(group.cause) if group.cause else ""
+    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: _unclear(each, words))))
+
+
+def _themed(cause: LikelyCause) -> str:
+    """All that may name the theme of a cause."""
+    return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
+
+
+def _unclear(failure: Outcome, cause: str) -> tuple[float, ...]:
+    theme, _, name = failure.clause.partition(".")
+    is_of_another = theme.removesuffix("ing") not in cause
+    return WEIGHT[failure.level], is_endless(failure), is_of_another, name != _DEFINITION
+
+
+def is_endless(failure: Outcome) -> bool:
+    """Whether its margin is infinite because something is not finite: that says little of how far it is off."""
+    measured = failure.evidence.measured if failure.evidence else None
+    return measured is not None and not math.isfinite(measured.gap)
+
+
+def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCause:
+    """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
+    told = {failure.dtype.value: failure.evidence.explained for failure in failures
+            if failure.evidence and failure.evidence.explained}
+    says = cause.says.replace(_ITS_DTYPE, "".join(told)) if len(told) == 1 else cause.says
+    return replace(cause, says=says, declare=together(tuple(told.values())))
+
+
+def together(explained: Sequence[Explanation]) -> str:
+    """One text for those that declare the precision at one dtype each: pasted one by one, each line may undo the last.
+
+    A function's attribute is one line, a manifest's mapping has a line for each dtype.
+    """
+    lines = tuple(dict.fromkeys(each.declare for each in explained))
+    begins = {_MANIFEST_DTYPE.sub("", line.partition("{")[0]) for line in lines}
+    if len(lines) < 2 or len(begins) > 1 or not all(each.declared for each in explained):
+        return "".join(lines[:1])
+    start = begins.pop()
+    if start.endswith("= "):
+        whole = {dtype: words for each in explained for dtype, words in each.declared.items()}
+        return f"{start}{whole}"
+    return "\n  ".join([start.rstrip(), *(line.removeprefix(start) for line in lines)])
+
+
+def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
+    often = Counter(cause for causes in every for cause in causes)
+    first = Counter(causes[0] for causes in every if causes)
+    return max(often, key=lambda cause: (often[cause], first[cause], bool(cause.advice)), default=None)
+
+
+def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
+    """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
+    if failure.evidence:
+        return tuple(_evident(failure, failure.evidence))
+    return (LikelyCause(failure.reason.rstrip(".")),) if failure.reason else ()
+
+
+def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
+    if explained := evidence.explained:
+        says = re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, explained.cause.rstrip("."))
+        yield replace(_named(says), advice=explained.advice)
+    elif evidence.like:
+        yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
+    elif begins := _begins(failure):
+        yield LikelyCause(_lowered(begins))
+    elif evidence.located and not evidence.located.startswith(UNLOCATED):
+        stage = _STAGE.search(evidence.located)
+        yield replace(_named(evidence.located), stage=stage["stage"] if stage else "")
+        yield from _features(evidence.located)
+    elif failure.verdict in ENDED:
+        is_error = failure.verdict is Verdict.ERRORED
+        yield LikelyCause(_raised(evidence.sentence) if is_error else evidence.sentence.rstrip("."))
+
+
+def _named(sentence: str) -> LikelyCause:
+    """A sentence, and the fault that it ends with."""
+    found = _NAMED.search(sentence)
+    return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
+
+
+def _features(located: str) -> Iterator[LikelyCause]:
+    """Each keyword that may be left out: other failures may need one of them alone."""
+    if found := _LEFT_OUT.fullmatch(located):
+        yield from (LikelyCause(f"the answer is right once {name} is left out")
+                    for name in found["keywords"].split(" or "))
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _raised(sentence: str) -> str:
+    """What an exception has in common with the same one about other shapes."""
+    first = re.sub(r"\d+", "…", sentence.partition("\n")[0].rstrip("."))
+    return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
+
+
+def plainly(like: Likeness) -> str:
+    """The story of a fault as one short clause: `each query sees one later key`."""
+    story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
+    code, colon, rest = story.partition(": ")
+    if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:  # "`>` for `>=`: each query sees …"
+        story = rest
+    first, _, _ = story.partition(" ")
+    is_word = first == "A" or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first))  # True
+    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _LONGEST, placeholder=" …")
