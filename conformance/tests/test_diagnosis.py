@@ -198,10 +198,15 @@ def test_keywords_that_spoil_a_case_together_are_told() -> None:
 
 
 def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
+    found = diagnosed(load("numpy/msa"), clause="masking.hidden_nan_is_irrelevant", among=())
+    assert found.located == "the answer is not finite here, and right once mask is left out"
+
+
+def test_a_recommendation_that_is_not_followed_is_not_diagnosed() -> None:
     subject_run = SubjectRun(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
     evidence = subject_run.try_clause(CHECKS["masking.hidden_nan_is_irrelevant"], DType.FLOAT32).evidence
     assert evidence
-    assert evidence.located == "the answer is not finite here, and right once mask is left out"
+    assert (evidence.located, evidence.like) == ("", ())
 
 
 def test_no_read_out_is_asked_why_a_dtype_is_wrong() -> None:

@@ -9,8 +9,8 @@ from attnspec.core.nouns import gates
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
+from attnspec.report.bugs import Explained, explanations
 from attnspec.report.figures import SIGNS, counted
-from attnspec.report.findings import Explained, explanations
 from attnspec.report.joined import Joined, Judged, join
 from attnspec.report.markdown import code, plain, prose, row
 from attnspec.report.summary import summarise
