@@ -26,7 +26,7 @@ from attnspec.core.errors import (
     quoted,
 )
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType
 from attnspec.core.paths import folder
 from attnspec.record import schema as record
 from attnspec.spec.clause import Spec
@@ -99,9 +99,9 @@ def _badly_put(law: Spec) -> Iterator[AttnspecError]:
 
 def _unposable(check: Check) -> Iterator[SpecError]:
     """That no problem is such as the clause asks for, so that it never says anything of anybody."""
-    from attnspec.problems.shapes import shapes_for  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.problems.shapes import has_any  # noqa: PLC0415  (weight: NumPy)
 
-    if not any(shapes_for(check.domain, Limits(grouped=each), Effort.THOROUGH) for each in (True, False)):
+    if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
         yield SpecError(f"no problem is put under {check.clause.id!r}: no size that is drawn has what `given` asks for "
                         "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 

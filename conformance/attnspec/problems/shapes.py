@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
@@ -11,7 +12,7 @@ from attnspec.problems.demand import Demand, adapted
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.fitting import near
 from attnspec.problems.problem import Sizes
-from attnspec.problems.size_plan import SizePlan
+from attnspec.problems.size_plan import SIMPLEST, SizePlan
 
 # A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths
 # are three times that. No square roots of these widths are exact.
@@ -39,6 +40,15 @@ _TRIED: Mapping[Kind, Mapping[Effort, int]] = {
     "panel": dict.fromkeys(Effort, 1), "gaussian": {Effort.GLANCE: 2}}
 
 
+def has_any(domain: Domain, limits: Limits) -> bool:
+    """Whether clause and limits leave any problem: one that is as small as both allow."""
+    if domain.kind in OF_KIND:
+        return bool(shapes_for(domain, limits, Effort.THOROUGH))
+    demand = Demand(domain, projects=domain.is_layer)
+    return any(demand.fitted(sizes, limits) for sizes in SIMPLEST)
+
+
+@lru_cache(maxsize=64)
 def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) -> tuple[Sizes, ...]:
     """The sizes of a kind that brings its own, or else what a plan deals to this domain alone.
 
