@@ -75,7 +75,7 @@ DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Sec
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
                        help="Tell every failure and every reason, not only what matters most.")
 MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
-                         help="What they must take, as 'causal window D128 T4096 float16': refusing any of it fails.")
+                         help="What they must take, as 'causal bias D128 T4096 float16': refusing any of it fails.")
 SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
                      help="Tried whatever the effort: 'B4 H32 Hkv8 T2048 S2048 D128', or a file with one a line.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")

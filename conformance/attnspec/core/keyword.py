@@ -27,7 +27,8 @@ class Values:
     (empty: the usual ones).  plural: the name of a clause's own list.  unsaid: what a recipe means that names none.
     write, read: the text in a recipe and back; `read` raises ValueError, which says what should stand there.
     taken: a value as YAML gives it, checked; it raises SpecError.  grown: the same value where there are so many keys;
-    None: it is the same for any number.
+    None: it is the same for any number.  scaled: the same value where there are so many times as many keys; None: it
+    stays.
     """
 
     usual: tuple[Any, ...]
@@ -38,6 +39,15 @@ class Values:
     taken: Callable[[Any], Any]
     generic: tuple[Any, ...] = ()
     grown: Callable[[Any, int], Any] | None = None
+    scaled: Callable[[Any, float], Any] | None = None
+
+
+def number_in(name: str, text: str) -> float:
+    """A number in a recipe. Raises ValueError that names the field."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} should be a number, not {text!r}") from None
 
 
 @dataclass(frozen=True, slots=True)

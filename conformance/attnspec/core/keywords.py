@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.errors import SpecError
-from attnspec.core.keyword import Acts, Keyword, Saying, Values
+from attnspec.core.keyword import Acts, Keyword, Saying, Values, number_in
 from attnspec.core.nouns import Kind
 from attnspec.core.slips import slip_of
 
@@ -86,14 +86,6 @@ class Lists(TypedDict, total=False):
     softcaps: Literal["any"] | Sequence[float]
 
 
-def _number(name: str, text: str) -> float:
-    """A number in a recipe. Raises ValueError that names the field."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{name} should be a number, not {text!r}") from None
-
-
 def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
     """Under the causal flag the right is moot."""
     sides = window[:1] if limits.window_needs_causal else window
@@ -131,6 +123,14 @@ def _grown_window(window: Window, keys: int) -> Window:
     return left, right
 
 
+_NARROW = 3  # keys: up to here a side of a window is the same at all sizes; a longer one keeps its share of them
+
+
+def _scaled_window(window: Window, share: float) -> Window:
+    left, right = (side if side is None or side <= _NARROW else max(_NARROW, round(side * share)) for side in window)
+    return left, right
+
+
 def _grown_softcap(cap: float, keys: int) -> float:
     """A power of two higher for every four times as many keys: the largest of more logits is larger."""
     return math.ldexp(cap, max(0, ((keys // GROWN_FROM).bit_length() - 1) // 2))
@@ -149,7 +149,7 @@ def _taken_window(window: Window) -> Window:
 
 
 def _read_softcap(text: str) -> float:
-    cap = _number("softcap", text)
+    cap = number_in("softcap", text)
     if not 0 < cap < math.inf:
         raise ValueError(f"softcap should be a number above 0, not {text!r}")
     return cap
@@ -187,7 +187,7 @@ _ALL = (
     Keyword(
         "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
         "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
-        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(_number, "scale"), float,
+        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(number_in, "scale"), float,
                       # A scale of 0 would make all weights the same, and so all their roundings.
                       generic=(0.3, 0.0625, 1.0)),
         other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
@@ -202,9 +202,10 @@ _ALL = (
         promise="a query attends to the keys within a window about its own place",
         hides=True, as_causal=(None, 0),
         values=Values(
-            # Narrow ones, since one as wide as the sequence bounds nothing; both sides, each alone, and unequal ones.
+            # Narrow ones: one as wide as the sequence bounds nothing.
             ((1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1),
-             (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window, grown=_grown_window),
+             (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window,
+            grown=_grown_window, scaled=_scaled_window),
         sample=(2, 1), is_uncommon=True, misfit=_window_misfit, needs_causal="window_needs_causal",
         questions={
             "window.reach": "Which keys does a query see through a window (left, right), where T = S?",
@@ -263,7 +264,7 @@ OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArgu
 UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
 VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
 VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}
-"""Uncommon ones, whose values recipes and domains hold in a mapping; a recipe has a field for the scale."""
+"""Uncommon ones, whose values a recipe holds in a mapping."""
 HIDING = tuple(word.name for word in _ALL if word.hides)
 """The keywords by which a row can come to see no key."""
 PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.as_causal is not None}

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from attnspec.core.contract import ALL, Contract
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.problems.fitting import near
 from attnspec.problems.make import make_problem
@@ -74,7 +75,7 @@ def _named_by(contract: Contract, word: str) -> dict[str, int]:
 
 
 def _recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:
-    values = {name: value_for(name, limits) for name in keywords & {"window", "softcap"}}
+    values = {name: value_for(name, limits) for name in keywords & VALUED.keys()}
     scale = value_for("scale", limits) if "scale" in keywords else 1.0
     mask = "all_true" if "mask" in keywords else "none"
     return Recipe(sizes, ("normal",), mask, keywords, 0, scale=scale, values=values)

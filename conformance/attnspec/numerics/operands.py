@@ -72,6 +72,11 @@ class Operands:
     held_key: Array
 
     @property
+    def is_capped(self) -> bool:
+        """Whether logits are bent before the softmax."""
+        return self.softcap is not None
+
+    @property
     def shape(self) -> tuple[int, int, int, int]:
         """(B,H,T,S)."""
         return (*self.query.shape[:3], self.key.shape[2])

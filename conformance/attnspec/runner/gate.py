@@ -89,7 +89,7 @@ def gate(
     started.  engine: what judges (for tests of attnspec itself).
     python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
     GiB that a subject may take.
-    must_take: what the targets must take, as "causal window D128 T4096 float16": refusing any of it fails.
+    must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it fails.
     sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of them.
     What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
     hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or

@@ -200,7 +200,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
-    "refuses": '["D > 256", "window with T != S"]',
+    "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""

@@ -9,6 +9,7 @@ from math import log
 from typing import Any
 
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import VALUES
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.choices import SEED_BYTES, Menu
 from attnspec.problems.demand import work
@@ -20,9 +21,6 @@ from attnspec.problems.shapes import is_lawful
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices
 from attnspec.trials.evaluator import Tally, Violated
-
-NARROW = 3
-"""A window's side up to which it is the same at all sizes; a longer one keeps its share of the keys."""
 
 SEEDS, MOST_SEEDS = 2, 8
 """With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
@@ -88,10 +86,9 @@ def _is_too_large(sizes: Sizes) -> bool:
 
 
 def _scaled(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
-    """A value as it scales with the number of keys: the reaches of a window do."""
-    if keyword != "window":
-        return value
-    return tuple(side if side is None or side <= NARROW else max(NARROW, round(side * share)) for side in value)
+    """A value as it scales with the number of keys."""
+    scaled = VALUES[keyword].scaled
+    return scaled(value, share) if scaled else value
 
 
 @dataclass(slots=True)
