@@ -54,6 +54,8 @@ SLOWER = 10
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
+_TELLING = 0.5      # of the openings where any problem may be put are kept for sizes that tell most
+_SEVERAL: Aim = (("B", (2, 4)), ("H", (2, 8)), ("T", (3, 64)), ("S", (4, 64)))
 _AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
 _ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
 _SECOND = 0.75      # of the rows that may have a second batch entry, or a second head, have one
@@ -116,21 +118,26 @@ class SizePlan:
         """The same in the order of what they may cost, the dearest first."""
         drawer, hand = self._drawer(demand.spelled), list(self._aims[demand])
         for row in range(ROWS[self.effort]):
-            cap = self._cap(demand, row)
-            aims = list(_aims_of(hand, cap / demand.calls)) if row < AIMED[self.effort] else []
+            is_aimed = row < AIMED[self.effort] and not self._is_kept(demand, row)
+            aims = list(_aims_of(hand, self._cap(demand, row) / demand.calls)) if is_aimed else []
             if sizes := self._row(demand, row, aims, drawer):
                 lengths = lengths_of(sizes)
                 hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
                 yield sizes
 
+    def _is_kept(self, demand: Demand, row: int) -> bool:
+        """Whether an opening is kept for sizes that tell most, where any problem may be put."""
+        return demand.is_general and (1 - _TELLING) * AIMED[self.effort] <= row < AIMED[self.effort]
+
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
-        """One of them; the cheapest that is aimed is the least of all problems, where any may be put: many functions
-        have a path of its own for a single key.
+        """One of them. Of those that are kept the last is the least of all, since many functions have a path of its own
+        for a single key; the others have several entries of everything.
         """
-        if demand.is_general and row == AIMED[self.effort] - 1:
+        is_kept = self._is_kept(demand, row)
+        if is_kept and row == AIMED[self.effort] - 1:
             return demand.fitted(SIMPLEST[0], self.limits)
         cap = self._cap(demand, row)
-        pinned = self._pinned(aims, cap / demand.calls, drawer)
+        pinned = self._pinned((_SEVERAL,) if is_kept else aims, cap / demand.calls, drawer)
         return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
