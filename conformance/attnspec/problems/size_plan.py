@@ -54,7 +54,7 @@ SLOWER = 10
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
-_TELLING = 0.5      # of the openings where any problem may be put are kept for sizes that tell most
+_KEPT, _KEPT_OF_ANY = 0.25, 0.5  # of the openings of a clause; of one under which any problem may be put
 _SEVERAL: Aim = (("B", (2, 4)), ("H", (2, 8)), ("T", (3, 64)), ("S", (4, 64)))
 _AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
 _ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
@@ -126,18 +126,18 @@ class SizePlan:
                 yield sizes
 
     def _is_kept(self, demand: Demand, row: int) -> bool:
-        """Whether an opening is kept for sizes that tell most, where any problem may be put."""
-        return demand.is_general and (1 - _TELLING) * AIMED[self.effort] <= row < AIMED[self.effort]
+        """Whether an opening is kept for sizes that tell most: several entries of everything, and no great length."""
+        kept = _KEPT_OF_ANY if demand.is_general else _KEPT
+        return (1 - kept) * AIMED[self.effort] <= row < AIMED[self.effort]
 
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
-        """One of them. Of those that are kept the last is the least of all, since many functions have a path of its own
-        for a single key; the others have several entries of everything.
+        """One of them. Where any problem may be put the last that is kept is the least of all, since many functions have
+        a path of its own for a single key.
         """
-        is_kept = self._is_kept(demand, row)
-        if is_kept and row == AIMED[self.effort] - 1:
+        if demand.is_general and row == AIMED[self.effort] - 1:
             return demand.fitted(SIMPLEST[0], self.limits)
-        cap = self._cap(demand, row)
-        pinned = self._pinned((_SEVERAL,) if is_kept else aims, cap / demand.calls, drawer)
+        cap, several = self._cap(demand, row), (_SEVERAL,) if self._is_kept(demand, row) else aims
+        pinned = self._pinned(several, cap / demand.calls, drawer)
         return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
