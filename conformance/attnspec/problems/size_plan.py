@@ -131,10 +131,8 @@ class SizePlan:
         return (1 - kept) * AIMED[self.effort] <= row < AIMED[self.effort]
 
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
-        """One of them. Where any problem may be put the last that is kept is the least of all, since many functions have
-        a path of its own for a single key.
-        """
-        if demand.is_general and row == AIMED[self.effort] - 1:
+        """One of them. The last opening is the least problem that is taken: many functions have a path for a single key."""
+        if row == AIMED[self.effort] - 1:
             return demand.fitted(SIMPLEST[0], self.limits)
         cap, several = self._cap(demand, row), (_SEVERAL,) if self._is_kept(demand, row) else aims
         pinned = self._pinned(several, cap / demand.calls, drawer)
