@@ -146,7 +146,7 @@ def dealt(chosen: Menu, count: int = 60) -> list[Recipe]:
 
 
 def test_every_window_and_every_softcap_is_dealt() -> None:
-    recipes = dealt(menu(always=["window", "softcap"]))
+    recipes = dealt(menu(always=["window", "softcap"]), 120)
     small = [recipe for recipe in recipes if recipe.sizes.S < GROWN_FROM]
     assert {recipe.value("window") for recipe in small} == set(WINDOWS)
     assert {recipe.value("softcap") for recipe in small} == set(CAPS)

@@ -192,7 +192,9 @@ def surroundings() -> Iterator[Behaviour]:
         "drops_its_thread_name": "threading.current_thread().name = '\\ud800'"}
     for name, lines in harmless.items():
         yield called(name, lines, HELD)
-    yield imported("raises_on_every_rounding", "np.seterr(all='raise')", ERRORED, "FloatingPointError")
+    yield defined("raises_on_every_rounding", "np.seterr(all='raise')\n" + CALL +
+                  "    np.float32(1e-30) * np.float32(1e-30)\n    return sound(query, key, value)", ERRORED,
+                  "FloatingPointError")
     yield called("makes_warnings_errors", "warnings.simplefilter('error'); warnings.warn('old')", ERRORED, "UserWarning: old")
     yield defined("warns_where_warnings_were_errors", "warnings.simplefilter('error')\n" + CALL +
                   "    warnings.warn('old')\n    return sound(query, key, value)", HELD)
