@@ -42,14 +42,6 @@ class Values:
     scaled: Callable[[Any, float], Any] | None = None
 
 
-def number_in(name: str, text: str) -> float:
-    """A number in a recipe. Raises ValueError that names the field."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"{name} should be a number, not {text!r}") from None
-
-
 @dataclass(frozen=True, slots=True)
 class Saying:
     """A way in which a function may want a keyword: Python, what that means, the limits that come with it, and the

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.errors import SpecError
-from attnspec.core.keyword import Acts, Keyword, Saying, Values, number_in
+from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
 from attnspec.core.slips import slip_of
 
@@ -86,6 +86,14 @@ class Lists(TypedDict, total=False):
     softcaps: Literal["any"] | Sequence[float]
 
 
+def _number(name: str, text: str) -> float:
+    """A number in a recipe. Raises ValueError that names the field."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{name} should be a number, not {text!r}") from None
+
+
 def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
     """Under the causal flag the right is moot."""
     sides = window[:1] if limits.window_needs_causal else window
@@ -149,7 +157,7 @@ def _taken_window(window: Window) -> Window:
 
 
 def _read_softcap(text: str) -> float:
-    cap = number_in("softcap", text)
+    cap = _number("softcap", text)
     if not 0 < cap < math.inf:
         raise ValueError(f"softcap should be a number above 0, not {text!r}")
     return cap
@@ -187,7 +195,7 @@ _ALL = (
     Keyword(
         "scale", "float", "what the dot products are multiplied by; None means 1/sqrt(D)", "scale", Acts.LOGITS,
         "float | None", promise="an explicit scale instead of 1/sqrt(D)", in_layers=False,
-        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(number_in, "scale"), float,
+        values=Values((0.125, 1.0, -0.25, 0.0, 0.3), "scales", 1.0, repr, partial(_number, "scale"), float,
                       # A scale of 0 would make all weights the same, and so all their roundings.
                       generic=(0.3, 0.0625, 1.0)),
         other_names=("softmax_scale", "sm_scale", "scaling", "scale_factor"),
@@ -206,8 +214,7 @@ _ALL = (
             ((1, 1), (2, 0), (0, 1), (3, None), (None, 2), (0, 0), (1, 3), (None, 0), (2, 2), (0, None), (3, 1),
              (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window,
             grown=_grown_window, scaled=_scaled_window),
-        sample=(2, 1), is_uncommon=True, misfit=_window_misfit, needs_causal="window_needs_causal",
-        questions={
+        sample=(2, 1), is_uncommon=True, misfit=_window_misfit, needs_causal="window_needs_causal", questions={
             "window.reach": "Which keys does a query see through a window (left, right), where T = S?",
             "window.longer_keys": "Where does a query stand in its window where T < S?",
             "window.longer_queries": "Where does a query stand in its window where T > S?",
@@ -234,8 +241,7 @@ _ALL = (
             (2.0, 30.0, 0.5, 8.0), "softcaps", 1.0, repr, _read_softcap, _taken_softcap, grown=_grown_softcap,
             # The law of roundings is of first order in them, and a low cap bends within one rounding of a half.
             generic=(30.0, 8.0)),
-        sample=2.0, is_uncommon=True,
-        questions={
+        sample=2.0, is_uncommon=True, questions={
             "softcap.form": "What does a softcap c make of the scaled dot products x?",
             "softcap.bias": "What does a softcap make of them where there is a bias?"},
         asks="What does a softcap make of the scaled dot products?",
