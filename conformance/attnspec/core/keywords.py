@@ -1,7 +1,6 @@
 """The keywords that a subject may take: one definition of each, which every other package reads.
 
-A new one is a field of `KeywordArguments`, an entry of `KEYWORDS`, and, where subjects take it in part only, limits in
-`KeywordLimits`; docs/adding-a-keyword.md lists what else it needs.
+A new one is a field of `KeywordArguments` and an entry of `KEYWORDS`; docs/adding-a-keyword.md lists what else it needs.
 """
 
 from __future__ import annotations
