@@ -1,6 +1,6 @@
 """The keywords that a subject may take: one definition of each, which every other package reads.
 
-A new one is a field of `KeywordArguments` and an entry of `KEYWORDS`; docs/adding-a-keyword.md lists what else it needs.
+A new one is a field of `KeywordArguments` and an entry of `KEYWORDS`; docs/adding-a-keyword.md lists the rest.
 """
 
 from __future__ import annotations
