@@ -48,14 +48,14 @@ def test_the_summary_has_the_verdict_and_the_likely_cause() -> None:
     text = step_summary([run(failure("core.a", like=True), failure("core.b", like=True), outcome(HELD, "core.c"))])
     assert text == (
         "## attention: lib/attend does not conform\n\n| implementation | verdict | clauses |\n| --- | --- | --- |\n"
-        "| `lib/attend` | does not conform | 2 of 3 clauses violated by lib/attend (2 must) |\n\n"
+        "| `lib/attend` | does not conform | 2 of 3 applicable clauses violated by lib/attend (2 must) |\n\n"
         "### the mask comes late (`late_mask`)\n\n`lib/attend`: core.a (float32) and 1 failure more\n\n"
         "1 of 4 entries differ\n\nRepeat it: `attnspec replay 'lib/attend core.a float32 B1;T2'`\n")
 
 
 def test_the_summary_of_a_run_that_conforms_is_short() -> None:
     assert step_summary([run(outcome(HELD))]).splitlines()[-1] == (
-        "| `lib/attend` | conforms | 1 of 1 clause held by lib/attend |")
+        "| `lib/attend` | conforms | 1 of 1 applicable clause held by lib/attend |")
 
 
 def test_causes_beyond_the_tenth_are_counted() -> None:

@@ -156,7 +156,7 @@ def written(target: str, implementations: Path) -> tuple[Form, Subject]:
 
 def departures(subject: Subject) -> Mapping[str, Verdict]:
     """By clause, the verdict where it is not HELD: one clause for each profile that the manifest claims."""
-    subject_run = SubjectRun(subject, Plan((), effort=Effort.QUICK), lambda _: None)
+    subject_run = SubjectRun(subject, Plan((), effort=Effort.GLANCE), lambda _: None)
     clauses = [JUDGED[profile] for profile in ("core", *subject.declaration.claims) if profile in JUDGED]
     dtype = first_of(subject.declaration.dtypes)
     outcomes = {clause: subject_run.try_clause(checks()[clause], dtype) for clause in clauses}
@@ -167,7 +167,6 @@ DEPARTS: Mapping[str, set[str]] = {
     # scaled by whoever calls it: the manifest's note says so
     "torch_functions:openfold_attention": {"attention.definition", "bias.definition", "masking.definition"},
     # the flag is dropped beside a mask or a bias
-    "torch_functions:sdpa_attention_forward": {"attention.definition", "bias.definition", "causal.no_lookahead"},
     "torch_layers:TorchtuneMultiHeadAttention": {"causal.no_lookahead"},
 }
 """What some do not keep, as they are published."""
