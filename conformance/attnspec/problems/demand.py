@@ -23,6 +23,7 @@ CALLS = 4
 MOST_PIECES: Mapping[str, int] = {"B": 9, "H": 12, "T": 33}
 """How long an axis may be along which a run takes a problem apart, one call a piece."""
 
+_ANY = domain()
 _HALVINGS = 64
 _ANY_LENGTH = (1, MOST_TOKENS_THOROUGH)
 _PER_LOGIT = 100
@@ -61,9 +62,8 @@ class Demand:
     @property
     def is_general(self) -> bool:
         """Whether a case is any problem without a keyword that it must have, and one call."""
-        usual = domain()
-        return self.is_plain and self.domain.families == usual.families and replace(
-            self.domain, sometimes=usual.sometimes, grouped=usual.grouped) == usual
+        any_problem = replace(_ANY, sometimes=self.domain.sometimes, grouped=self.domain.grouped)
+        return self.is_plain and self.domain == any_problem
 
     def work(self, sizes: Sizes) -> int:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""

@@ -54,11 +54,12 @@ SLOWER = 10
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
-_TELLING = 0.5      # of the openings where any problem may be put are kept for sizes that tell most
+_KEPT, _KEPT_OF_ANY = 0.25, 0.5  # of the openings of a clause; of one under which any problem may be put
 _SEVERAL: Aim = (("B", (2, 4)), ("H", (2, 8)), ("T", (3, 64)), ("S", (4, 64)))
 _AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
 _ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
-_SECOND = 0.75      # of the rows that may have a second batch entry, or a second head, have one
+_SECOND = 0.75      # of the rows that may have more than one batch entry, head, query or key have so many:
+_FEW: Mapping[str, int] = {"B": 2, "H": 2, "T": 3, "S": 4}
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
 _SQUARE = 0.25      # … and as many queries as keys, first by the queries, then by the keys
 _LEAST_WEIGHTS = 100  # that share a budget: fewer do not get more each
@@ -126,18 +127,16 @@ class SizePlan:
                 yield sizes
 
     def _is_kept(self, demand: Demand, row: int) -> bool:
-        """Whether an opening is kept for sizes that tell most, where any problem may be put."""
-        return demand.is_general and (1 - _TELLING) * AIMED[self.effort] <= row < AIMED[self.effort]
+        """Whether an opening is kept for sizes that tell most: several entries of everything, and no great length."""
+        kept = _KEPT_OF_ANY if demand.is_general else _KEPT
+        return (1 - kept) * AIMED[self.effort] <= row < AIMED[self.effort]
 
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
-        """One of them. Of those that are kept the last is the least of all, since many functions have a path of its own
-        for a single key; the others have several entries of everything.
-        """
-        is_kept = self._is_kept(demand, row)
-        if is_kept and row == AIMED[self.effort] - 1:
+        """One of them. The last opening is the least problem that is taken: many functions have a path for one key."""
+        if row == AIMED[self.effort] - 1:
             return demand.fitted(SIMPLEST[0], self.limits)
-        cap = self._cap(demand, row)
-        pinned = self._pinned((_SEVERAL,) if is_kept else aims, cap / demand.calls, drawer)
+        cap, several = self._cap(demand, row), (_SEVERAL,) if self._is_kept(demand, row) else aims
+        pinned = self._pinned(several, cap / demand.calls, drawer)
         return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
@@ -223,16 +222,17 @@ class SizePlan:
 
     def _candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
         """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
-        table = self._table
+        table, call = self._table, cap / demand.calls
         lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
         for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
-            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, cap / demand.calls)))
-        for name in ("B", "H"):  # a second slice has room for other entries, and for being mistaken for the first
-            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and 2 * _work(lengths) <= cap:
-                lengths[name] = 2
+            lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, call)))
+        for name, few in _FEW.items():  # a second slice may be taken for the first; of a single key all is known
+            more = {**lengths, name: few}
+            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and _work(more) <= call:
+                lengths = more
         for one, other, often in (("D", "Dv", _SAME_WIDTHS), ("T", "S", _SQUARE), ("S", "T", _SQUARE)):
             same = {**lengths, other: lengths[one]}
-            if other not in pinned and drawer.share() < often and _work(same) <= cap / demand.calls:
+            if other not in pinned and drawer.share() < often and _work(same) <= call:
                 lengths = same
         return demand.within(sizes_of(lengths), self.limits, cap)
 
