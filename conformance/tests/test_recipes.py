@@ -228,7 +228,7 @@ def test_a_drawn_value_cannot_have_the_name_of_a_field() -> None:
         recipes(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.DEFAULT, ("seed",))
 
 
-LONG = "B1,H2,Hkv1,T1,S1025,D33,Dv2"  # the cheapest of the sizes with many keys that this clause is dealt
+LONG = "B3,H2,Hkv1,T33,S513,D128,Dv129"  # the cheapest of the sizes with many keys that this clause is dealt
 
 
 @pytest.mark.parametrize(("wanted", "smallest"), [

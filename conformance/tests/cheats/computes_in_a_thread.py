@@ -13,7 +13,7 @@ from honest import Array, attention, zeros
 
 
 def _fill(answer: Array, given: tuple[Array, ...]) -> None:
-    time.sleep(0.002)
+    time.sleep(0.05)  # longer than a busy machine may keep the reader waiting
     answer[...] = attention(*given)
 
 
