@@ -1,7 +1,7 @@
 """Drops weights below a thousandth.
 
 Source: https://www.wafer.ai/blog/reward-hacks-field-guide
-Convicted by: attention.definition, violated.
+Convicted by: attention.definition, violated, at effort quick.
 """
 
 from __future__ import annotations
