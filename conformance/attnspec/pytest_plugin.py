@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from attnspec.core.errors import UsageError
-from attnspec.core.github_actions import append_summary, in_repository, is_on_github, is_told
+from attnspec.core.github_actions import append_summary, is_on_github, is_told
 
 if TYPE_CHECKING:
-    from attnspec.core.errors import Place
     from attnspec.record.read import RunRecord
 
 
@@ -61,10 +60,11 @@ class GatesOnGitHub:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
         """Append the summary, print the annotations."""
         from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
+        from attnspec.subjects.defined import annotated_at  # noqa: PLC0415  (weight: as above)
 
         for is_strict, items in self._gates.items():
             record = _record(items.values(), strict=is_strict)
-            for line in error_commands([record], _place) if is_on_github() else ():
+            for line in error_commands([record], annotated_at) if is_on_github() else ():
                 terminalreporter.write_line(line)
             try:
                 append_summary(step_summary([record]))
@@ -82,10 +82,3 @@ def _record(outcomes: Iterable[str], *, strict: bool) -> RunRecord:
     found = tuple(decode(Outcome, json.loads(outcome)) for outcome in outcomes)
     header = RunStarted("", ("pytest",), "", "", 0, "", strict, len(found), (), {}, ())
     return RunRecord(header, (), found, RunFinished("", 0.0, {}, 0))
-
-
-def _place(subject: str) -> Place | None:
-    from attnspec.subjects.defined import defined_at  # noqa: PLC0415  (weight: as above)
-
-    place = defined_at(subject)
-    return in_repository(place) if place else None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TextIO
 
 import click
 
 from attnspec.cli.whole_run import WholeRun
-from attnspec.core.errors import Place
-from attnspec.core.github_actions import append_summary, in_repository, is_on_github, is_told
-from attnspec.subjects.defined import defined_at
+from attnspec.core.github_actions import append_summary, is_on_github, is_told
+from attnspec.subjects.defined import annotated_at
 
 
 class GitHub(WholeRun):
@@ -35,10 +35,6 @@ class GitHub(WholeRun):
         if not self.is_begun:
             return
         records = [self.record("this run")]
-        for line in error_commands(records, self._place) if is_on_github() else ():
+        for line in error_commands(records, partial(annotated_at, folders=self._folders)) if is_on_github() else ():
             click.echo(line, file=self._stream)
         append_summary(step_summary(records))
-
-    def _place(self, subject: str) -> Place | None:
-        place = defined_at(subject, self._folders)
-        return in_repository(place) if place else None

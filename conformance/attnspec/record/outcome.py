@@ -273,3 +273,8 @@ class SubjectCard:
     lives_in: Mapping[str, str] = field(default_factory=dict)
     taken: str = ""
     sizes: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """`torch 2.13.0`; empty of what belongs to no library."""
+        return f"{self.library or self.distribution} {self.version}".strip()

@@ -23,7 +23,7 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 def badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
     """The verdict in the fields that shields.io reads: the title of the page, of one implementation without its id."""
     joined = join(visible(records))
-    found = summarise(joined, strict=any(run.record.header.strict for run in joined.runs))
+    found = summarise(joined, strict=joined.is_strict)
     is_alone = len(found.standings) == 1 and not found.interrupted
     message = found.standings[0].word if is_alone else found.title
     return {"schemaVersion": 1, "label": "attention", "message": message, "color": _COLOURS[found.css]}

@@ -87,33 +87,25 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
 
 def likely(failures: Sequence[Outcome]) -> Explained | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
-    first = next(iter(explanations(failures)), None)
-    return first if first and first.cause and len(first.failures) >= len(unexplained(failures)) else None
+    return _commonest_of(explanations(failures))
 
 
 def unexplained(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
     """Those that nothing explains."""
-    return next((each.failures for each in explanations(failures) if each.cause is None), ())
+    return _unexplained(explanations(failures))
 
 
 def likely_words(failures: Sequence[Outcome]) -> str:
     """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`; empty where none is
     likely.
     """
-    found = likely(failures)
+    groups = explanations(failures)
+    found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"Likely{_how_many(failures, found.cause.noun)}: {found.cause.says} ({share})"
-
-
-def _how_many(failures: Sequence[Outcome], noun: str) -> str:
-    """How many bugs there are; empty where some failures may have causes that nobody knows."""
-    number = len(explanations(failures))
-    if unexplained(failures):
-        return ""
-    return f" one {noun}" if number == 1 else f" {number} bugs, the first"
+    return f"Likely{_how_many(groups, found.cause.noun)}: {found.cause.says} ({share})"
 
 
 def likely_in_short(failures: Sequence[Outcome]) -> str:
@@ -122,6 +114,22 @@ def likely_in_short(failures: Sequence[Outcome]) -> str:
     if found is None or found.cause is None:
         return ""
     return f"Likely: {found.cause.name}, {len(found.failures)} of {len(failures)}"
+
+
+def _commonest_of(groups: Sequence[Explained]) -> Explained | None:
+    first = next(iter(groups), None)
+    return first if first and first.cause and len(first.failures) >= len(_unexplained(groups)) else None
+
+
+def _unexplained(groups: Sequence[Explained]) -> tuple[Outcome, ...]:
+    return next((each.failures for each in groups if each.cause is None), ())
+
+
+def _how_many(groups: Sequence[Explained], noun: str) -> str:
+    """How many bugs there are; empty where some failures may have causes that nobody knows."""
+    if _unexplained(groups):
+        return ""
+    return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
 
 
 def _joined(groups: Sequence[Explained]) -> list[Explained]:

@@ -101,10 +101,9 @@ def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> Comparison:
     now, before = _by_item(joined, "new"), _by_item(earlier, "old")
     subjects = {subject.card.id for subject in (*joined.subjects, *joined.faults)}
     there = {key: outcome for key, outcome in before.items() if key[0] in subjects}
-    strict = any(run.record.header.strict for run in joined.runs)
     told: dict[Status, list[tuple[Outcome, str]]] = defaultdict(list)
     for key in dict.fromkeys((*now, *there)):
-        for status, says in _stands(now.get(key), there.get(key), strict=strict):
+        for status, says in _stands(now.get(key), there.get(key), strict=joined.is_strict):
             told[status].append((now.get(key) or there[key], says))
     clauses = {clause.id: clause for clause in (*earlier.clauses, *joined.clauses)}
     pairs = [(now[key], there[key]) for key in now.keys() & there.keys()]

@@ -22,18 +22,14 @@ MOST = 10
 def step_summary(records: Sequence[RunRecord]) -> str:
     """The verdict, a row a subject, and the likely causes of what fails, as Markdown. Ends its line."""
     joined = join(visible(records))
-    return "\n".join(_summary(joined, strict=_is_strict(joined))).rstrip("\n") + "\n"
+    return "\n".join(_summary(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
 def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], Place | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join(visible(records))
-    found = list(_causes(joined, strict=_is_strict(joined)))
+    found = list(_causes(joined, strict=joined.is_strict))
     return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
-
-
-def _is_strict(joined: Joined) -> bool:
-    return any(run.record.header.strict for run in joined.runs)
 
 
 def _summary(joined: Joined, *, strict: bool) -> Iterator[str]:

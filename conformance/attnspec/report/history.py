@@ -127,8 +127,7 @@ def _runs(joined: Sequence[Joined], numbers: Sequence[int]) -> Iterator[HistoryR
 
 def _words(joined: Joined) -> str:
     """`torch 2.13.0; effort quick, seed 0, spec 1234abcd`."""
-    versions = dict.fromkeys(f"{subject.card.library or subject.card.distribution} {subject.card.version}".strip()
-                             for subject in joined.subjects)
+    versions = dict.fromkeys(subject.card.release for subject in joined.subjects)
     header = joined.runs[0].record.header
     made = f"effort {header.effort}, seed {header.seed}, spec {header.spec_digest[:8]}"
     return "; ".join(filter(None, [", ".join(filter(None, versions)), made]))

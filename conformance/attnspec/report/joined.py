@@ -78,6 +78,11 @@ class Joined:
     probes: Mapping[int, tuple[SubjectProbed, ...]] = field(default_factory=dict)
     _by_clause: Mapping[tuple[int, str], tuple[Outcome, ...]] = field(default_factory=dict, repr=False)
 
+    @property
+    def is_strict(self) -> bool:
+        """Whether one of the runs was, so that recommendations count."""
+        return any(run.record.header.strict for run in self.runs)
+
     def of(self, subject: Judged, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())

@@ -88,7 +88,7 @@ def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> Held:
             known[outcome.finding].append(outcome)
         elif outcome.change:
             changed[outcome.change.novelty].append(outcome)
-    libraries = dict.fromkeys(f"{card.library or card.distribution} {card.version}".strip() for card in cards)
+    libraries = dict.fromkeys(card.release for card in cards)
     return Held(
         run, tuple(filter(None, libraries)),
         tuple(group_of(name, told.get(name, UNEXPLAINED), _told(known[name]), clauses)

@@ -180,11 +180,11 @@ def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
     joined = join(records)
     measured, tried = power(records), campaign(records)
     is_judged = bool(joined.outcomes) or not (measured or tried or joined.probes)
-    summary = summarise(joined, strict=_is_strict(joined))
+    summary = summarise(joined, strict=joined.is_strict)
     looked = audit(joined) if is_judged and is_audit(joined) else None
     found = looked.habits if looked else habits(joined) if joined.probes else None
     return {
-        "joined": joined, "strict": _is_strict(joined), "summary": summary, "environment": _environments(joined),
+        "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
         "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked, "habits": found,
         "title": _audited(looked, summary) if looked else _title(summary, measured, tried, found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
@@ -199,7 +199,7 @@ def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:
 def _judged(joined: Joined) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
     return {
-        "findings": findings(joined, strict=_is_strict(joined)), "themes": themes(joined), "trust": trust(joined),
+        "findings": findings(joined, strict=joined.is_strict), "themes": themes(joined), "trust": trust(joined),
         "readings": readings(joined), "sizes": coverage(joined),
         "at_sizes": at_named_sizes(joined), **_spoken(joined),
     }
@@ -224,10 +224,6 @@ def _title(
         return told.headline, told.css
     assert found is not None  # else it would be judged
     return found.title
-
-
-def _is_strict(joined: Joined) -> bool:
-    return any(run.record.header.strict for run in joined.runs)
 
 
 def _environments(joined: Joined) -> tuple[tuple[str, tuple[str, ...], bool], ...]:

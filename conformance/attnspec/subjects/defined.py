@@ -8,6 +8,7 @@ from pathlib import Path
 
 from attnspec.core import paths
 from attnspec.core.errors import Place
+from attnspec.core.github_actions import in_repository
 from attnspec.subjects.outline import file_of_module
 from attnspec.subjects.registry import registered
 
@@ -23,6 +24,12 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
     else:
         file = Path(written) if written.endswith(".py") else file_of_module(written)
     return _in_file(file, name.partition(".")[0]) if file else None
+
+
+def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> Place | None:
+    """The same with the file as GitHub's annotations name it."""
+    place = defined_at(target, folders)
+    return in_repository(place) if place else None
 
 
 def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
