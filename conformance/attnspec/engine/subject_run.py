@@ -15,7 +15,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
-from attnspec.engine.pictures import pictures
+from attnspec.engine.pictures import drawn_of
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
@@ -259,9 +259,9 @@ class SubjectRun:
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:
-    scene = trial.scene(failure.recipe)
+    drawn = drawn_of(trial, failure.recipe)
     return Evidence(failure.measured.sentence, _case(trial, failure.recipe), failure.recipe.text, failure.measured,
-                    pictures(scene, failure.measured))
+                    drawn.pictures, caption=drawn.caption)
 
 
 def _raised(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
