@@ -14,7 +14,7 @@ from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.trials.judging import Judging
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.observables import defined, visible
 from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
 
@@ -26,6 +26,9 @@ LARGEST_WEIGHTS = 2**23
 
 NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "Dv": "feature", "M": "model feature"}
 """What one entry along an axis is called."""
+
+WITH_ROOM = "Drawn at {}, where more is seen than in the smallest case. {}"
+"""How the caption begins of pictures that are not of the case that is reported."""
 
 MASKED, UNJUDGED, PLAIN = "x", "u", "."
 """The marks of a picture's entries."""
@@ -60,16 +63,27 @@ class Window:
         return array[self.rows, self.columns]
 
 
-def drawn_of(judging: Judging, recipe: Recipe) -> Drawn:
+def drawn_of(trial: Trial, recipe: Recipe) -> Drawn:
     """The pictures of a case that fails. The case is put again, so that they show what its worst relation compares."""
     try:
-        scene = judging.scene(recipe)
-        compared = judging.compared(scene)
+        scene = trial.scene(recipe)
+        compared = trial.compared(scene)
         if compared is None or len(compared.axes) < len((ROWS, COLUMNS)) or not compared.seen.array.size:
             return Drawn()
         return Drawn(_caption(compared), (*_panels(scene, compared), *_beside(scene, compared)))
     except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
         return Drawn()
+
+
+def drawn_with_room(trial: Trial, case: Recipe | None, smallest: Recipe) -> Drawn:
+    """The pictures of the case of which whereabouts tell which entries are wrong, if it is not as small as the smallest.
+
+    It is not put to variants that compile: they would compile for its sizes alone.
+    """
+    if case is None or case.sizes == smallest.sizes:
+        return Drawn()
+    drawn = drawn_of(replace(trial, compiles=False), case)
+    return replace(drawn, caption=WITH_ROOM.format(case.sizes, drawn.caption)) if drawn.pictures else drawn
 
 
 def _caption(compared: Compared) -> str:
@@ -78,9 +92,15 @@ def _caption(compared: Compared) -> str:
     named = [f"{NAMES[axis]} {place}" for axis, place in zip(compared.axes, index, strict=True)]
     where = ", ".join([compared.seen.name, *named[:ROWS]])
     worst = f"The worst entry, outlined, is {', '.join(named[ROWS:])}."
-    is_told = compared.wrong.any() and not compared.first_row
-    region = f" Wrong: {ranges(compared.wrong, compared.axes)}." if is_told else ""
-    return f"{where[0].upper()}{where[1:]}. {worst}{region}"
+    return f"{where[0].upper()}{where[1:]}. {worst}{_region(compared)}"
+
+
+def _region(compared: Compared) -> str:
+    """Which of all entries are wrong. Nothing of a single row that is not the first: its index alone would mislead."""
+    if not compared.wrong.any() or compared.first_row:
+        return ""
+    told = ranges(compared.wrong, compared.axes)
+    return f" Wrong: {told}{' that is compared' if compared.wrong.all() else ''}."
 
 
 def _whole(compared: Compared) -> tuple[int, ...]:
