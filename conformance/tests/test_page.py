@@ -345,7 +345,8 @@ def test_the_page_asks_the_network_for_nothing() -> None:
     page = render([run(violated())])
     assert parsed(page).names.isdisjoint({"img", "iframe", "object", "embed", "audio", "video"})
     assert "default-src 'none'" in page
-    assert re.findall(r"url\(([^)]*)\)|@import", page.split("</style>")[0].split("<style>")[1]) == ["#hatch"]
+    assert re.findall(r"url\(([^)]*)\)|@import", page.split("</style>")[0].split("<style>")[1]) == [
+        "#masked", "#unjudged", "#hatch"]
     assert set(re.findall(r'<(?:script|link)\b[^>]*?(?:src|href)="([^"]*)', page)) == {"data:,"}
 
 

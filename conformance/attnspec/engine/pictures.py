@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.core.nouns import Panel
 from attnspec.diagnosis.ranges import ranges
 from attnspec.problems.demand import logits
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
@@ -27,7 +27,7 @@ LARGEST_WEIGHTS = 2**23
 NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "Dv": "feature", "M": "model feature"}
 """What one entry along an axis is called."""
 
-WITH_ROOM = "Drawn at {}, where more is seen than in the smallest case. {}"
+WITH_ROOM = "Drawn at {}, where more is seen than in the case above. {}"
 """How the caption begins of pictures that are not of the case that is reported."""
 
 MASKED, UNJUDGED, PLAIN = "x", "u", "."
@@ -75,15 +75,20 @@ def drawn_of(trial: Trial, recipe: Recipe) -> Drawn:
         return Drawn()
 
 
-def drawn_with_room(trial: Trial, case: Recipe | None, smallest: Recipe) -> Drawn:
-    """The pictures of the case of which whereabouts tell which entries are wrong, if it is not as small as the smallest.
+def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> Drawn:
+    """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows no more entries.
 
     It is not put to variants that compile: they would compile for its sizes alone.
     """
-    if case is None or case.sizes == smallest.sizes:
+    if case is None or _entries(case.sizes) <= _entries(reported.sizes):
         return Drawn()
     drawn = drawn_of(replace(trial, compiles=False), case)
     return replace(drawn, caption=WITH_ROOM.format(case.sizes, drawn.caption)) if drawn.pictures else drawn
+
+
+def _entries(sizes: Sizes) -> int:
+    """How many entries weights and output have."""
+    return sizes.B * sizes.H * sizes.T * (sizes.S + sizes.Dv)
 
 
 def _caption(compared: Compared) -> str:
@@ -113,8 +118,8 @@ def _panels(scene: Scene, compared: Compared) -> Iterator[Picture]:
     """What was expected, what was seen, and what was seen less what was expected, around the worst entry."""
     seen, expected = compared.seen, compared.expected
     with np.errstate(all="ignore"):
-        is_same = (seen.array == expected.array) | (np.isnan(seen.array) & np.isnan(expected.array))
-        difference = np.where(is_same, 0, seen.array - expected.array)
+        same_nan = np.isnan(seen.array) & np.isnan(expected.array) & ~compared.wrong
+        difference = np.where((seen.array == expected.array) | same_nan, 0, seen.array - expected.array)
     less = replace(expected, name="seen − expected", array=difference)
     for panel, side in ((Panel.EXPECTED, expected), (Panel.SEEN, seen), (Panel.DIFFERENCE, less)):
         yield _panel(compared, panel, side, _marks(compared, _hidden(scene, compared, side.run)))
@@ -126,8 +131,10 @@ def _panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Pictur
     rows, columns = (NAMES[axis] for axis in compared.axes[ROWS:])
     window = Window.around((row, column), side.array.shape)
     drawn = _picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at], marks[at], window)
-    first = (drawn.first[0] + compared.first_row, drawn.first[1])
-    return replace(drawn, panel=panel, first=first, worst=(row + compared.first_row, column))
+    drawn = replace(drawn, panel=panel, worst=(row + compared.first_row, column))
+    if not compared.first_row:
+        return drawn
+    return replace(drawn, first=(drawn.first[0] + compared.first_row, drawn.first[1]), whole=())
 
 
 def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, window: Window) -> Picture:
@@ -150,7 +157,7 @@ def _hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
     if compared.axes[ROWS:] != ("T", "S") or not _is_drawable(scene, run):
         return None
     shown = visible(scene, run)
-    shown = shown if "H" in compared.axes else shown.any(axis=1)
+    shown = shown if "H" in compared.axes else np.asarray(shown.any(axis=1))
     rows = slice(compared.first_row, compared.first_row + compared.claimed.shape[ROWS])
     hidden = ~shown[..., rows, :]
     return hidden if hidden.shape == compared.claimed.shape else None
@@ -162,7 +169,7 @@ def _is_drawable(scene: Scene, run: str) -> bool:
 
 def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:
     """Where the case hides keys and no array of query by key failed: the weights by definition, with the mask."""
-    run, axes = compared.expected.run, compared.axes
+    run, axes = compared.seen.run, compared.axes
     if axes[COLUMNS] == "S" or axes[:1] != ("B",) or "T" not in axes or not _is_drawable(scene, run):
         return
     shown = visible(scene, run)
@@ -172,7 +179,7 @@ def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:
     index = dict(zip(axes, _whole(compared), strict=True))
     batch, head, row = index["B"], index.get("H"), index["T"]
     whose, mixed = (f"of head {head}", slice(head, head + 1)) if head is not None else ("on average", slice(None))
-    seen = shown[batch, mixed].any(axis=0)
+    seen = np.asarray(shown[batch, mixed].any(axis=0))
     last = int(np.flatnonzero(seen[row])[-1]) if seen[row].any() else 0
     marks = np.where(seen, PLAIN, MASKED)
     yield _picture(f"weights by definition {whose}, with the mask", (NAMES["T"], NAMES["S"]),

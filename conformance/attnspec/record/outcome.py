@@ -52,7 +52,7 @@ class Picture:
 
     Non-finite entries are the strings "nan", "inf" and "-inf", since JSON has no such numbers.
     first: row and column of the first entry here, and whole: rows and columns of the array that these are cropped from;
-    both empty where nothing is cropped.  worst: row and column of the worst entry, as the whole array counts them.
+    both empty where that is not known.  worst: row and column of the worst entry, as the whole array counts them.
     marks: a row of characters a row: `x` for an entry that is masked, `u` for one that the clause does not judge, `.`
     for the others; empty where no entry is marked.
     """

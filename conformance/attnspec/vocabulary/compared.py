@@ -14,7 +14,7 @@ from attnspec.vocabulary.scene import Compared, Scene, Side
 
 QUANTITIES: Mapping[str, str] = {
     "output": "output", "weights": "weights", "returned_weights": "returned weights",
-    "logits": "logits less the largest of their row"}
+    "logits": "logits (relative to the largest of their row)"}
 """What a reader calls what is observed."""
 
 

@@ -207,7 +207,7 @@ def _numbers(array: Array) -> Array:
 def visible(scene: Scene, run: str) -> Array:
     """bool, (B,H,T,S): the keys of a run that each query may attend to."""
     shown = [_numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
-    return _joined(shown, scene.runs[run], ("B", "H", "T", "S")) > 0
+    return np.asarray(_joined(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
 
 
 def settled_rows(scene: Scene, run: str) -> Array:

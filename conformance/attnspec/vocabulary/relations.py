@@ -56,7 +56,7 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
     if within == "exact":
         left, right = (_rows(_raw(scene, run, observe), rows_through, at_row) for run in runs)
         fixed = [_rows(settled_rows(scene, run), rows_through, at_row) for run in runs]
-        allowance, claimed = 0.0, fixed[0] & fixed[1]
+        allowance, claimed = np.zeros(()), fixed[0] & fixed[1]
         found = equal("agree", left, right, claimed, what=what, first_row=at_row or 0)
     else:
         one, two = (see(scene, run, observe) for run in runs)
@@ -156,7 +156,7 @@ def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) 
     found = measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
                     what=f"no entry of {observe} should be negative")
     shown = seen_of(observe, run, seen.array)
-    return keep(scene, found, shown, Side(f"{shown.name}, at least 0", run, np.maximum(seen.array, 0)),
+    return keep(scene, found, shown, Side(f"{shown.name}, at least 0", run, np.fmax(seen.array, 0)),
                 (0.0, seen.claimed), observed=observe)
 
 
@@ -220,7 +220,7 @@ def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
                     what=f"the largest weight of a row should not shrink from {runs[0]} to {runs[1]}")
     name = "largest weight of each row of"
     return keep(scene, found, Side(f"{name} `{runs[1]}`", runs[1], high),
-                Side(f"{name} `{runs[1]}`, at least that of `{runs[0]}`", runs[0], np.maximum(low, high)),
+                Side(f"{name} `{runs[1]}`, at least that of `{runs[0]}`", runs[0], np.fmax(low, high)),
                 (slack, claimed), observed="weights")
 
 
