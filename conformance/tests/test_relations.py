@@ -16,8 +16,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
-from attnspec.vocabulary.compared import by_definition, keep, seen_of
-from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, seen_of, verdict
 from attnspec.vocabulary.observables import see
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName

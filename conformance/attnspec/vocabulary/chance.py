@@ -16,8 +16,7 @@ from attnspec.numerics.precision import Precision, systematic_error, unit
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured, Reading
-from attnspec.vocabulary.compared import by_definition, keep, seen_of
-from attnspec.vocabulary.measures import measure, nothing, verdict
+from attnspec.vocabulary.measures import by_definition, keep, measure, nothing, seen_of, verdict
 from attnspec.vocabulary.observables import LOOKS, expectations, observe, see
 from attnspec.vocabulary.scene import Scene, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName

@@ -11,9 +11,8 @@ from attnspec.numerics.hull import hull_of
 from attnspec.numerics.screen import CLOSEST
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured, Reading
-from attnspec.vocabulary.compared import by_definition, keep, of_run, seen_of
 from attnspec.vocabulary.hints import DrawnRow
-from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, of_run, seen_of, verdict
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,

@@ -13,8 +13,7 @@ from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.compared import keep, of_run, seen_of
-from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import equal, keep, measure, nothing, of_run, seen_of, verdict
 from attnspec.vocabulary.observables import Observable, observe, see
 from attnspec.vocabulary.scene import Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
