@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from attnspec.core.conventions import unfound
 from attnspec.core.errors import TargetError, UsageError
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import DType, Effort, Panel, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import summon
@@ -187,8 +187,7 @@ def test_a_violation_shows_the_simplest_case_with_pictures(folder: Path) -> None
     assert outcome.evidence.measured.margin > 1
     assert outcome.evidence.sentence == outcome.reason
     assert "families=integers" in outcome.evidence.recipe
-    assert [picture.name.split(" (")[0] for picture in outcome.evidence.pictures] == [
-        "weights by definition", "output seen", "output seen - output by definition"]
+    assert [picture.panel for picture in outcome.evidence.pictures] == [Panel.EXPECTED, Panel.SEEN, Panel.DIFFERENCE]
 
 
 def test_a_subject_that_raises_errored_with_the_case_and_the_traceback(folder: Path) -> None:
@@ -421,7 +420,8 @@ def test_a_counterexample_has_pictures_whatever_its_shape(clause: str) -> None:
     outcome = Engine(Plan((f"fault/{fault}",), clauses=(clause,))).try_item(Item(f"fault/{fault}", clause, "float32"))
     assert outcome.verdict is Verdict.VIOLATED
     assert outcome.evidence is not None
-    assert any(picture.name == "output seen - output by definition" for picture in outcome.evidence.pictures)
+    assert [picture.panel for picture in outcome.evidence.pictures][:3] == [
+        Panel.EXPECTED, Panel.SEEN, Panel.DIFFERENCE]
 
 
 def test_a_fault_that_looks_like_rounding_at_a_dtype_is_not_tried_there() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
 from attnspec.record.events import ItemStarted, RunFinished, SubjectKnown
 from attnspec.record.outcome import (
     Change,
@@ -345,7 +345,8 @@ def test_the_page_asks_the_network_for_nothing() -> None:
     page = render([run(violated())])
     assert parsed(page).names.isdisjoint({"img", "iframe", "object", "embed", "audio", "video"})
     assert "default-src 'none'" in page
-    assert re.findall(r"url\(([^)]*)\)|@import", page.split("</style>")[0].split("<style>")[1]) == ["#hatch"]
+    assert re.findall(r"url\(([^)]*)\)|@import", page.split("</style>")[0].split("<style>")[1]) == [
+        "#masked", "#unjudged", "#hatch"]
     assert set(re.findall(r'<(?:script|link)\b[^>]*?(?:src|href)="([^"]*)', page)) == {"data:,"}
 
 
@@ -537,6 +538,19 @@ def test_pictures_beyond_the_room_of_the_page_are_left_to_the_record() -> None:
     page = render([run(*(violated(name=f"core.c{n}", evidence=evidence) for n in range(3)))])
     assert page.count("<figure") == 4
     assert words(page).count("4 pictures left out to keep the page small") == 2
+
+
+def test_the_pictures_of_a_failure_say_what_they_show_and_where_it_begins() -> None:
+    seen = Picture("seen: output of `original`", "query", "feature", ((0.5, 1.0),), Panel.SEEN, (64, 0), (130, 2),
+                   (64, 1))
+    told = replace(EVIDENCE, pictures=(seen,), caption="Output of `original`, batch 1, head 3.",
+                   begins="Fails where T ≥ 65; holds at T = 64.")
+    found = section(render([run(violated(evidence=told))]), "findings")
+    caption = "Output of original, batch 1, head 3. Fails where T ≥ 65; holds at T = 64. seen: output of original"
+    assert caption in words(found)
+    assert "<title>seen: output of `original`</title><desc>query 64 to 64 down, feature 0 to 1 across; " in found
+    assert "1 × 2 of 130 × 2 entries" in found
+    assert found.count('class="over worst"') == 2  # the entry and its sign in the legend
 
 
 def test_a_large_array_is_cropped_around_the_worst_difference() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.nouns import DType, Level, Panel, Verdict
 from attnspec.record.events import RunFinished, SubjectKnown
 from attnspec.record.measurements import BINS, SUITE, BlockJudged, Conviction, SubjectPut
 from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, Picture, QuotedSource, SubjectCard
@@ -44,7 +44,9 @@ def outcome(subject: str, name: str, dtype: DType) -> Outcome:
     if subject not in {"mine/broken", "fault/mask_ignored"} or "causal" in name:
         return Outcome(subject, name, dtype, Level.MUST, Verdict.HELD, cases=40, worst=measured, seconds=0.2)
     row = tuple(0.05 * place for place in range(24))
-    pictures = (Picture("weights", "T", "S", (row,) * 20), Picture("difference", "T", "S", ((0.5, "nan"), (-1.0, 0.0))))
+    pictures = (Picture("weights", "T", "S", (row,) * 20), Picture("difference", "T", "S", ((0.5, "nan"), (-1.0, 0.0))),
+                Picture("seen: weights of `a_run_with_a_long_name` + `another`", "query", "key", (row[:16],) * 16,
+                        Panel.SEEN, (1000, 2000), (2048, 4096), (1008, 2008), ("x" * 9 + "u" * 7,) * 16))
     evidence = Evidence("differs", "B=1 " * 40, "B1;" + "very_long_recipe_" * 20, measured, pictures, "Traceback " * 30)
     return Outcome(subject, name, dtype, Level.MUST, Verdict.VIOLATED, cases=3, evidence=evidence, worst=measured,
                    repeat="attnspec replay Xt9Kp2")

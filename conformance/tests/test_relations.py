@@ -16,7 +16,8 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
-from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, seen_of, verdict
+from attnspec.vocabulary.observables import see
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
 from attnspec.vocabulary.transforms import axes, contents, history
@@ -153,6 +154,52 @@ def test_a_relation_holds_on_right_answers_and_not_on_wrong_ones(relation: Relat
     assert right.claimed > 0
     assert right.margin <= 1
     assert planted.margin > 1
+
+
+@pytest.mark.parametrize(("relation", "spoilt"), [row[1:] for row in PLAIN[:-1]], ids=[row[0] for row in PLAIN[:-1]])
+def test_what_a_violated_relation_compared_is_kept_on_demand(relation: Relation, spoilt: Attend) -> None:
+    asked, silent = replace(scene(spoilt), kept=[]), scene(spoilt)
+    found = relation(asked)
+    assert asked.kept is not None
+    [kept] = asked.kept
+    assert kept.margin == found.margin
+    assert kept.wrong[kept.index]
+    assert kept.seen.array.shape == kept.expected.array.shape == kept.wrong.shape
+    assert len(kept.axes) == kept.wrong.ndim
+    assert kept.wrong.sum() == found.wrong or relation is PLAIN[5][1]  # how many are not finite is told in words alone
+    assert relation(silent).margin == found.margin
+    assert silent.kept is None
+
+
+def test_of_several_comparisons_the_worst_is_kept() -> None:
+    asked = replace(scene(SOUND), kept=[])
+    seen = see(asked, "original", "output")
+    for number in (1.0, 3.0, 2.0):
+        array = seen.array + number
+        found = measure("is", array, seen.truth, 1.0, seen.claimed, what="x")
+        assert keep(asked, found, seen_of("output", "original", array), by_definition("output", "original", seen.truth),
+                    (1.0, seen.claimed)) is found
+    assert asked.kept is not None
+    assert [round(kept.margin) for kept in asked.kept] == [3]
+
+
+def test_two_nan_are_no_wrong_entry_where_equality_is_claimed() -> None:
+    asked = replace(scene(SOUND), kept=[])
+    left = see(asked, "original", "output").array.copy()
+    left[0, 0, 0, 0] = np.nan
+    right = left.copy()
+    right[0, 0, 0, 1] += 1
+    found = equal("is", left, right, what="x")
+    keep(asked, found, seen_of("output", "original", left), by_definition("output", "original", right), (0.0, True))
+    assert asked.kept is not None
+    assert np.argwhere(asked.kept[0].wrong).tolist() == [[0, 0, 0, 1]]
+
+
+def test_a_row_compared_alone_is_told_by_its_own_index() -> None:
+    found = measure("is", np.ones((1, 1, 2)), np.zeros((1, 1, 2)), 0.5, np.array([[[False, True]]]), what="x",
+                    first_row=7)
+    assert found.index == (0, 7, 1)
+    assert "worst at (0, 7, 1)" in found.sentence
 
 
 @pytest.mark.parametrize("dtype", DType)

@@ -62,6 +62,15 @@ def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
     return weight and verdict in FAILURES
 
 
+class Panel(enum.Enum):
+    """What a picture of a counterexample shows of the quantity that failed. Expected and seen share their colours."""
+
+    EXPECTED = "expected"
+    SEEN = "seen"
+    DIFFERENCE = "difference"
+    BESIDE = "beside"  # another array of the case, with colours of its own
+
+
 class Novelty(enum.Enum):
     """How an outcome stands to the failures that are known of its subject, where it is not one of them."""
 

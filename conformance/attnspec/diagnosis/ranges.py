@@ -12,7 +12,7 @@ from attnspec.vocabulary.observables import see
 from attnspec.vocabulary.scene import Scene
 
 _NAMES = {"B": ("batch entry", "batch entries"), "H": ("head", "heads"), "T": ("row", "rows"),
-          "Dv": ("column", "columns"), "M": ("column", "columns")}
+          "S": ("key", "keys"), "Dv": ("column", "columns"), "M": ("column", "columns")}
 _LISTED = 4
 """So many single indices are listed; of more, how many they are."""
 
@@ -52,7 +52,7 @@ def ranges(wrong: Array, axes: Sequence[str]) -> str:
 
 def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
     """The innermost first: columns of rows of heads of batch entries. wrong: any shape with these axes."""
-    for name in ("Dv", "M", "T"):
+    for name in ("Dv", "M", "S", "T"):
         if name in told:
             yield told[name]
     heads = wrong.shape[axes.index("H")] if "H" in axes else 0

@@ -45,10 +45,13 @@ BRIEF, USUAL = Patience(1, 40, 8, 1e8, 0.5), Patience(4, 60, 20, 1e9, 8.0)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence."""
+    """begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.
+    case: the failing case of which that is told, with room around the smallest.
+    """
 
     begins: str = ""
     wrong: str = ""
+    case: Recipe | None = None
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ class Whereabouts:
             self._found += [boundary] if boundary else []
         if boundary is None:
             return Place()
-        return Place(boundary.sentence, _wrong(trial, resizer, boundary) if failure is Violated else "")
+        return _placed(trial, resizer, boundary) if failure is Violated else Place(boundary.sentence)
 
     def _shared(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there at its smallest sizes, and not beside them."""
@@ -87,14 +90,14 @@ def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaise
                    patience.seconds, failure, LEAST)
 
 
-def _wrong(trial: Trial, resizer: Resizer, boundary: Boundary) -> str:
-    """The wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
+def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> Place:
+    """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _with_room(boundary):
         recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
-            return f"At {sizes}: {ranges(*found)}."
-    return ""
+            return Place(boundary.sentence, f"At {sizes}: {ranges(*found)}.", recipe)
+    return Place(boundary.sentence)
 
 
 def _with_room(boundary: Boundary) -> Iterator[Sizes]:

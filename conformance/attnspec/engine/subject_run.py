@@ -15,7 +15,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
 from attnspec.engine.known_failures import listed
-from attnspec.engine.pictures import pictures
+from attnspec.engine.pictures import drawn_of, drawn_with_room
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
 from attnspec.engine.refusals import Refusals
 from attnspec.faults.subject import is_own, own_subject
@@ -242,13 +242,15 @@ class SubjectRun:
                        explained=way_out(trial, recipe, diagnosis))
 
     def _placed(self, trial: Trial, evidence: Evidence) -> Evidence:
-        """The evidence with the sizes at which it fails, and the entries that are wrong."""
+        """The evidence with the sizes at which it fails and the entries that are wrong, drawn where there is room."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
             place = self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure)
+            drawn = drawn_with_room(trial, place.case, Recipe.parse(evidence.recipe))
         except Exception:  # a help, as above
             return evidence
-        return replace(evidence, begins=place.begins, wrong=place.wrong)
+        placed = replace(evidence, begins=place.begins, wrong=place.wrong)
+        return replace(placed, pictures=drawn.pictures, caption=drawn.caption) if drawn.pictures else placed
 
     def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
                  evidence: Evidence | None = None) -> Outcome:
@@ -259,9 +261,9 @@ class SubjectRun:
 
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:
-    scene = trial.scene(failure.recipe)
+    drawn = drawn_of(trial, failure.recipe)
     return Evidence(failure.measured.sentence, _case(trial, failure.recipe), failure.recipe.text, failure.measured,
-                    pictures(scene, failure.measured))
+                    drawn.pictures, caption=drawn.caption)
 
 
 def _raised(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:

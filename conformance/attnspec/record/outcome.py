@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,21 @@ class Picture:
     """An array of the counterexample as the page shows it: a name, the axes of its rows and columns, and the entries.
 
     Non-finite entries are the strings "nan", "inf" and "-inf", since JSON has no such numbers.
+    first: row and column of the first entry here, and whole: rows and columns of the array that these are cropped from;
+    both empty where that is not known.  worst: row and column of the worst entry, as the whole array counts them.
+    marks: a row of characters a row: `x` for an entry that is masked, `u` for one that the clause does not judge, `.`
+    for the others; empty where no entry is marked.
     """
 
     name: str
     rows: str
     columns: str
     entries: tuple[tuple[float | str, ...], ...]
+    panel: Panel = Panel.BESIDE
+    first: tuple[int, ...] = ()
+    whole: tuple[int, ...] = ()
+    worst: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,7 @@ class Explanation:
 class Evidence:
     """Why a verdict is not HELD: the shrunk case, in numbers and pictures, and the line that repeats it.
 
+    caption: what the pictures show: which batch entry and head of which quantity, and which of its entries are wrong.
     begins: at which sizes it fails and beside which it holds; empty where all sizes are alike, or nobody looked.
     wrong: which entries of the answer are wrong, as ranges.
     explained: the wider arithmetic that allows it, and then no fault is looked for; or the default that makes it so.
@@ -149,6 +159,7 @@ class Evidence:
     explained: Explanation | None = None
     begins: str = ""
     wrong: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)

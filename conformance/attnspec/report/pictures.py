@@ -3,41 +3,66 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from attnspec.core.nouns import Panel
 from attnspec.record.outcome import Picture
 from attnspec.report.figures import figure
 
 LEVELS = 8          # steps of the sequential palette, and of each arm of the diverging one
 _SIDE = 32          # rows and columns that are drawn at most
-_ROOMY = 8          # up to so many columns the numbers themselves are written into the cells
+_ROOMY = 6          # up to so many columns the numbers themselves are written into the cells: three such stand abreast
 _CELL = (14, 46)    # width of a bare cell and of one with its number
 _HEIGHT = (14, 24)
-_MARGIN = (22, 14)  # left and top, for the indices
+_MARGIN = (26, 14)  # left and top, for the indices
+
+MARKS: Mapping[str, str] = {"x": "masked", "u": "unjudged"}
+"""By the record's mark, the class of an entry."""
+
+SAYS: Mapping[str, str] = {
+    "worst": "the worst entry", "masked": "masked", "unjudged": "not judged by this clause",
+    "nan": "not a finite number"}
+"""What the legend says of a class of entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One entry: its corner, the class of its colour, what is written in it and what a pointer reads."""
+    """One entry: its corner, the class of its colour, what is written in it and what a pointer reads.
+
+    over: the class of what is drawn over its colour; empty if nothing is.
+    """
 
     x: int
     y: int
     css: str
     text: str
     title: str
+    over: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """An index beside the cells: the middle of its cell, and whether it is that of the worst entry."""
+
+    at: int
+    index: int
+    is_worst: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A picture ready to be drawn. `cropped` says what was left out; `low` and `high` are the ends of the scale."""
+    """A picture ready to be drawn. `cropped` says what was left out; `low` and `high` are the ends of the scale.
+
+    legend: the classes of entries that need a word, with it.  says: all of it for who cannot see it.
+    """
 
     name: str
     rows: str
     columns: str
     cells: tuple[Cell, ...]
-    row_ticks: tuple[tuple[int, int], ...]
-    column_ticks: tuple[tuple[int, int], ...]
+    row_ticks: tuple[Tick, ...]
+    column_ticks: tuple[Tick, ...]
     width: int
     height: int
     cell_width: int
@@ -46,13 +71,16 @@ class Grid:
     low: str
     high: str
     cropped: str
+    legend: tuple[tuple[str, str], ...]
+    says: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Where a number lies among the colours: 0 … LEVELS, with a sign where the palette diverges."""
+    """Where a number lies among the colours: 0 … LEVELS from `low` to `high`, or from 0 both ways where it diverges."""
 
-    reach: float
+    low: float
+    high: float
     is_diverging: bool
 
     def css(self, entry: float) -> str:
@@ -61,33 +89,68 @@ class _Scale:
             return "nan"
         if math.isinf(entry):
             return "inf"
-        step = math.ceil(LEVELS * abs(entry) / self.reach) if self.reach else 0
         arm = ("n" if entry < 0 else "p") if self.is_diverging else "s"
-        return f"{arm}{min(step, LEVELS)}" if step else "z"
+        return f"{arm}{step}" if (step := self._step(abs(entry) if self.is_diverging else entry)) else "z"
+
+    def _step(self, entry: float) -> int:
+        low = 0.0 if self.is_diverging else self.low
+        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0  # halves: no overflow
+        return max(0, min(math.ceil(LEVELS * share), LEVELS))
 
 
-def grid(picture: Picture, around: tuple[int, int] = (0, 0)) -> Grid:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The part of a picture that is drawn, and what its first entry counts as: in the array, and in the picture."""
+
+    picture: Picture
+    entries: tuple[tuple[float | str, ...], ...]
+    corner: tuple[int, int]
+    skipped: tuple[int, int]
+
+    def mark(self, row: int, column: int) -> str:
+        """The class of an entry's mark; empty if it has none."""
+        top, left = self.skipped
+        line = "".join(self.picture.marks[top + row : top + row + 1])
+        return MARKS.get(line[left + column : left + column + 1], "")
+
+    def is_worst(self, row: int, column: int) -> bool:
+        """Whether the record calls it the worst entry."""
+        return (self.corner[0] + row, self.corner[1] + column) == self.picture.worst
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.entries), max((len(row) for row in self.entries), default=0)
+
+
+def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> Grid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
-    top, left = (_start(place, length) for place, length in zip(around, _shape(picture), strict=True))
-    shown = [row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE]]
-    scale = _scale(picture)
-    size = int(bool(shown) and len(shown[0]) <= _ROOMY)
-    width, height = _CELL[size], _HEIGHT[size]
-    columns = len(shown[0]) if shown else 0
+    shown, scale = _shown(picture, around), scale or _scale(picture)
+    rows, columns = shown.shape
+    is_roomy = columns <= _ROOMY
+    width, height = _CELL[is_roomy], _HEIGHT[is_roomy]
+    cells = tuple(_cells(shown, scale, (width, height)))
+    row_at, column_at = picture.worst if len(picture.worst) == len(_MARGIN) else (-1, -1)
     return Grid(
-        name=picture.name, rows=picture.rows, columns=picture.columns,
-        cells=tuple(_cells(shown, scale, (top, left), (width, height))),
-        row_ticks=_ticks(top, len(shown), height), column_ticks=_ticks(left, columns, width),
-        width=_MARGIN[0] + columns * width, height=_MARGIN[1] + len(shown) * height,
+        name=picture.name, rows=picture.rows, columns=picture.columns, cells=cells,
+        row_ticks=_ticks(shown.corner[0], rows, height, row_at),
+        column_ticks=_ticks(shown.corner[1], columns, width, column_at),
+        width=_MARGIN[0] + columns * width, height=_MARGIN[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
-        low=figure(-scale.reach if scale.is_diverging else 0), high=figure(scale.reach),
-        cropped=_cropped(_shape(picture), (len(shown), columns)))
+        low=figure(-scale.high if scale.is_diverging else scale.low), high=figure(scale.high),
+        cropped=_cropped(_whole(picture), shown.shape), legend=_legend(cells), says=_says(shown, scale))
 
 
 def grids(pictures: Sequence[Picture]) -> tuple[Grid, ...]:
-    """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one."""
+    """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
+
+    What was expected and what was seen share one scale.
+    """
     differences = [picture for picture in pictures if _is_difference(picture)]
-    return tuple(grid(picture, _around(picture, differences)) for picture in pictures if picture.entries)
+    shared = _shared([picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)])
+    return tuple(grid(picture, _around(picture, differences),
+                      shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
+                 for picture in pictures if picture.entries)
 
 
 def drawn_cells(picture: Picture) -> int:
@@ -96,14 +159,22 @@ def drawn_cells(picture: Picture) -> int:
     return min(rows, _SIDE) * min(columns, _SIDE)
 
 
+def _shown(picture: Picture, around: tuple[int, int]) -> _Shown:
+    top, left = (_start(place, length) for place, length in zip(around, _shape(picture), strict=True))
+    entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
+    row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
+    return _Shown(picture, entries, (row + top, column + left), (top, left))
+
+
 def _around(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
     alike = [other for other in differences if _shape(other) == _shape(picture)]
     return _worst(alike[0]) if alike else (0, 0)
 
 
 def _is_difference(picture: Picture) -> bool:
-    """Whether the name says so: `difference`, or `this - that`."""
-    return "difference" in picture.name.lower() or " - " in picture.name
+    """Whether it is said to be; in older records the name says so: `difference`, or `this - that`."""
+    return picture.panel is Panel.DIFFERENCE or (
+        picture.panel is Panel.BESIDE and ("difference" in picture.name.lower() or " - " in picture.name))
 
 
 def _worst(picture: Picture) -> tuple[int, int]:
@@ -123,39 +194,82 @@ def _shape(picture: Picture) -> tuple[int, int]:
     return len(picture.entries), max((len(row) for row in picture.entries), default=0)
 
 
+def _whole(picture: Picture) -> tuple[int, int]:
+    rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape(picture)
+    return rows, columns
+
+
 def _start(place: int, length: int) -> int:
     return max(0, min(place - _SIDE // 2, length - _SIDE))
 
 
+def _finite(pictures: Iterable[Picture]) -> list[float]:
+    return [value for picture in pictures for row in picture.entries for value in map(float, row)
+            if math.isfinite(value)]
+
+
 def _scale(picture: Picture) -> _Scale:
-    finite = [value for row in picture.entries for value in map(float, row) if math.isfinite(value)]
+    finite = _finite([picture])
     signed = _is_difference(picture) or any(value < 0 for value in finite)
-    return _Scale(max(map(abs, finite), default=0.0), signed)
+    return _Scale(0.0, max(map(abs, finite), default=0.0), signed)
 
 
-def _cells(
-    shown: Sequence[Sequence[float | str]], scale: _Scale, corner: tuple[int, int], size: tuple[int, int],
-) -> list[Cell]:
+def _shared(pictures: Sequence[Picture]) -> _Scale:
+    """From the least to the greatest entry of them all."""
+    finite = _finite(pictures)
+    return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
+
+
+def _cells(shown: _Shown, scale: _Scale, size: tuple[int, int]) -> list[Cell]:
     return [
-        _cell(float(entry), scale, (row, column), corner, size)
-        for row, line in enumerate(shown) for column, entry in enumerate(line)
+        _cell(float(entry), shown, scale, (row, column), size)
+        for row, line in enumerate(shown.entries) for column, entry in enumerate(line)
     ]
 
 
-def _cell(
-    entry: float, scale: _Scale, place: tuple[int, int], corner: tuple[int, int], size: tuple[int, int],
-) -> Cell:
-    row, column = place
-    is_roomy = size[0] == _CELL[1]
-    text = figure(entry, 2) if is_roomy or not math.isfinite(entry) else ""
-    title = f"({corner[0] + row}, {corner[1] + column}) = {figure(entry, 6)}"
-    return Cell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1], scale.css(entry), text, title)
+def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> Cell:
+    (row, column), mark = place, shown.mark(*place)
+    is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
+    is_told = size[0] == _CELL[1] or not math.isfinite(entry)
+    over = [mark] if mark == "masked" or not is_judged else []
+    over += ["worst"] if shown.is_worst(row, column) else []
+    said = "".join(f", {SAYS[each]}" for each in over)
+    return Cell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1], scale.css(entry) if is_judged else "z",
+                _written(entry) if is_told and is_judged else "",
+                f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {figure(entry, 6)}{said}", " ".join(over))
 
 
-def _ticks(first: int, count: int, size: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of a coordinate (the middle of the cell) and the index written there; not all where cells are small."""
+def _written(entry: float) -> str:
+    """A number as it fits into a cell: of one that needs a power of ten, one digit."""
+    text = figure(entry, 2)
+    return figure(entry, 1) if "×" in text else text
+
+
+def _ticks(first: int, count: int, size: int, worst: int) -> tuple[Tick, ...]:
+    """The indices that are written, at the middle of their cells: not all where cells are small, that of the worst
+    entry in any case, and then not its neighbours.
+    """
     step = 1 if count <= _ROOMY else 4
-    return tuple((place * size + size // 2, first + place) for place in range(0, count, step))
+    here = range(first, first + count)
+    written = [index for index in here[::step] if step == 1 or worst not in here or abs(index - worst) > 1]
+    return tuple(Tick((index - first) * size + size // 2, index, index == worst)
+                 for index in sorted({*written, *({worst} & set(here))}))
+
+
+def _legend(cells: Sequence[Cell]) -> tuple[tuple[str, str], ...]:
+    """What occurs among the cells and is no colour of the scale."""
+    met = {name for cell in cells for name in cell.over.split()} | {
+        "nan" for cell in cells if cell.css in ("nan", "inf")}
+    return tuple((name, says) for name, says in SAYS.items() if name in met)
+
+
+def _says(shown: _Shown, scale: _Scale) -> str:
+    """The picture in a sentence: its axes, its colours, and what is marked."""
+    picture, (rows, columns), (top, left) = shown.picture, shown.shape, shown.corner
+    low = -scale.high if scale.is_diverging else scale.low
+    worst = f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}." if picture.worst[1:] else ""
+    return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to {left + columns - 1} across; "
+            f"colours from {figure(low)} to {figure(scale.high)}.{worst}")
 
 
 def _cropped(full: tuple[int, int], drawn: tuple[int, int]) -> str:

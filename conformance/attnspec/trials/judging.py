@@ -19,7 +19,7 @@ from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 from attnspec.trials.evaluator import LONGEST, Evaluator, Tally, Violated
 from attnspec.trials.lawful import lawful
 from attnspec.vocabulary.measures import verdict
-from attnspec.vocabulary.scene import AnyProblem, NoClaim, OutsideLimits, Scene
+from attnspec.vocabulary.scene import AnyProblem, Compared, NoClaim, OutsideLimits, Scene
 
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 
@@ -104,6 +104,15 @@ class Judging:
         for relation in self.check.then:
             with np.errstate(all="ignore"):
                 yield relation(scene, drawn)
+
+    def compared(self, scene: Scene) -> Compared | None:
+        """What the relation compares that this case breaks worst; None if none is broken, or it compares no arrays."""
+        scene, worst, margin = replace(scene, kept=[]), None, 1.0
+        for measured in self._measure(scene):
+            kept = scene.kept.pop() if scene.kept else None
+            if measured.margin > margin:
+                worst, margin = kept, measured.margin
+        return worst
 
     def scene(self, recipe: Recipe) -> Scene:
         """The case that a recipe makes, put to the subject in the clause's runs."""

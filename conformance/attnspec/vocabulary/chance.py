@@ -16,7 +16,7 @@ from attnspec.numerics.precision import Precision, systematic_error, unit
 from attnspec.numerics.score import DirectionName, Units, significance, threshold, units_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured, Reading
-from attnspec.vocabulary.measures import measure, nothing, verdict
+from attnspec.vocabulary.measures import by_definition, keep, measure, nothing, seen_of, verdict
 from attnspec.vocabulary.observables import LOOKS, expectations, observe, see
 from attnspec.vocabulary.scene import Scene, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
@@ -40,8 +40,11 @@ def _expected(scene: Scene, run: str) -> Expectation:
 def _typically(scene: Scene, run: str, expected: Expectation, false_alarm: float, *, what: str) -> Measured:
     truth, _, claimed = LOOKS["output"].define(expected, scene)
     allowance = expected.typical_allowance(false_alarm / scene.cases)
-    return measure("agrees_typically", observe(scene, run, "output").array, truth, allowance, claimed,
-                   what=f"{what}, as independent roundings add up")
+    output = observe(scene, run, "output").array
+    found = measure("agrees_typically", output, truth, allowance, claimed,
+                    what=f"{what}, as independent roundings add up")
+    return keep(scene, found, seen_of("output", run, output), by_definition("output", run, truth),
+                (allowance, claimed))
 
 
 def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:

@@ -204,6 +204,12 @@ def _numbers(array: Array) -> Array:
     return array.astype(np.int16 if array.dtype == bool else float)
 
 
+def visible(scene: Scene, run: str) -> Array:
+    """bool, (B,H,T,S): the keys of a run that each query may attend to."""
+    shown = [_numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
+    return np.asarray(_joined(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
+
+
 def settled_rows(scene: Scene, run: str) -> Array:
     """Rows (B,H,T,1) whose answer hangs on what they see alone.
 

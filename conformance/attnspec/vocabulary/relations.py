@@ -12,7 +12,7 @@ from attnspec.numerics.screen import CLOSEST
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.hints import DrawnRow
-from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, of_run, seen_of, verdict
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
@@ -22,7 +22,7 @@ from attnspec.vocabulary.observables import (
     see,
     settled_rows,
 )
-from attnspec.vocabulary.scene import NoClaim, Scene, Seen
+from attnspec.vocabulary.scene import NoClaim, Scene, Seen, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 SCREENED = Reading(
@@ -40,6 +40,8 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
     seen = see(scene, run, observe)
     found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition in higher precision")
+    keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+         (seen.allowance, seen.claimed), observed=observe)
     return replace(found, readings=(SCREENED,)) if seen.is_screened else found
 
 
@@ -53,12 +55,17 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
     if within == "exact":
         left, right = (_rows(_raw(scene, run, observe), rows_through, at_row) for run in runs)
         fixed = [_rows(settled_rows(scene, run), rows_through, at_row) for run in runs]
-        return equal("agree", left, right, fixed[0] & fixed[1], what=what)
-    one, two = (see(scene, run, observe) for run in runs)
-    parts = one.array, two.array, one.allowance + two.allowance, one.claimed & two.claimed
-    if within == "reordering":
-        parts = _with_empty_rows(scene, runs, parts)
-    return measure("agree", *(_rows(part, rows_through, at_row) for part in parts), what=what)
+        allowance, claimed = np.zeros(()), fixed[0] & fixed[1]
+        found = equal("agree", left, right, claimed, what=what, first_row=at_row or 0)
+    else:
+        one, two = (see(scene, run, observe) for run in runs)
+        parts = one.array, two.array, one.allowance + two.allowance, one.claimed & two.claimed
+        if within == "reordering":
+            parts = _with_empty_rows(scene, runs, parts)
+        left, right, allowance, claimed = (_rows(part, rows_through, at_row) for part in parts)
+        found = measure("agree", left, right, allowance, claimed, what=what, first_row=at_row or 0)
+    return keep(scene, found, of_run(observe, runs[0], left), of_run(observe, runs[1], right), (allowance, claimed),
+                observed=observe, first_row=at_row or 0)
 
 
 def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) -> Parts:
@@ -77,8 +84,11 @@ def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: O
     """The first rows of one run are the rows of a shorter one, within both runs' rounding."""
     one, two = see(scene, whole, observe), see(scene, prefix, observe)
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
-    return measure("agree_on_prefix", array, two.array, allowance + two.allowance, claimed & two.claimed,
-                   what=f"the first rows of {whole} should be those of {prefix}")
+    bound = allowance + two.allowance, claimed & two.claimed
+    found = measure("agree_on_prefix", array, two.array, *bound,
+                    what=f"the first rows of {whole} should be those of {prefix}")
+    return keep(scene, found, of_run(observe, whole, array), of_run(observe, prefix, two.array), bound,
+                observed=observe)
 
 
 def _raw(scene: Scene, run: str, name: str) -> Array:
@@ -97,15 +107,21 @@ def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe
     """What two runs show adds up to what a third shows."""
     one, two, both = (see(scene, run, observe) for run in (*runs, to))
     slack = one.allowance + two.allowance + both.allowance
-    return measure("adds_up", one.array + two.array, both.array, slack, one.claimed & two.claimed & both.claimed,
-                   what=f"{runs[0]} and {runs[1]} should add up to {to} in {observe}")
+    bound, total = (slack, one.claimed & two.claimed & both.claimed), one.array + two.array
+    found = measure("adds_up", total, both.array, *bound,
+                    what=f"{runs[0]} and {runs[1]} should add up to {to} in {observe}")
+    return keep(scene, found, replace(of_run(observe, f"{runs[0]}` + `{runs[1]}", total), run=to),
+                of_run(observe, to, both.array), bound, observed=observe)
 
 
 def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: Observable) -> Measured:
     """What one run shows is a multiple of what another shows."""
     one, other = see(scene, run, observe), see(scene, of, observe)
-    return measure("is_multiple", one.array, by * other.array, one.allowance + abs(by) * other.allowance,
-                   one.claimed & other.claimed, what=f"{run} should be {by:g} times {of} in {observe}")
+    bound, times = (one.allowance + abs(by) * other.allowance, one.claimed & other.claimed), by * other.array
+    found = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
+    multiple = of_run(observe, of, times)
+    return keep(scene, found, of_run(observe, run, one.array),
+                replace(multiple, name=f"{by:g} times the {multiple.name}"), bound, observed=observe)
 
 
 def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -127,15 +143,20 @@ def is_finite(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
     """Every entry of a row that sees a key and lies in the domain is a finite number."""
     seen = see(scene, run, observe)
     wrong = seen.claimed & ~np.isfinite(seen.array)
-    return verdict("is_finite", f"{int(wrong.sum())} of {int(seen.claimed.sum())} entries of {observe} are not finite",
-                   broken=bool(wrong.any()), entries=int(seen.claimed.sum()))
+    found = verdict("is_finite", f"{int(wrong.sum())} of {int(seen.claimed.sum())} entries of {observe} are not finite",
+                    broken=bool(wrong.any()), entries=int(seen.claimed.sum()))
+    return keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+                (np.inf, seen.claimed), observed=observe)
 
 
 def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """No entry is below zero, by however little."""
     seen = see(scene, run, observe)
-    return measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
-                   what=f"no entry of {observe} should be negative")
+    found = measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
+                    what=f"no entry of {observe} should be negative")
+    shown = seen_of(observe, run, seen.array)
+    return keep(scene, found, shown, Side(f"{shown.name}, at least 0", run, np.fmax(seen.array, 0)),
+                (0.0, seen.claimed), observed=observe)
 
 
 def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -146,8 +167,12 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
         # the mean of rows that sum to 1 sums to 1
         allowance = averaged_allowance(np.ones_like(allowance), allowance, scene)
     claimed = np.asarray(seen.claimed.any(axis=-1))
-    return measure("sums_to_one", seen.array.sum(axis=-1), np.ones(()), allowance, claimed,
-                   what=f"rows of {observe} should sum to one")
+    sums = np.asarray(seen.array.sum(axis=-1))
+    found = measure("sums_to_one", sums, np.ones(()), allowance, claimed,
+                    what=f"rows of {observe} should sum to one")
+    name = f"row sums of the {seen_of(observe, run, sums).name}"
+    return keep(scene, found, Side(name, run, sums), Side(f"{name}, which are 1", run, np.ones(())),
+                (allowance, claimed), observed=observe)
 
 
 def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
@@ -155,8 +180,10 @@ def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     seen = see(scene, run, observe)
     shown = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.visible)
     hidden = np.asarray((shown if seen.array.ndim == 4 else shown.max(axis=1)) == 0)
-    return measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
-                   what=f"{observe} of hidden keys should be exactly zero")
+    found = measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
+                    what=f"{observe} of hidden keys should be exactly zero")
+    return keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+                (0.0, seen.claimed & hidden), observed=observe)
 
 
 def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -168,8 +195,11 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     seen, low, high = see(scene, run, "output"), *hull_of(scene.problem(run), scene.conventions)
     ones = _allowance_of_ones(scene, run)
     slack = np.fmin(ones * np.maximum(1, np.maximum(np.abs(low), np.abs(high))), seen.allowance)
-    return measure("inside_hull", seen.array, np.clip(seen.array, low, high), slack, seen.claimed,
-                   what="output should lie in the hull of the visible values")
+    inside = np.clip(seen.array, low, high)
+    found = measure("inside_hull", seen.array, inside, slack, seen.claimed,
+                    what="output should lie in the hull of the visible values")
+    return keep(scene, found, seen_of("output", run, seen.array),
+                Side("output, between the least and the greatest visible value", run, inside), (slack, seen.claimed))
 
 
 def _allowance_of_ones(scene: Scene, run: str) -> Array:
@@ -185,8 +215,12 @@ def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     low, high = (_top(seen) for seen in (one, two))
     slack = one.allowance.max(axis=-1) + two.allowance.max(axis=-1)
     claimed = np.asarray(one.claimed.all(axis=-1) & two.claimed.all(axis=-1))
-    return measure("row_maxima_grow", np.minimum(high - low, 0), np.zeros(()), slack, claimed,
-                   what=f"the largest weight of a row should not shrink from {runs[0]} to {runs[1]}")
+    found = measure("row_maxima_grow", np.minimum(high - low, 0), np.zeros(()), slack, claimed,
+                    what=f"the largest weight of a row should not shrink from {runs[0]} to {runs[1]}")
+    name = "largest weight of each row of"
+    return keep(scene, found, Side(f"{name} `{runs[1]}`", runs[1], high),
+                Side(f"{name} `{runs[1]}`, at least that of `{runs[0]}`", runs[0], np.fmax(low, high)),
+                (slack, claimed), observed="weights")
 
 
 def _top(seen: Seen) -> Array:
@@ -228,5 +262,8 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
         slack, claimed = base.allowance + other.allowance, base.claimed & other.claimed
         found = measure("variants_agree", other.array, base.array, slack, claimed,
                         what=f"{observe} with {name} should be that without")
+        shown = seen_of(observe, run, other.array)
+        keep(scene, found, replace(shown, name=f"{shown.name} with `{name}`"),
+             Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
         worst = found if found.margin > worst.margin or not worst.claimed else worst
     return worst

@@ -13,9 +13,9 @@ from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.measures import equal, measure, nothing, verdict
+from attnspec.vocabulary.measures import equal, keep, measure, nothing, of_run, seen_of, verdict
 from attnspec.vocabulary.observables import Observable, observe, see
-from attnspec.vocabulary.scene import Scene
+from attnspec.vocabulary.scene import Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 MUST_SHOW = 2.0
@@ -39,9 +39,11 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
         return nothing(name, "no row is fully hidden" if answer != UNDEFINED else "the convention is undefined")
     output = observe(scene, run, "output").array
     if answer == "uniform":
-        return _mean_of_all_values(scene, problem, output, empty)
+        return _mean_of_all_values(scene, run, output, empty)
     wanted = np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer])
-    return equal(name, output, wanted, empty[..., None], what=f"fully hidden rows should be {answer}")
+    found = equal(name, output, wanted, empty[..., None], what=f"fully hidden rows should be {answer}")
+    return keep(scene, found, seen_of("output", run, output),
+                Side(f"output, {answer} in fully hidden rows", run, wanted), (0.0, empty[..., None]))
 
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
@@ -50,17 +52,21 @@ def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:
     return scene.conventions.get(f"hidden_row.{form}", scene.conventions.get("hidden_row", UNDEFINED))
 
 
-def _mean_of_all_values(scene: Scene, problem: Problem, output: Array, empty: Array) -> Measured:
+def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> Measured:
     """The output (B,H,T,Dv) on the rows `empty` (B,H,T), against the definition's own answer to a query of zeros that
     sees every key.
     """
+    problem: Problem = scene.problem(run)
     zeroed = np.where(empty[..., None], np.zeros_like(problem.query), problem.query)
     shown = visible_keys(problem, scene.conventions) | empty[..., None]
     bias = None if problem.bias is None else np.where(empty[..., None], np.zeros_like(problem.bias), problem.bias)
     all_shown = problem.but(**{**acting_on(Acts.VISIBILITY), "query": zeroed, "mask": shown, "bias": bias})
     expected = scene.evaluator.expect(all_shown, "", "output")
-    return measure("hidden_rows_follow_convention", output, expected.output, expected.output_allowance,
-                   empty[..., None], what="fully hidden rows should be the mean of all values")
+    bound = expected.output_allowance, empty[..., None]
+    found = measure("hidden_rows_follow_convention", output, expected.output, *bound,
+                    what="fully hidden rows should be the mean of all values")
+    return keep(scene, found, seen_of("output", run, output),
+                Side("output, the mean of all values in fully hidden rows", run, expected.output), bound)
 
 
 def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
@@ -72,8 +78,12 @@ def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
     due, slack, claimed = one.truth - two.truth, one.allowance + two.allowance, one.claimed & two.claimed
     if where == "it must show":
         claimed = claimed & (np.abs(due) > MUST_SHOW * slack)
-    return measure("differ", one.array - two.array, due, slack, claimed,
-                   what=f"{observe} of {runs[0]} less that of {runs[1]}, against the difference that is due")
+    seen = one.array - two.array
+    found = measure("differ", seen, due, slack, claimed,
+                    what=f"{observe} of {runs[0]} less that of {runs[1]}, against the difference that is due")
+    less = of_run(observe, f"{runs[0]}` less that of `{runs[1]}", seen)
+    return keep(scene, found, Side(less.name, runs[0], seen), Side(f"{less.name}, by definition", runs[0], due),
+                (slack, claimed), observed=observe)
 
 
 def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:

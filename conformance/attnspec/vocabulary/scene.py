@@ -133,11 +133,37 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One of the two arrays that a relation compares: its name ("output of `reordered`"), and the run it belongs to."""
+
+    name: str
+    run: str
+    array: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """What a relation compared, to be drawn: arrays of one shape with these axes.
+
+    index: the worst entry in these arrays.  first_row: what the first of their rows counts as in the whole array.
+    """
+
+    margin: float
+    index: tuple[int, ...]
+    axes: tuple[str, ...]
+    seen: Side
+    expected: Side
+    claimed: Array
+    wrong: Array
+    first_row: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Scene:
     """What a relation may look at.
 
     cases: among how many cases of one clause a rate of false alarms is shared out.  compiles: whether variants that
-    compile are asked of this case.
+    compile are asked of this case.  kept: what the relations compared, kept only where it is to be drawn.
     """
 
     subject: Subject
@@ -149,6 +175,7 @@ class Scene:
     cache: dict[tuple[str, str], Any] = field(default_factory=dict)
     cases: int = 1
     compiles: bool = True
+    kept: list[Compared] | None = None
 
     def problem(self, run: str) -> Any:  # noqa: ANN401  (Problem or LayerProblem: the clause knows)
         """The problem of a run of one part."""
