@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.record.explaining import explains
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
@@ -115,11 +115,8 @@ def library_of(subject: Judged) -> str:
 
 
 def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
-    """The findings of the subject's library that explain a failure."""
-    for finding in subject.card.findings:
-        is_meant = any(fnmatch.fnmatchcase(outcome.clause, pattern) for pattern in finding.clauses)
-        if is_meant and outcome.dtype.value in (finding.dtypes or (outcome.dtype.value,)):
-            yield finding
+    """The findings of the subject's library that explain a failure, by what was seen of it."""
+    return (finding for finding in subject.card.findings if explains(finding, outcome))
 
 
 def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
