@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.harm import Harm
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.explaining import explains
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.clause_table import shade
@@ -73,6 +74,16 @@ class Told:
         return self.cause is FailureCause.UNKNOWN
 
     @property
+    def harm(self) -> Harm | None:
+        """What it does to a user, if anybody has said."""
+        return self.known.harm if self.known else None
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is a convention that the library documents."""
+        return self.known is not None and self.known.is_choice
+
+    @property
     def documented(self) -> str:
         """What the library says of it; empty if nothing."""
         return self.known.documented if self.known and self.known.documented not in _UNDOCUMENTED else ""
@@ -117,6 +128,17 @@ def library_of(subject: Judged) -> str:
 def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
     """The findings of the subject's library that explain a failure, by what was seen of it."""
     return (finding for finding in subject.card.findings if explains(finding, outcome))
+
+
+def is_chosen(subject: Judged, outcome: Outcome) -> bool:
+    """Whether a failure is nothing but what the library documents that it does: a convention, and nothing broken."""
+    found = tuple(causes(subject, outcome)) if outcome.verdict in FAILURES else ()
+    return bool(found) and all(each.is_choice for each in found)
+
+
+def harm_rank(harm: Harm | None) -> int:
+    """0 is the gravest; what nobody has judged comes after all else."""
+    return harm.rank if harm else len(Harm)
 
 
 def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
@@ -202,8 +224,8 @@ def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
 
 
 def _gravity(told: Told) -> tuple[object, ...]:
-    return (told.cause is not FailureCause.UNKNOWN, told.shown is None, WEIGHT[told.level], told.sign.rank,
-            bool(told.documented), -len(told.subjects), -told.items, told.anchor)
+    return (told.cause is not FailureCause.UNKNOWN, told.shown is None, harm_rank(told.harm), WEIGHT[told.level],
+            told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 
 def _pictured(found: Sequence[Told]) -> tuple[Told, ...]:
