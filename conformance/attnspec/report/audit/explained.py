@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -17,7 +18,7 @@ from attnspec.report.pictures import Grid, drawn_cells, grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead
-_UNDOCUMENTED = ("", "no")
+_UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 
 class FailureCause(Enum):
@@ -85,8 +86,8 @@ class Told:
 
     @property
     def documented(self) -> str:
-        """What the library says of it; empty if nothing."""
-        return self.known.documented if self.known and self.known.documented not in _UNDOCUMENTED else ""
+        """What the library says of it; empty if nothing, or the contrary."""
+        return self.known.documented if self.known and not _UNDOCUMENTED.match(self.known.documented) else ""
 
     @property
     def subjects(self) -> tuple[Judged, ...]:

@@ -146,7 +146,7 @@ def _facts(told: Told) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(map(plain, told.libraries))
     if told.known:
         yield "Harm", plain(told.harm.says) if told.harm else ""
-        yield "Documented", prose(told.documented) if told.documented else "no"
+        yield "Documented", prose(told.known.documented)
         if web_address(told.known.issue):
             yield "Thread", link(thread(told.known.issue), told.known.issue)
     if told.shown is None:
