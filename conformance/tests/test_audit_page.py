@@ -212,6 +212,7 @@ def test_the_counts_of_the_page_agree() -> None:
     assert "1 finding explains all but 1 of the failures" in page
     assert "Not yet explained. 1 failure has no finding that explains it by what was seen" in page
     assert [(found.says, found.items) for found in looked(record).unexplained] == [("masking.nan holds.", 1)]
+    assert looked(record).lines[0].verdict == "breaks a must clause: not yet explained"
 
 
 def test_the_smallest_case_of_the_strictest_clause_is_shown() -> None:

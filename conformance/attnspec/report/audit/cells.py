@@ -11,7 +11,7 @@ from itertools import groupby
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome
-from attnspec.report.audit.explained import TOLD, Told, is_chosen
+from attnspec.report.audit.explained import TOLD, Told, are_chosen
 from attnspec.report.figures import SHORT, SIGNS, overall
 from attnspec.report.joined import Joined, Judged
 
@@ -56,8 +56,7 @@ def cells(joined: Joined, findings: Sequence[Told]) -> Cells:
 def _square(subject: Judged, outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
         return AuditSquare("", "")
-    failures = [outcome for outcome in outcomes if outcome.verdict in FAILURES]
-    if failures and all(is_chosen(subject, outcome) for outcome in failures):
+    if are_chosen(subject, outcomes):
         return CHOSEN
     verdict = overall(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"

@@ -131,10 +131,10 @@ def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
     return (finding for finding in subject.card.findings if explains(finding, outcome))
 
 
-def is_chosen(subject: Judged, outcome: Outcome) -> bool:
-    """Whether a failure is nothing but what the library documents that it does: a convention, and nothing broken."""
-    found = tuple(causes(subject, outcome)) if outcome.verdict in FAILURES else ()
-    return bool(found) and all(each.is_choice for each in found)
+def are_chosen(subject: Judged, outcomes: Iterable[Outcome]) -> bool:
+    """Whether there are failures, and all are what the library documents that it does: conventions, nothing broken."""
+    found = [tuple(causes(subject, outcome)) for outcome in outcomes if outcome.verdict in FAILURES]
+    return bool(found) and all(each and all(cause.is_choice for cause in each) for each in found)
 
 
 def harm_rank(harm: Harm | None) -> int:
@@ -180,11 +180,16 @@ def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) ->
     level = shown.level if shown else Level.MAY
     return Told(
         anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known=pile.known,
-        says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst], css=shade(worst, level),
+        says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
+        css=_css(pile, worst, level),
         libraries=tuple(dict.fromkeys(map(library_of, people))),
         folders=tuple(dict.fromkeys(subject.library for subject in people)),
         concerns=_concerns(failures, texts) or ((Concern(tuple(people), ()),) if people else ()),
         items=len(failures), shown=shown)
+
+
+def _css(pile: _Pile, worst: Verdict, level: Level) -> str:
+    return shade(Verdict.EXPECTED if pile.known and pile.known.is_choice else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:

@@ -13,7 +13,7 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
-from attnspec.report.audit.explained import causes, harm_rank, is_chosen, library_of
+from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
 from attnspec.report.clause_table import shade, tally
 from attnspec.report.figures import SHORT, SIGNS, Sign, overall
 from attnspec.report.joined import Joined, Judged
@@ -79,7 +79,7 @@ class SubjectLine:
     """A subject. closest: of what it holds, what came nearest to its allowance.  grades: pairs of dtype and grade.
 
     cases: how many were tried.  customs: pairs of a convention and the answer that is declared, else found.
-    harm: the gravest of what makes it break `must` clauses; None where that is not explained, or it breaks none.
+    harm: the gravest of what makes it break `must` clauses, if anybody has said.  is_explained: whether all of it is.
     """
 
     subject: Judged
@@ -89,6 +89,7 @@ class SubjectLine:
     cases: int
     customs: tuple[tuple[str, str], ...]
     harm: Harm | None = None
+    is_explained: bool = True
 
     @property
     def standing(self) -> Standing:
@@ -102,12 +103,13 @@ class SubjectLine:
     @property
     def verdict(self) -> str:
         """How it stands, in words, with the gravest of what it does."""
-        return f"{self.standing.value}: {self.harm.says}" if self.harm else self.standing.value
+        cause = self.harm.says if self.harm else ""
+        return ": ".join(filter(None, (self.standing.value, cause if self.is_explained else "not yet explained")))
 
     @property
     def weight(self) -> tuple[int, ...]:
-        """What matters most comes first."""
-        return self.standing.rank, harm_rank(self.harm), -self.counts.must
+        """What matters most comes first, and what nobody has explained before it: it may be anything."""
+        return self.standing.rank, harm_rank(self.harm) if self.is_explained else -1, -self.counts.must
 
     @property
     def breaks(self) -> bool:
@@ -144,13 +146,15 @@ def _line(joined: Joined, subject: Judged) -> SubjectLine:
     return SubjectLine(
         subject, _counts(subject, outcomes.values()),
         _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
-        sum(outcome.cases for outcome in flat), _customs(subject.card), _harm(subject, flat))
+        sum(outcome.cases for outcome in flat), _customs(subject.card), *_harm(subject, flat))
 
 
-def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> Harm | None:
-    found = [cause.harm for outcome in outcomes if outcome.verdict in FAILURES and outcome.level is Level.MUST
-             for cause in causes(subject, outcome) if not cause.is_choice]
-    return min(found, key=harm_rank, default=None)
+def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
+    """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
+    found = [tuple(causes(subject, outcome)) for outcome in outcomes
+             if outcome.verdict in FAILURES and outcome.level is Level.MUST]
+    harms = [cause.harm for each in found for cause in each if not cause.is_choice]
+    return min(harms, key=harm_rank, default=None), all(found)
 
 
 def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
@@ -162,7 +166,7 @@ def _counts(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
     chosen: list[Level] = []
     found: Counter[tuple[Verdict, Level]] = Counter()
     for group in groups:
-        if _is_chosen(subject, group):
+        if are_chosen(subject, group):
             chosen.append(group[0].level)
         else:
             found[overall(outcome.verdict for outcome in group), group[0].level] += 1
@@ -177,12 +181,6 @@ def _counts(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
         inapplicable=by_verdict[Verdict.INAPPLICABLE],
         undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN],
         chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
-
-
-def _is_chosen(subject: Judged, group: Sequence[Outcome]) -> bool:
-    """Whether all failures under a clause are documented choices."""
-    failures = [outcome for outcome in group if outcome.verdict in FAILURES]
-    return bool(failures) and all(is_chosen(subject, outcome) for outcome in failures)
 
 
 def _call(outcomes: Iterable[Outcome]) -> Nearness | None:
