@@ -56,6 +56,7 @@ def test_an_exception_is_explained_by_its_words_only() -> None:
     words = Seen(exception="^ValueError: shapes")
     assert shows(words, outcome=ERRORED)
     assert not shows(words)
+    assert not shows(Seen(exception="entries differ"))
     assert not shows(Seen(exception="^TypeError"), outcome=ERRORED)
     assert not shows(Seen(needs=("causal",)), outcome=ERRORED)
 
