@@ -13,7 +13,7 @@ from helpers.places import TESTS
 FINDING = """\
 findings:
   - {id: ignored, says: The flag is ignored., subjects: [attention], clauses: [causal.*], script: adapter.py,
-     documented: 'no'}
+     documented: 'no', harm: future, seen: [{needs: [causal]}]}
 """
 
 
@@ -73,7 +73,23 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
      "findings.yaml:2: the finding 'mine/ignored' speaks of 'casual.*', which no clause is called. Did you mean "
      "'causal.*'? `attnspec list clauses` names them all."),
     ("says:", "sais:", "findings.yaml:2: 'sais' is not a known key of a finding. Did you mean 'says'?"),
-], ids=["a subject", "a clause", "a key"])
+    ("[causal.*]", "['*']",
+     "findings.yaml:2: the finding 'mine/ignored' explains every clause ('*'), whatever was seen. Leave out 'clauses', and "
+     "say under 'seen' what a failure has to show."),
+    (", seen: [{needs: [causal]}]", "",
+     "findings.yaml:2: the finding 'mine/ignored' explains 'causal.*', whatever was seen. Name the clauses, or say under "
+     "'seen' what a failure has to show."),
+    ("harm: future, ", "",
+     "findings.yaml:2: the finding 'mine/ignored' does not say what it does to a user. Add 'harm', one of foreign_memory, "
+     "foreign_entry, future, mask_dropped, wrong_answer, switch, refused, edge, rounding, extreme, documented_choice."),
+    ("harm: future", "harm: documented_choice",
+     "findings.yaml:2: the finding 'mine/ignored' is a documented choice, and 'documented' has no words of the library. "
+     'Quote them in "…", with where they stand.'),
+    ("needs: [causal]", "clauses: [casual.*]",
+     "findings.yaml:2: the finding 'mine/ignored' speaks of 'casual.*', which no clause is called. Did you mean "
+     "'causal.*'? `attnspec list clauses` names them all."),
+], ids=["a subject", "a clause", "a key", "every clause", "a pattern without evidence", "no harm", "a choice unquoted",
+        "a clause of what was seen"])
 def test_lint_reads_findings(cli: Cli, library: Path, was: str, now: str, message: str) -> None:
     findings = library / "findings.yaml"
     findings.write_text(FINDING, encoding="utf-8")

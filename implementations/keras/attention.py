@@ -1,6 +1,7 @@
 """`keras.layers.Attention`, of one head: heads are handed over as further elements of the batch.
 
-Its boolean masks tell padding of queries and of values only, so no mask is handed over.
+It is Luong's attention, which is not scaled unless it is told to: its one variable is set to 1/sqrt(D), or to the scale
+that is asked for. Its boolean masks tell padding of queries and of values only, so no mask is handed over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ Layer = Any
 
 def attend(query: Array, key: Array, value: Array, *, causal: bool = False, scale: float | None = None,
            return_weights: bool = False) -> Array:
-    """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv); a scale goes into the layer's one variable."""
+    """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv); the scale goes into the layer's one variable."""
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
     layer = _built(keras.backend.standardize_dtype(query.dtype), scale)
     flat = [array.reshape(-1, *array.shape[2:]) for array in (query, value, key)]
     answer = layer(flat, use_causal_mask=causal, return_attention_scores=return_weights)
@@ -32,10 +34,9 @@ def _with_heads(result: Array, leading: tuple[int, int]) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _built(dtype: str, scale: float | None) -> Layer:
-    """A layer with the scale as its variable; without one, a layer that has no such variable."""
-    layer = layers.Attention(use_scale=scale is not None, dtype=dtype)
+def _built(dtype: str, scale: float) -> Layer:
+    """A layer with the scale as its variable."""
+    layer = layers.Attention(use_scale=True, dtype=dtype)
     layer.build([(None, None, None)] * 3)
-    if scale is not None:
-        layer.scale.assign(scale)
+    layer.scale.assign(scale)
     return layer

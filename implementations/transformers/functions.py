@@ -86,25 +86,18 @@ def sdpa_causal_by_flag(query: Tensor, key: Tensor, value: Tensor, *, mask: Tens
         return _attend_by_sdpa(query, key, value, masks.either(mask, bias, query.dtype), scale, causal=causal)
 
 
-def sdpa_dropout_in_evaluation(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
-                               causal: bool = False, scale: float | None = None) -> Tensor:
-    """As `sdpa`, handed a dropout by a module in evaluation: eager attention ignores it there."""
-    with torch.no_grad():
-        return _sdpa(query, key, value, mask, bias, causal=causal, scale=scale, dropout=0.5)
-
-
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor, *, causal: bool,
-          scale: float | None, dropout: float = 0.0) -> Tensor:
+          scale: float | None) -> Tensor:
     """As the models do: the flag stands for a mask that would be the causal triangle and nothing else."""
     by_flag = causal and mask is None and bias is None
     attention_mask = masks.either(masks.visible(query, key, mask, causal and not by_flag), bias, query.dtype)
-    return _attend_by_sdpa(query, key, value, attention_mask, scale, causal=by_flag, dropout=dropout)
+    return _attend_by_sdpa(query, key, value, attention_mask, scale, causal=by_flag)
 
 
 def _attend_by_sdpa(query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor, scale: float | None, *,
-                    causal: bool, dropout: float = 0.0) -> Tensor:
+                    causal: bool) -> Tensor:
     output, _ = ALL_ATTENTION_FUNCTIONS["sdpa"](_module(query, key), query, key, value, attention_mask,
-                                                scaling=scale, is_causal=causal, dropout=dropout)
+                                                scaling=scale, is_causal=causal)
     return output.transpose(1, 2)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from attnspec.core.errors import AttnspecError, ManifestError, hint
+from attnspec.core.harm import Harm
 from attnspec.engine.known_failures import check_deviations
 from attnspec.spec.clause import Spec, themes_of
 from attnspec.subjects.findings import Finding, read_findings
@@ -15,6 +16,7 @@ from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import library_folders, registered
 
 T = TypeVar("T")
+_QUOTATION_MARKS = 2
 
 
 def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
@@ -58,11 +60,30 @@ def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError
 def _of_finding(
     finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
 ) -> Iterator[AttnspecError]:
-    """Subjects and clauses that it names or means by a pattern, where there are none such."""
+    """What it leaves unsaid; subjects and clauses that it names or means by a pattern, where there are none such."""
+    yield from _unsaid(finding)
     if subjects is not None:
         yield from _unmatched(finding, "subject", finding.subjects, subjects)
     if law:
-        yield from _unmatched(finding, "clause", finding.clauses, [clause.id for clause in law.clauses])
+        clauses = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
+        yield from _unmatched(finding, "clause", clauses, [clause.id for clause in law.clauses])
+
+
+def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
+    """Where it explains more than it can know, does not say what it does to a user, or what the library says of it."""
+    found = f"the finding {finding.id!r}"
+    if "*" in finding.clauses:
+        yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "
+                            "under 'seen' what a failure has to show.", where=finding.where)
+    if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
+        yield ManifestError(f"{found} explains {patterns[0]!r}, whatever was seen. Name the clauses, or say under "
+                            "'seen' what a failure has to show.", where=finding.where)
+    if finding.harm is None:
+        yield ManifestError(f"{found} does not say what it does to a user. Add 'harm', one of "
+                            f"{', '.join(each.value for each in Harm)}.", where=finding.where)
+    if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
+        yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of the library. Quote them "
+                            'in "…", with where they stand.', where=finding.where)
 
 
 def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
+from attnspec.record.seen import Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,10 @@ def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class KnownFinding:
-    """What a library's folder says of a failure: see `subjects/findings.py`. `script`: its text."""
+    """What a library's folder says of a failure: see `subjects/findings.py`. `script`: its text.
+
+    seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
+    """
 
     id: str
     says: str
@@ -249,6 +254,13 @@ class KnownFinding:
     script: str
     documented: str
     issue: str
+    seen: tuple[Seen, ...] = ()
+    harm: Harm | None = None
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the library documents that it does so: a convention then, and nothing broken."""
+        return self.harm is Harm.DOCUMENTED_CHOICE
 
 
 @dataclass(frozen=True, slots=True)

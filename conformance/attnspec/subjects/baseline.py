@@ -72,7 +72,7 @@ class Entry:
         if self.finding not in known:
             raise UsageError.unknown("finding", self.finding, known, where=self.where)
         finding = known[self.finding]
-        if not finding.explains(*self.key):
+        if not finding.speaks_of(*self.key):
             raise UsageError(f"{finding.id} does not speak of {' '.join(self.key)}: see {finding.where}. Name the "
                              "finding that does, or none.", where=self.where)
         return finding
@@ -170,7 +170,7 @@ def _written(outcome: Outcome, before: Entry | None, findings: Findings) -> Entr
     evidence = outcome.evidence
     entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
                   evidence.recipe if evidence else "")
-    speaking = [each.id for each in findings(outcome.subject) if each.explains(*entry.key)]
+    speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
     if before and before.finding in speaking:
         return replace(entry, finding=before.finding)
     if len(speaking) == 1:

@@ -14,15 +14,19 @@ from pathlib import Path
 from packaging.specifiers import SpecifierSet
 
 from attnspec.core.errors import ManifestError, Place
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType
-from attnspec.record.outcome import KnownFinding
+from attnspec.record.explaining import explains
+from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.record.seen import Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.manifest import read_script, read_versions
+from attnspec.subjects.signs import keywords, read_seen
 
 FILE = "findings.yaml"
-_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases")
+_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
+            "seen", "harm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,13 @@ class Cases:
 class Finding:
     """One thing that a library does, of which one or more clauses complain.
 
-    subjects, clauses: ids, with * for any text.  dtypes: empty means all.  versions: of the library, those that do it
-    (`<0.10.1`); empty means all.  script: a file in the library's folder that shows it in a few lines without attnspec,
-    and exits with 1 where it is so, with 0 where it is not.
+    subjects, clauses: ids, with * for any text; no clauses mean all.  dtypes: empty means all.  versions: of the
+    library, those that do it (`<0.10.1`); empty means all.  script: a file in the library's folder that shows it in a
+    few lines without attnspec, and exits with 1 where it is so, with 0 where it is not.
     documented: where and how the library says that it does so, or "no".  issue: the public thread, if there is one.
     cases: those on which it shows under any clause; None where that depends on the clause.
+    seen: what a failure has to show, in one of these ways; empty: its clause and dtype are enough.
+    harm: what it does to whoever uses the library; None if nobody has said.
     """
 
     id: str
@@ -62,6 +68,8 @@ class Finding:
     where: Place
     versions: str = ""
     cases: Cases | None = None
+    seen: tuple[Seen, ...] = ()
+    harm: Harm | None = None
 
     def is_of(self, version: str) -> bool:
         """Whether this version of the library is among those that do it."""
@@ -71,10 +79,19 @@ class Finding:
         """Whether the subject is among those that do it."""
         return any(fnmatch.fnmatchcase(subject, pattern) for pattern in self.subjects)
 
-    def explains(self, subject: str, clause: str, dtype: str) -> bool:
-        """Whether this finding is what a failure of the subject under the clause is about."""
-        return (self.concerns(subject) and any(fnmatch.fnmatchcase(clause, pattern) for pattern in self.clauses)
-                and dtype in (self.dtypes or (dtype,)))
+    def speaks_of(self, subject: str, clause: str, dtype: str) -> bool:
+        """Whether this finding can be what a failure of the subject under the clause is about."""
+        return (self.concerns(subject) and dtype in (self.dtypes or (dtype,))
+                and any(fnmatch.fnmatchcase(clause, pattern) for pattern in self.clauses or ("*",)))
+
+    def explains(self, outcome: Outcome) -> bool:
+        """Whether it is what a failure is about, by what was seen."""
+        return self.concerns(outcome.subject) and explains(self.told(), outcome)
+
+    def told(self, script: str = "") -> KnownFinding:
+        """What a report says of it, with the text of its script."""
+        return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script, self.documented, self.issue,
+                            self.seen, self.harm)
 
 
 def known_findings(folder: Path, subject: str, version: str) -> tuple[KnownFinding, ...]:
@@ -83,8 +100,7 @@ def known_findings(folder: Path, subject: str, version: str) -> tuple[KnownFindi
     Raises ManifestError as below.
     """
     return tuple(
-        KnownFinding(each.id, each.says, each.clauses, each.dtypes, each.script.read_text(encoding="utf-8"),
-                     each.documented, each.issue)
+        each.told(each.script.read_text(encoding="utf-8"))
         for each in read_findings(folder) if each.concerns(subject) and each.is_of(version))
 
 
@@ -108,7 +124,7 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         id=f"{folder.name}/{fields.name('id')}",
         says=fields.text("says"),
         subjects=tuple(f"{folder.name}/{name}" for name in _some(fields, "subjects")),
-        clauses=_some(fields, "clauses"),
+        clauses=_clauses(fields),
         dtypes=tuple(dtype.value for dtype in fields.choices("dtypes", DType, (), kind="dtype")),
         script=read_script(fields, folder),
         documented=fields.text("documented"),
@@ -116,7 +132,14 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         where=fields.place("id"),
         versions=read_versions(fields),
         cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
+        seen=tuple(map(read_seen, fields.each("seen", "what was seen", optional=True))),
+        harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
     )
+
+
+def _clauses(fields: Fields) -> tuple[str, ...]:
+    """They may go unsaid only where what was seen is said."""
+    return _some(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
 
 
 def _some(fields: Fields, key: str) -> tuple[str, ...]:
@@ -129,9 +152,6 @@ def _some(fields: Fields, key: str) -> tuple[str, ...]:
 
 def _cases(fields: Fields) -> Cases:
     fields.only(("keywords", "largest_scale"))
-    names = fields.texts("keywords")
-    for index, name in enumerate(names):
-        if name not in KEYWORDS:
-            place = fields.mapping["keywords"].place_of(index)
-            raise ManifestError.unknown("keyword of a subject", name, KEYWORDS, where=place)
+    fields.absent("keywords")
+    names = keywords(fields, "keywords")
     return Cases(frozenset(names), fields.number("largest_scale", math.inf))

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome
-from attnspec.report.audit.explained import TOLD, Told
+from attnspec.report.audit.explained import TOLD, Told, are_chosen
 from attnspec.report.figures import SHORT, SIGNS, overall
 from attnspec.report.joined import Joined, Judged
 
@@ -42,17 +42,22 @@ class Cells:
     behind: str
 
 
+CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
+
+
 def cells(joined: Joined, findings: Sequence[Told]) -> Cells:
     """All subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
-    rows = tuple((subject, tuple(_square(joined.of(subject, clause.id)) for clause in joined.clauses))
+    rows = tuple((subject, tuple(_square(subject, joined.of(subject, clause.id)) for clause in joined.clauses))
                  for subject in joined.subjects)
     return Cells(themes, rows, _behind(joined, findings))
 
 
-def _square(outcomes: Sequence[Outcome]) -> AuditSquare:
+def _square(subject: Judged, outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
         return AuditSquare("", "")
+    if are_chosen(subject, outcomes):
+        return CHOSEN
     verdict = overall(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"
     css = failing if verdict in FAILURES else _LETTERS[verdict]

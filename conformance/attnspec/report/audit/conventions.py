@@ -9,6 +9,7 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.outcome import KnownFinding
 from attnspec.report.audit.switches import Switches, switches
 from attnspec.report.figures import SHORT, counted
 from attnspec.report.joined import Joined, Judged
@@ -75,12 +76,16 @@ Answers = Mapping[str, ConventionAnswer]  # by question
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
-    """A subject's answers: one cell a column, and whatever else it was asked. `lost`: why nothing was found out."""
+    """A subject's answers: one cell a column, and whatever else it was asked. `lost`: why nothing was found out.
+
+    choices: what its library documents that it does otherwise than a clause asks.
+    """
 
     subject: Judged
     cells: tuple[tuple[ConventionAnswer, ...], ...]
     rest: tuple[ConventionAnswer, ...]
     lost: str
+    choices: tuple[KnownFinding, ...] = ()
 
     @property
     def contradictions(self) -> tuple[ConventionAnswer, ...]:
@@ -105,7 +110,8 @@ def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Conventions:
     shown = {question for found in asked for question in found}
     rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
     lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
-    return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost)
+    choices = tuple(each for each in subject.card.findings if each.is_choice)
+    return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 
 def _asked(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:

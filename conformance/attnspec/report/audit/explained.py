@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import fnmatch
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from attnspec.core.nouns import DType, Level, Verdict
+from attnspec.core.harm import Harm
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.explaining import explains
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
@@ -16,7 +18,7 @@ from attnspec.report.pictures import Grid, drawn_cells, grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 1_500  # how many picture cells the page draws before it refers to the record instead
-_UNDOCUMENTED = ("", "no")
+_UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 
 class FailureCause(Enum):
@@ -73,9 +75,19 @@ class Told:
         return self.cause is FailureCause.UNKNOWN
 
     @property
+    def harm(self) -> Harm | None:
+        """What it does to a user, if anybody has said."""
+        return self.known.harm if self.known else None
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is a convention that the library documents."""
+        return self.known is not None and self.known.is_choice
+
+    @property
     def documented(self) -> str:
-        """What the library says of it; empty if nothing."""
-        return self.known.documented if self.known and self.known.documented not in _UNDOCUMENTED else ""
+        """What the library says of it; empty if nothing, or the contrary."""
+        return self.known.documented if self.known and not _UNDOCUMENTED.match(self.known.documented) else ""
 
     @property
     def subjects(self) -> tuple[Judged, ...]:
@@ -115,11 +127,19 @@ def library_of(subject: Judged) -> str:
 
 
 def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
-    """The findings of the subject's library that explain a failure."""
-    for finding in subject.card.findings:
-        is_meant = any(fnmatch.fnmatchcase(outcome.clause, pattern) for pattern in finding.clauses)
-        if is_meant and outcome.dtype.value in (finding.dtypes or (outcome.dtype.value,)):
-            yield finding
+    """The findings of the subject's library that explain a failure, by what was seen of it."""
+    return (finding for finding in subject.card.findings if explains(finding, outcome))
+
+
+def are_chosen(subject: Judged, outcomes: Iterable[Outcome]) -> bool:
+    """Whether there are failures, and all are what the library documents that it does: conventions, nothing broken."""
+    found = [tuple(causes(subject, outcome)) for outcome in outcomes if outcome.verdict in FAILURES]
+    return bool(found) and all(each and all(cause.is_choice for cause in each) for each in found)
+
+
+def harm_rank(harm: Harm | None) -> int:
+    """0 is the gravest; what nobody has judged comes after all else."""
+    return harm.rank if harm else len(Harm)
 
 
 def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
@@ -160,11 +180,16 @@ def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) ->
     level = shown.level if shown else Level.MAY
     return Told(
         anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known=pile.known,
-        says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst], css=shade(worst, level),
+        says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
+        css=_css(pile, worst, level),
         libraries=tuple(dict.fromkeys(map(library_of, people))),
         folders=tuple(dict.fromkeys(subject.library for subject in people)),
         concerns=_concerns(failures, texts) or ((Concern(tuple(people), ()),) if people else ()),
         items=len(failures), shown=shown)
+
+
+def _css(pile: _Pile, worst: Verdict, level: Level) -> str:
+    return shade(Verdict.EXPECTED if pile.known and pile.known.is_choice else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
@@ -205,8 +230,8 @@ def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
 
 
 def _gravity(told: Told) -> tuple[object, ...]:
-    return (told.cause is not FailureCause.UNKNOWN, told.shown is None, WEIGHT[told.level], told.sign.rank,
-            bool(told.documented), -len(told.subjects), -told.items, told.anchor)
+    return (told.cause is not FailureCause.UNKNOWN, told.shown is None, harm_rank(told.harm), WEIGHT[told.level],
+            told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 
 def _pictured(found: Sequence[Told]) -> tuple[Told, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attnspec.core.files import write_whole
 from attnspec.core.keywords import listed
-from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
@@ -54,14 +54,15 @@ def _head(looked: Audit, joined: Joined) -> Lines:
 def _table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("Clauses held, of those that apply, and violated, by level; listed deviations; clauses that cannot be put "
-           "to it; what was not decided. The worst margin is in units of the error that honest rounding may make.")
+    yield ("What matters most stands first. Clauses held, of those that apply, and violated, by level; by choice: "
+           "violated by nothing but what the library documents that it does; listed deviations; clauses that cannot be "
+           "put to it; what was not decided.")
     for shelf in looked.shelves:
         yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
             yield from (source, "")
-        yield from _rows(("implementation", "held", "must", "should", "may", "known", "inapplicable", "undecided",
-                          "worst margin", "closest that holds", "grade"), map(_cells, shelf.lines))
+        yield from _rows(("implementation", "verdict", "held", "must", "should", "may", "by choice", "known",
+                          "inapplicable", "undecided", "closest that holds", "grade"), map(_cells, shelf.lines))
     yield ""
 
 
@@ -73,10 +74,10 @@ def _source(shelf: LibraryTable) -> str:
 
 def _cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
-    counts = (c.share, c.must, c.should, c.may, c.known + c.odd, c.inapplicable, c.undecided)
+    counts = (c.share, c.must, c.should, c.may, c.chosen, c.known + c.odd, c.inapplicable, c.undecided)
     grades = plain(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
     name = f"{code(line.subject.card.id)} {plain(line.subject.card.title)}"
-    return name, *map(str, counts), _call(line.worst), _call(line.closest), grades
+    return name, plain(line.verdict), *map(str, counts), _call(line.closest), grades
 
 
 def _call(call: Nearness | None) -> str:
@@ -92,16 +93,18 @@ def _conventions(looked: Audit) -> Lines:
     titles = [column.title for _, column in looked.habits.columns]
     yield from _rows(("implementation", *titles), (_convention(each, looked) for each in looked.habits.customs))
     yield ""
-    noted = [(each.subject.card.id, _noted(each.subject.card)) for each in looked.habits.customs]
+    noted = [(each.subject.card.id, _noted(each)) for each in looked.habits.customs]
     yield from (f"- {code(name)}: {note}" for name, note in noted if note)
     yield ""
 
 
-def _noted(card: SubjectCard) -> str:
-    """What its manifest notes, and which parameters of its function are left alone."""
+def _noted(each: Conventions) -> str:
+    """What its manifest notes, which parameters of its function are left alone, and what its library chose."""
+    card = each.subject.card
     defaults = f"Left at their defaults: {listed(card.defaults)}." if card.defaults else ""
     refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
-    return prose(" ".join(filter(None, (card.note, refused, defaults))))
+    choices = (f"Documented choice: {choice.says} {choice.documented}" for choice in each.choices)
+    return prose(" ".join(filter(None, (card.note, refused, defaults, *choices))))
 
 
 def _convention(each: Conventions, looked: Audit) -> Sequence[str]:
@@ -142,7 +145,8 @@ def _finding(told: Told) -> Lines:
 def _facts(told: Told) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(map(plain, told.libraries))
     if told.known:
-        yield "Documented", prose(told.documented) if told.documented else "no"
+        yield "Harm", plain(told.harm.says) if told.harm else ""
+        yield "Documented", prose(told.known.documented)
         if web_address(told.known.issue):
             yield "Thread", link(thread(told.known.issue), told.known.issue)
     if told.shown is None:

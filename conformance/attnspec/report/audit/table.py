@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import groupby
 
 from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
-from attnspec.report.audit.explained import library_of
+from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
 from attnspec.report.clause_table import shade, tally
 from attnspec.report.figures import SHORT, SIGNS, Sign, overall
 from attnspec.report.joined import Joined, Judged
@@ -24,6 +26,7 @@ class Counts:
     """Clauses by verdict, each as the gravest of its dtypes. `must`, `should`, `may`: those violated, by level.
 
     known: listed deviations.  odd: deviations not as listed.  undecided: not run, or no claim was made.
+    chosen: violated by a documented choice and nothing else.  chosen_must: how many of those are `must` clauses.
     """
 
     held: int
@@ -34,10 +37,12 @@ class Counts:
     odd: int
     inapplicable: int
     undecided: int
+    chosen: int = 0
+    chosen_must: int = 0
 
     @property
     def applicable(self) -> int:
-        """All clauses but those that cannot be put to it."""
+        """All clauses but those that cannot be put to it, and those that it documents not to keep."""
         return self.held + self.must + self.should + self.may + self.known + self.odd + self.undecided
 
     @property
@@ -55,30 +60,61 @@ class Nearness:
     dtype: str
 
 
+class Standing(Enum):
+    """How a subject stands, gravest first."""
+
+    BREAKS = "breaks a must clause"
+    UNFINISHED = "not judged to the end"
+    CHOOSES = "keeps every must clause, apart from a documented choice"
+    KEEPS = "keeps every must clause"
+
+    @property
+    def rank(self) -> int:
+        """0 is the gravest."""
+        return tuple(Standing).index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class SubjectLine:
-    """A subject. worst: of all it was asked; closest: of what it holds.  grades: pairs of dtype and grade.
+    """A subject. closest: of what it holds, what came nearest to its allowance.  grades: pairs of dtype and grade.
 
     cases: how many were tried.  customs: pairs of a convention and the answer that is declared, else found.
+    harm: the gravest of what makes it break `must` clauses, if anybody has said.  is_explained: whether all of it is.
     """
 
     subject: Judged
     counts: Counts
-    worst: Nearness | None
     closest: Nearness | None
     grades: tuple[tuple[str, str], ...]
     cases: int
     customs: tuple[tuple[str, str], ...]
+    harm: Harm | None = None
+    is_explained: bool = True
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands: what breaks a clause breaks it, however much else was not judged."""
+        if self.breaks:
+            return Standing.BREAKS
+        if self.subject.broken or self.counts.undecided or not self.counts.held:
+            return Standing.UNFINISHED
+        return Standing.CHOOSES if self.counts.chosen_must else Standing.KEEPS
+
+    @property
+    def verdict(self) -> str:
+        """How it stands, in words, with the gravest of what it does."""
+        cause = self.harm.says if self.harm else ""
+        return ": ".join(filter(None, (self.standing.value, cause if self.is_explained else "not yet explained")))
+
+    @property
+    def weight(self) -> tuple[int, ...]:
+        """What matters most comes first, and what nobody has explained before it: it may be anything."""
+        return self.standing.rank, harm_rank(self.harm) if self.is_explained else -1, -self.counts.must
 
     @property
     def breaks(self) -> bool:
         """Whether it breaks a `must` clause, or a listed deviation is not as listed."""
         return bool(self.counts.must or self.counts.odd)
-
-    @property
-    def conforms(self) -> bool:
-        """Whether it breaks none, and was judged."""
-        return not self.breaks and not self.subject.broken and self.counts.held > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +127,34 @@ class LibraryTable:
 
 
 def shelves(joined: Joined) -> tuple[LibraryTable, ...]:
-    """Every library, in the order of the subjects' ids."""
+    """Every library, that with the gravest line first, and its gravest line first."""
     groups: dict[tuple[str, str], list[Judged]] = {}
     for subject in joined.subjects:
         groups.setdefault((subject.library, library_of(subject)), []).append(subject)
-    return tuple(LibraryTable(name, people[0].card, tuple(_line(joined, subject) for subject in people))
-                 for (_, name), people in groups.items())
+    made = [LibraryTable(name, people[0].card, tuple(sorted((_line(joined, each) for each in people), key=_weight)))
+            for (_, name), people in groups.items()]
+    return tuple(sorted(made, key=lambda shelf: shelf.lines[0].weight))
+
+
+def _weight(line: SubjectLine) -> tuple[int, ...]:
+    return line.weight
 
 
 def _line(joined: Joined, subject: Judged) -> SubjectLine:
     outcomes = joined.of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
-    return SubjectLine(subject, _counts(outcomes.values()), _call(flat),
-                _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
-                sum(outcome.cases for outcome in flat), _customs(subject.card))
+    return SubjectLine(
+        subject, _counts(subject, outcomes.values()),
+        _call(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
+        sum(outcome.cases for outcome in flat), _customs(subject.card), *_harm(subject, flat))
+
+
+def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
+    """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
+    found = [tuple(causes(subject, outcome)) for outcome in outcomes
+             if outcome.verdict in FAILURES and outcome.level is Level.MUST]
+    harms = [cause.harm for each in found for cause in each if not cause.is_choice]
+    return min(harms, key=harm_rank, default=None), all(found)
 
 
 def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
@@ -112,8 +162,14 @@ def _customs(card: SubjectCard) -> tuple[tuple[str, str], ...]:
     return tuple((name, told[name]) for name in CONVENTIONS if name in told)
 
 
-def _counts(groups: Iterable[Sequence[Outcome]]) -> Counts:
-    found = Counter((overall(outcome.verdict for outcome in group), group[0].level) for group in groups)
+def _counts(subject: Judged, groups: Iterable[Sequence[Outcome]]) -> Counts:
+    chosen: list[Level] = []
+    found: Counter[tuple[Verdict, Level]] = Counter()
+    for group in groups:
+        if are_chosen(subject, group):
+            chosen.append(group[0].level)
+        else:
+            found[overall(outcome.verdict for outcome in group), group[0].level] += 1
     by_verdict: Counter[Verdict] = Counter()
     by_level: Counter[Level] = Counter()
     for (verdict, level), number in found.items():
@@ -123,7 +179,8 @@ def _counts(groups: Iterable[Sequence[Outcome]]) -> Counts:
         held=by_verdict[Verdict.HELD], must=by_level[Level.MUST], should=by_level[Level.SHOULD],
         may=by_level[Level.MAY], known=by_verdict[Verdict.EXPECTED], odd=by_verdict[Verdict.UNEXPECTED],
         inapplicable=by_verdict[Verdict.INAPPLICABLE],
-        undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN])
+        undecided=by_verdict[Verdict.NO_CLAIM] + by_verdict[Verdict.NOT_RUN],
+        chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
 
 
 def _call(outcomes: Iterable[Outcome]) -> Nearness | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
 from attnspec.report.audit.conventions import Habits, habits
 from attnspec.report.audit.explained import FailureCause, Told, explained, library_of
-from attnspec.report.audit.table import ClauseTally, LibraryTable, SubjectLine, law, shelves
+from attnspec.report.audit.table import ClauseTally, LibraryTable, Standing, SubjectLine, law, shelves
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
@@ -47,7 +48,17 @@ class Audit:
     @property
     def leading(self) -> tuple[Told, ...]:
         """The most important findings."""
-        return self.findings[:LEADING]
+        return self.explaining[:LEADING]
+
+    @property
+    def explaining(self) -> tuple[Told, ...]:
+        """The findings that explain a failure of this record; the others came of probing or reading."""
+        return tuple(told for told in self.findings if told.shown is not None)
+
+    @property
+    def open_failures(self) -> int:
+        """How many failures no finding explains."""
+        return sum(told.items for told in self.unexplained)
 
     @property
     def headline(self) -> str:
@@ -58,22 +69,26 @@ class Audit:
 
     @property
     def sentence(self) -> str:
-        """How they fared, and how much of it is explained."""
-        keep, fail = sum(line.conforms for line in self.lines), sum(line.breaks for line in self.lines)
-        idle = len(self.lines) - keep - fail
-        fared = [f"{keep} keep every `must` clause", f"{fail} break at least one",
-                 *([f"{idle} could not be judged"] if idle else [])]
+        """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
+        found = Counter(line.standing for line in self.lines)
+        chosen, idle = found[Standing.CHOOSES], found[Standing.UNFINISHED]
+        apart = f" ({chosen} of them apart from a documented choice)" if chosen else ""
+        fared = [f"{found[Standing.KEEPS] + chosen} keep every `must` clause{apart}",
+                 f"{found[Standing.BREAKS]} {'breaks' if found[Standing.BREAKS] == 1 else 'break'} at least one",
+                 *([f"{idle} {'was' if idle == 1 else 'were'} not judged to the end"] if idle else [])]
         return f"{', '.join(fared)}. {self._explained}"
 
     @property
     def _explained(self) -> str:
-        known = sum(told.shown is not None for told in self.findings)
-        rest = sum(told.items for told in self.unexplained)
+        known, rest = len(self.explaining), self.open_failures
         if not known:
             return f"None of the {counted(rest, 'failure')} is explained yet." if rest else "Nothing failed."
         explain = f"{counted(known, 'finding')} {'explains' if known == 1 else 'explain'}"
         whole = f"all but {rest} of the failures" if rest else "every failure"
-        return f"{explain} {whole}, each with a case and a script that shows it without attnspec."
+        choices = sum(told.is_choice for told in self.explaining)
+        marked = f"; {choices} of them {'is a documented choice' if choices == 1 else 'are documented choices'}"
+        return (f"{explain} {whole}, each with a case and a script that shows it without attnspec"
+                f"{marked if choices else ''}.")
 
     @property
     def told(self) -> tuple[Told, ...]:

@@ -1,0 +1,47 @@
+"""What a finding does to whoever uses the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+
+class Harm(Enum):
+    """Gravest first: silently wrong answers at everyday settings, what is loud or rare, and last what is documented."""
+
+    FOREIGN_MEMORY = "foreign_memory"
+    FOREIGN_ENTRY = "foreign_entry"
+    FUTURE = "future"
+    MASK_DROPPED = "mask_dropped"
+    WRONG_ANSWER = "wrong_answer"
+    SWITCH = "switch"
+    REFUSED = "refused"
+    EDGE = "edge"
+    ROUNDING = "rounding"
+    EXTREME = "extreme"
+    DOCUMENTED_CHOICE = "documented_choice"
+
+    @property
+    def rank(self) -> int:
+        """0 is the gravest."""
+        return tuple(Harm).index(self)
+
+    @property
+    def says(self) -> str:
+        """What it is, in a few words."""
+        return _SAYS[self]
+
+
+_SAYS: Mapping[Harm, str] = {
+    Harm.FOREIGN_MEMORY: "reads memory that was never written, or lies outside the arrays",
+    Harm.FOREIGN_ENTRY: "mixes up batch entries",
+    Harm.FUTURE: "a query sees later keys",
+    Harm.MASK_DROPPED: "a mask, a bias or a window is dropped or misread",
+    Harm.WRONG_ANSWER: "silently wrong in another way at everyday settings",
+    Harm.SWITCH: "a switch that should not matter changes the answer",
+    Harm.REFUSED: "an ordinary call raises",
+    Harm.EDGE: "an edge: nothing to attend to, NaN behind a mask, T ≠ S",
+    Harm.ROUNDING: "less precise than honest rounding",
+    Harm.EXTREME: "extremes of a dtype or of a scale",
+    Harm.DOCUMENTED_CHOICE: "a documented choice",
+}
