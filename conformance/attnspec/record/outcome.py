@@ -11,7 +11,10 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 
 @dataclass(frozen=True, slots=True)
 class QuotedSource:
-    """A citation with its source: `cite` is the source's key, `at` a section or heading of it, `url` a foreign text."""
+    """A citation with its source: `cite` is the source's key, `at` a section or heading of it, `url` a foreign text.
+
+    translation: the quote in English, where it is in another language.
+    """
 
     cite: str = ""
     at: str = ""
@@ -19,6 +22,7 @@ class QuotedSource:
     note: str = ""
     title: str = ""
     url: str = ""
+    translation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
