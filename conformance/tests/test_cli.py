@@ -270,7 +270,7 @@ def test_a_bug_of_ours_crashes_loudly_and_is_not_a_verdict(cli: Cli, monkeypatch
 
 def test_lists_name_what_there_is(cli: Cli) -> None:
     assert "numpy/msa" in cli("list")[1]
-    assert re.search(r"^causal.no_lookahead +must +causal +Under", cli("list", "clauses")[1], re.MULTILINE)
+    assert re.search(r"^causal.no_lookahead +must +causal +With", cli("list", "clauses")[1], re.MULTILINE)
     assert re.search(r"^core +\d+ +attention without", cli("list", "profiles")[1], re.MULTILINE)
     assert "replace_after" in cli("list", "words")[1]
     assert "scale_none" in cli("list", "faults")[1]
