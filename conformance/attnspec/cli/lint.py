@@ -103,8 +103,8 @@ def _untranslated(law: Spec) -> Iterator[SpecError]:
     for clause in law.clauses:
         for citation in clause.because:
             if (letter := other_script(citation.quote)) and not citation.translation:
-                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in English ({letter!r}). Add "
-                                "'translation' beside it: the quote in English.", where=citation.where)
+                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in English ({letter!r}). "
+                                "Add 'translation' beside it: the quote in English.", where=citation.where)
 
 
 def _unposable(check: Check) -> Iterator[SpecError]:
