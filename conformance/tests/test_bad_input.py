@@ -118,6 +118,8 @@ SPEC = [
      "spec/causal.yaml:10: the citation of 'vaswani2017' needs a 'quote' or a 'note'."),
     ("a long quote", "causal.yaml", "note: masked self-attention in the decoder", f"quote: {'a' * 121}",
      "spec/causal.yaml:10: 'quote' of a citation has 121 characters; 120 are enough to find the place."),
+    ("a translation of nothing", "causal.yaml", "note: masked self-attention in the decoder", "note: masked, translation: masked",
+     "spec/causal.yaml:10: 'translation' of a citation translates nothing: the citation has no 'quote'."),
     ("a misspelled key of a citation", "causal.yaml", "quote: ", "qoute: ",
      "spec/causal.yaml:9: 'qoute' is not a known key of a citation. Did you mean 'quote'?"),
     ("no source at all", "scale.yaml", "because:\n      - {cite: vaswani2017, note: the scale is 1/sqrt(d_k)}", "because: []",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from attnspec.core import paths
+from attnspec.core.characters import other_script
 from attnspec.core.errors import ManifestError, Place, SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.spec import yaml_lines
@@ -34,8 +35,32 @@ def test_a_clause_carries_what_its_file_says(spec: Path) -> None:
     assert law.formula == r"A_{ij} = 0 \quad (j > i)"
     assert law.where == Place("spec/causal.yaml", 3)
     assert law.because[0].quote == "使其只能关注到之前已经生成的 token 上"
+    assert law.because[0].translation == "only to tokens generated before"
     assert law.because[1].where == Place("spec/causal.yaml", 10)
     assert law.refuted_by == ("causal_ignored",)
+
+
+def test_a_clause_that_rests_on_a_chinese_note_also_cites_an_english_source() -> None:
+    law = load_spec()
+    titles = {key: source.title for key, source in law.bibliography.items()}
+    chinese = {clause.id for clause in law.clauses
+               if all(other_script(titles[citation.cite]) for citation in clause.because)}
+    assert any(other_script(title) for title in titles.values())
+    assert chinese == set()
+
+
+def test_a_quote_in_english_needs_no_translation() -> None:
+    in_english = [citation for clause in load_spec().clauses for citation in clause.because
+                  if citation.quote and not other_script(citation.quote)]
+    assert in_english
+    assert [citation for citation in in_english if citation.translation] == []
+
+
+@pytest.mark.parametrize(("text", "letter"), [
+    ("讓美的詞的權重分布在0~1", "讓"), ("softmax 產生", "產"), ("маска", "м"), ("マスク", "マ"),
+    ("softmax(QKᵀ/√d_k) V, 𝑥 ∈ ℝ", ""), ("naïve σ and Σ", ""), ("(½,0,0,½) − ∞", "")])
+def test_letters_of_other_scripts_are_told_from_english_and_its_formulas(text: str, letter: str) -> None:
+    assert other_script(text) == letter
 
 
 def test_what_is_always_in_use_is_needed_as_well_as_what_is_named(spec: Path) -> None:

@@ -107,6 +107,15 @@ def test_lint_tells_a_mistake_of_every_library(cli: Cli, library: Path) -> None:
     assert second.startswith("implementations/yours/manifest.yaml:1: 'librry'")
 
 
+def test_lint_tells_a_quote_that_is_not_in_english_and_has_no_translation(cli: Cli, spec: Path) -> None:
+    assert cli("lint", "--spec", "spec")[1] == "Nothing to mend.\n"
+    causal = spec / "causal.yaml"
+    causal.write_text(causal.read_text(encoding="utf-8").replace(", translation: only to tokens generated before", ""))
+    assert cli("lint", "--spec", "spec")[1].splitlines() == [
+        "spec/causal.yaml:9: the quote of 'aiayn_notes' under 'causal.no_lookahead' is not in English ('使'). Add "
+        "'translation' beside it: the quote in English.", "1 to mend."]
+
+
 def test_lint_tells_a_clause_that_no_problem_can_be_put_under(cli: Cli, spec: Path) -> None:
     scale = spec / "scale.yaml"
     scale.write_text(scale.read_text(encoding="utf-8").replace("any_attention}", "any_attention, min_keys: 9000}"))

@@ -372,6 +372,13 @@ def test_a_chinese_quote_says_its_language() -> None:
     source = QuotedSource(title="notes", quote="每一行之和为 1")
     page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
     assert '<blockquote lang="zh">每一行之和为 1</blockquote>' in page
+    assert "In English:" not in page
+
+
+def test_a_quote_stands_above_its_translation() -> None:
+    source = QuotedSource(title="notes", quote="每一行之和为 1", translation="each row sums to 1")
+    page = render([run(outcome("lib/attend", "core.a"), clauses=(clause("core.a", because=(source,)),))])
+    assert '每一行之和为 1</blockquote><p class="translation">In English: each row sums to 1</p>' in page
 
 
 def test_joined_runs_in_different_environments_stand_side_by_side() -> None:

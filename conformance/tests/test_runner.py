@@ -16,6 +16,8 @@ from attnspec.record.write import RecordWriter
 from attnspec.runner.jobs import exit_code, plan_of
 from attnspec.runner.judge import read_replay, replay_command
 from attnspec.runner.session import Result, Session
+from attnspec.runner.texts import text_of
+from attnspec.spec.load import load_spec
 
 Run = Callable[..., tuple[Result, list[Event]]]
 
@@ -66,6 +68,13 @@ def test_the_header_says_what_is_planned_and_keeps_the_clauses(run: Run) -> None
     assert header.clauses[0].because == (
         QuotedSource("paper", "3.2", "so it is", title="A paper", url="https://example.org"),)
     assert header.environment["threads"] == "1 a worker"
+
+
+def test_a_record_keeps_a_quote_and_its_translation() -> None:
+    law = load_spec()
+    [clause] = [clause for clause in law.clauses if clause.id == "attention.convex_hull"]
+    kept = [(source.quote, source.translation) for source in text_of(clause, law).because]
+    assert ("加权求和", "weighted sum") in kept
 
 
 def test_the_footer_counts_every_verdict(run: Run) -> None:

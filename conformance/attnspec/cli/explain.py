@@ -104,7 +104,8 @@ def _source(citation: Citation, law: Spec) -> Iterator[str]:
     by = ", ".join(filter(None, (source.author, source.year)))
     at = f", at {citation.at!r}" if citation.at else ""
     yield from _wrapped(f"{source.title}{f' ({by})' if by else ''}{at}")
-    for text in (f"“{citation.quote}”" if citation.quote else "", citation.note, source.url):
+    in_english = f"in English: “{citation.translation}”" if citation.translation else ""
+    for text in (f"“{citation.quote}”" if citation.quote else "", in_english, citation.note, source.url):
         if text:
             yield f"    {text}"
 

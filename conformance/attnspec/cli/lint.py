@@ -13,7 +13,7 @@ import click
 
 from attnspec.cli.lint_libraries import of_libraries, tried
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.core.characters import visible
+from attnspec.core.characters import other_script, visible
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import (
     CANNOT_RUN,
@@ -82,6 +82,7 @@ def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[Attn
 def of_law(law: Spec) -> Iterator[AttnspecError]:
     """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
     yield from _badly_put(law)
+    yield from _untranslated(law)
     yield from tried(lambda: _check_matrix(law))[1]
 
 
@@ -95,6 +96,15 @@ def _badly_put(law: Spec) -> Iterator[AttnspecError]:
         checks, found = tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
         yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
         yield from () if found else empty_claims(clause)
+
+
+def _untranslated(law: Spec) -> Iterator[SpecError]:
+    """Quotes that most readers cannot read, and that say nothing in English beside."""
+    for clause in law.clauses:
+        for citation in clause.because:
+            if (letter := other_script(citation.quote)) and not citation.translation:
+                yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in English ({letter!r}). "
+                                "Add 'translation' beside it: the quote in English.", where=citation.where)
 
 
 def _unposable(check: Check) -> Iterator[SpecError]:

@@ -7,6 +7,7 @@ could move the cursor of a terminal, or turn a line around so that it reads as a
 from __future__ import annotations
 
 import re
+import unicodedata
 
 # What is left: line feed, tab, and a carriage return before a line feed.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
@@ -20,6 +21,16 @@ HIDDEN = re.compile(rf"[{_CONTROL}{_DIRECTION}{_UNSEEN}{_HALF}]|\r(?!\n)")
 def visible(text: str) -> str:
     """The text with each such character as Python writes it. Line feeds and tabs stay."""
     return HIDDEN.sub(_escaped, text)
+
+
+def other_script(text: str) -> str:
+    """The first letter that neither English nor its formulas are written with; nothing if there is none.
+
+    It finds Chinese, Japanese, Korean, Cyrillic, Arabic, …; it does not tell French from English.
+    """
+    plain = unicodedata.normalize("NFKC", text)  # of the letters of formulas, 𝑥 and ℝ, the plain ones
+    return next((letter for letter in plain if letter.isalpha()
+                 and not unicodedata.name(letter, "").startswith(("LATIN", "GREEK"))), "")
 
 
 def _escaped(found: re.Match[str]) -> str:

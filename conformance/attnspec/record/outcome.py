@@ -13,7 +13,10 @@ from attnspec.record.seen import Seen
 
 @dataclass(frozen=True, slots=True)
 class QuotedSource:
-    """A citation with its source: `cite` is the source's key, `at` a section or heading of it, `url` a foreign text."""
+    """A citation with its source: `cite` is the source's key, `at` a section or heading of it, `url` a foreign text.
+
+    translation: the quote in English, where it is in another language.
+    """
 
     cite: str = ""
     at: str = ""
@@ -21,6 +24,7 @@ class QuotedSource:
     note: str = ""
     title: str = ""
     url: str = ""
+    translation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

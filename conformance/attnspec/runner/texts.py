@@ -102,4 +102,5 @@ def text_of(clause: Clause, spec: Spec) -> ClauseText:
 
 def _quoted(citation: Citation, spec: Spec) -> QuotedSource:
     source = spec.bibliography[citation.cite]
-    return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url)
+    return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url,
+                        citation.translation)

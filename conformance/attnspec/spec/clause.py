@@ -26,11 +26,15 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a clause's sentence comes from: bibliography key, section or heading, and a short quote or a note."""
+    """Where a clause's sentence comes from: bibliography key, section or heading, and a short quote or a note.
+
+    translation: the quote in English, where it is in another language.
+    """
 
     cite: str
     at: str = ""
     quote: str = ""
+    translation: str = ""
     note: str = ""
     where: Place = field(default=Place("", 0), compare=False)
 

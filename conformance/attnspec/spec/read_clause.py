@@ -36,6 +36,7 @@ CITATION_KEYS: Mapping[str, str] = {
     "cite": "the source's key in spec/bibliography.yaml",
     "at": "the section or heading",
     "quote": f"the source's own words, at most {LONGEST_QUOTE} characters",
+    "translation": "the quote in English, where it is in another language",
     "note": "what the source says there, in ours",
 }
 ID = r"[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_]*)+"
@@ -137,12 +138,15 @@ def _because(fields: Fields, context: Context) -> tuple[Citation, ...]:
 def _citation(fields: Fields, context: Context) -> Citation:
     fields.only(CITATION_KEYS)
     key = fields.one_of("cite", context.bibliography, kind="source of the bibliography")
-    quote, note = fields.text("quote", ""), fields.text("note", "")
+    quote, translation, note = (fields.text(name, "") for name in ("quote", "translation", "note"))
     if len(quote) > LONGEST_QUOTE:
         raise fields.complain("quote", f"has {len(quote)} characters; {LONGEST_QUOTE} are enough to find the place.")
     if not (quote or note):
         raise SpecError(f"the citation of {key!r} needs a 'quote' or a 'note'.", where=fields.place())
-    return Citation(cite=key, at=fields.text("at", ""), quote=quote, note=note, where=fields.place())
+    if translation and not quote:
+        raise fields.complain("translation", "translates nothing: the citation has no 'quote'.")
+    return Citation(cite=key, at=fields.text("at", ""), quote=quote, translation=translation, note=note,
+                    where=fields.place())
 
 
 def _given(fields: Fields, context: Context) -> _Given:

@@ -90,9 +90,9 @@ def _refutable() -> Schema:
 
 def _citation() -> Schema:
     quote: Schema = _TEXT | {"maxLength": LONGEST_QUOTE}
-    fields: dict[str, Schema] = {"cite": _NAME, "at": _TEXT, "quote": quote, "note": _TEXT}
+    fields: dict[str, Schema] = {"cite": _NAME, "at": _TEXT, "quote": quote, "translation": _TEXT, "note": _TEXT}
     return _explained(fields, CITATION_KEYS, required=["cite"]) | {
-        "anyOf": [{"required": ["quote"]}, {"required": ["note"]}]}
+        "anyOf": [{"required": ["quote"]}, {"required": ["note"]}], "dependentRequired": {"translation": ["quote"]}}
 
 
 def _problem(tables: Tables) -> Schema:
