@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from attnspec.core.harm import Harm
 from attnspec.record.outcome import KnownFinding, Measured, Outcome
 from attnspec.record.seen import Seen
 
@@ -33,6 +34,11 @@ def explains(finding: KnownFinding, outcome: Outcome) -> bool:
         return outcome.clause in finding.clauses
     return (_is_named(finding.clauses, outcome.clause)
             and (not finding.seen or any(_shows(each, outcome) for each in finding.seen)))
+
+
+def is_choice(finding: KnownFinding) -> bool:
+    """Whether the library documents that it does so: a convention then, and nothing broken."""
+    return finding.harm is Harm.DOCUMENTED_CHOICE
 
 
 def _is_named(patterns: Sequence[str], clause: str) -> bool:

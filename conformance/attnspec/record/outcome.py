@@ -261,11 +261,6 @@ class KnownFinding:
     seen: tuple[Seen, ...] = ()
     harm: Harm | None = None
 
-    @property
-    def is_choice(self) -> bool:
-        """Whether the library documents that it does so: a convention then, and nothing broken."""
-        return self.harm is Harm.DOCUMENTED_CHOICE
-
 
 @dataclass(frozen=True, slots=True)
 class SubjectCard:

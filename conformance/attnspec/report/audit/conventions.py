@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.record.explaining import is_choice
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding
 from attnspec.report.audit.switches import Switches, switches
@@ -110,7 +111,7 @@ def _customs(subject: Judged, probes: Sequence[SubjectProbed]) -> Conventions:
     shown = {question for found in asked for question in found}
     rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
     lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
-    choices = tuple(each for each in subject.card.findings if each.is_choice)
+    choices = tuple(each for each in subject.card.findings if is_choice(each))
     return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
-from attnspec.record.explaining import explains
+from attnspec.record.explaining import explains, is_choice
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
@@ -82,7 +82,7 @@ class Told:
     @property
     def is_choice(self) -> bool:
         """Whether it is a convention that the library documents."""
-        return self.known is not None and self.known.is_choice
+        return self.known is not None and is_choice(self.known)
 
     @property
     def documented(self) -> str:
@@ -134,7 +134,7 @@ def causes(subject: Judged, outcome: Outcome) -> Iterator[KnownFinding]:
 def are_chosen(subject: Judged, outcomes: Iterable[Outcome]) -> bool:
     """Whether there are failures, and all are what the library documents that it does: conventions, nothing broken."""
     found = [tuple(causes(subject, outcome)) for outcome in outcomes if outcome.verdict in FAILURES]
-    return bool(found) and all(each and all(cause.is_choice for cause in each) for each in found)
+    return bool(found) and all(each and all(map(is_choice, each)) for each in found)
 
 
 def harm_rank(harm: Harm | None) -> int:
@@ -189,7 +189,7 @@ def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) ->
 
 
 def _css(pile: _Pile, worst: Verdict, level: Level) -> str:
-    return shade(Verdict.EXPECTED if pile.known and pile.known.is_choice else worst, level)
+    return shade(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:

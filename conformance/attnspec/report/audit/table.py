@@ -12,6 +12,7 @@ from itertools import groupby
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
+from attnspec.record.explaining import is_choice
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
 from attnspec.report.clause_table import shade, tally
@@ -153,7 +154,7 @@ def _harm(subject: Judged, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bo
     """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
     found = [tuple(causes(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES and outcome.level is Level.MUST]
-    harms = [cause.harm for each in found for cause in each if not cause.is_choice]
+    harms = [cause.harm for each in found for cause in each if not is_choice(cause)]
     return min(harms, key=harm_rank, default=None), all(found)
 
 
