@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +90,7 @@ def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType
 
 
 def test_many_subjects_make_an_audit_and_few_a_run() -> None:
-    assert "14 implementations from 2 libraries on trial" in words(render([crowded(outcome("other/one"))]))
+    assert "14 implementations of attention from 2 libraries tested" in words(render([crowded(outcome("other/one"))]))
     few = run(map(card, crowd(MANY)), *map(outcome, crowd(MANY)))
     assert "12 of 12 implementations conform" not in words(render([crowded()]))
     assert "12 of 12 implementations conform" in words(render([few]))
@@ -210,8 +211,25 @@ def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
 
 def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", broken="ImportError: no")], outcome("lib/a")))
-    assert audited.sentence.startswith("1 keep every `must` clause, 0 break at least one, 1 could not be judged.")
+    assert audited.sentence.startswith("1 keeps every `must` clause, 1 could not be judged.")
     assert audited.absent == (Missing("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
+
+
+def test_the_page_opens_with_a_square_for_each_implementation() -> None:
+    """Those that fail come first, the one that breaks most clauses before the others; each leads to its line."""
+    broken = [outcome(crowd()[at], f"masking.c{number}", Verdict.VIOLATED) for at, number in ((1, 0), (2, 0), (2, 1))]
+    head = render([crowded(*broken)]).partition("What matters most")[0]
+    assert "2 break at least one must clause" in words(head) and "11 keep every must clause" in words(head)
+    squares = re.findall(r'href="#subject-(\d+)" title="([^"]*)"', head)
+    assert [int(number) for number, _ in squares[:3]] == [2, 1, 0]
+    assert squares[0][1] == "lib/subject02: breaks 2 must clauses, holds 1 of 3"
+
+
+def test_the_head_of_the_page_tells_three_findings_and_no_more() -> None:
+    told = [replace(FINDING, id=f"n{at}", says=f"It fails in way {at}.", clauses=(f"masking.c{at}",)) for at in range(4)]
+    failing = [outcome("lib/a", f"masking.c{at}", Verdict.VIOLATED) for at in range(4)]
+    head = render([crowded(*failing, cards=[card("lib/a", *told)])]).partition("<nav")[0]
+    assert head.count("It fails in way") == 3
 
 
 def test_a_subject_that_could_not_run_is_listed_unless_judged_elsewhere() -> None:

@@ -12,7 +12,7 @@ from attnspec.report.audit.table import ClauseTally, LibraryTable, SubjectLine, 
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
-LEADING = 8  # how many findings the head of the page names
+LEADING = 3  # how many findings the head of the page names
 MANY = 12    # more subjects than these make an audit: one finding for all, not one for each
 
 
@@ -24,6 +24,15 @@ class Missing:
     library: str
     title: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """Implementations that fared alike: a row of squares in the picture at the head of the page."""
+
+    css: str
+    says: str
+    lines: tuple[SubjectLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +63,28 @@ class Audit:
         """What was judged, in one line."""
         libraries = len({shelf.card.id.partition("/")[0] for shelf in self.shelves})
         many = "libraries" if libraries != 1 else "library"
-        return f"{counted(len(self.lines), 'implementation')} from {libraries} {many} on trial"
+        return f"{counted(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
+
+    @property
+    def fared(self) -> tuple[Fared, ...]:
+        """All subjects by how they fared; of those that fail, the one that breaks the most `must` clauses first."""
+        keep = tuple(line for line in self.lines if line.conforms)
+        fail = sorted((line for line in self.lines if line.breaks), key=lambda line: -line.counts.must)
+        rest = tuple(line for line in self.lines if not line.conforms and not line.breaks)
+        rows = (Fared("bad", "break at least one `must` clause" if len(fail) != 1 else "breaks at least one `must` clause",
+                      tuple(fail)),
+                Fared("good", "keep every `must` clause" if len(keep) != 1 else "keeps every `must` clause", keep),
+                Fared("idle", "could not be judged", rest))
+        return tuple(row for row in rows if row.lines)
 
     @property
     def sentence(self) -> str:
         """How they fared, and how much of it is explained."""
-        keep, fail = sum(line.conforms for line in self.lines), sum(line.breaks for line in self.lines)
-        idle = len(self.lines) - keep - fail
-        fared = [f"{keep} keep every `must` clause", f"{fail} break at least one",
-                 *([f"{idle} could not be judged"] if idle else [])]
-        return f"{', '.join(fared)}. {self._explained}"
+        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.fared)}. {self.explained}"
 
     @property
-    def _explained(self) -> str:
+    def explained(self) -> str:
+        """How much of what failed is explained."""
         known = sum(told.shown is not None for told in self.findings)
         rest = sum(told.items for told in self.unexplained)
         if not known:
