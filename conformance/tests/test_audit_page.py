@@ -226,7 +226,8 @@ def test_the_page_opens_with_a_square_for_each_implementation() -> None:
 
 
 def test_the_head_of_the_page_tells_three_findings_and_no_more() -> None:
-    told = [replace(FINDING, id=f"n{at}", says=f"It fails in way {at}.", clauses=(f"masking.c{at}",)) for at in range(4)]
+    told = [replace(FINDING, id=f"n{at}", says=f"It fails in way "
+                                               f"{at}.", clauses=(f"masking.c{at}",)) for at in range(4)]
     failing = [outcome("lib/a", f"masking.c{at}", Verdict.VIOLATED) for at in range(4)]
     head = render([crowded(*failing, cards=[card("lib/a", *told)])]).partition("<nav")[0]
     assert head.count("It fails in way") == 3

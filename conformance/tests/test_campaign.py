@@ -192,7 +192,7 @@ def test_the_record_of_another_run_is_left_alone(campaign: Cli, kept: Path) -> N
     before = kept.read_bytes()
     code, _, err = campaign(*SOUND_ONES, "--cases", "10")
     assert code == 2
-    assert "this is the record of another kind of run, in which a campaign cannot go on. Name another file" in err
+    assert "this is the record of another kind of run, so a campaign cannot continue in it. Name another file" in err
     assert kept.read_bytes() == before
 
 

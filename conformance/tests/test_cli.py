@@ -345,7 +345,7 @@ def test_the_schemas_are_printed(cli: Cli) -> None:
 
 def test_generated_files_are_fresh_and_the_law_is_in_order(cli: Cli) -> None:
     assert cli("schema", "--check")[0] == 0
-    assert cli("lint")[1] == "Nothing to mend.\n"
+    assert cli("lint")[1] == "No problem found.\n"
 
 
 def test_the_module_runs_like_the_script(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_generated_files_are_written_and_stale_ones_told(cli: Cli, monkeypatch: 
     Path("reports/page").mkdir(parents=True)
     code, _, err = cli("schema", "--check")
     assert code == 2
-    assert "spec/schema.json: is not what the code makes. Write it anew: attnspec schema --write." in err
+    assert "spec/schema.json: is out of date. Write it again: attnspec schema --write." in err
     assert cli("schema", "--write")[1] == "wrote spec/schema.json\nwrote reports/page/record.schema.json\n"
     assert cli("schema", "--check")[0] == 0
 

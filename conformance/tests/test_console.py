@@ -259,12 +259,12 @@ def test_a_recommendation_at_several_dtypes_is_one() -> None:
 def test_what_it_refuses_stands_in_the_verdict() -> None:
     card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
                        refused={"grouped heads": "ValueError: no", "cross lengths": "TypeError: no"})
-    reason = "the function refuses what the clause's problems need (grouped heads: ValueError: no)"
+    reason = "the function refuses the inputs that this clause needs (grouped heads: ValueError: no)"
     refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
-    assert "3 clauses do not apply: the function refuses what the clause's problems need (-v lists them)" in lines
+    assert "3 clauses do not apply: the function refuses the inputs that this clause needs (-v lists them)" in lines
     assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
 
 
@@ -299,9 +299,9 @@ def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> Non
 
 def test_what_does_not_apply_is_one_line() -> None:
     reasons = ["mine:attend takes no bias", "mine:attend takes no bias and no window", "mine:attend takes no window",
-               "mine:attend takes no bias", "it is no layer: it has no projections", "mine:attend takes no params"]
+               "mine:attend takes no bias", "it is not a layer: it has no projections", "mine:attend takes no params"]
     lines = told(held(), *(undecided(f"a.{number}", reason) for number, reason in enumerate(reasons)), code=0)
-    assert "6 clauses do not apply: it takes no bias, no window; it is no layer (-v lists them)" in lines
+    assert "6 clauses do not apply: it takes no bias, no window; it is not a layer (-v lists them)" in lines
 
 
 def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
@@ -565,7 +565,7 @@ def test_a_baseline_says_nothing_of_what_was_not_judged() -> None:
     assert held_against(held()) == "Held against known.yaml: no known failure, nothing new."
     assert held_against(held(), *lost) == (
         "Held against known.yaml: no known failure, as far as it was judged: 2 items not.")
-    assert held_against(*lost) == "Held against known.yaml: nothing was judged, so this run says nothing of it."
+    assert held_against(*lost) == "Held against known.yaml: nothing was judged, so nothing could be compared."
 
 
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:

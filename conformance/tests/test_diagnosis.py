@@ -100,17 +100,17 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
 @pytest.mark.parametrize(("subject", "place"), [
     (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are right up to the factor 1.41 (scale)"),
     (of_stages(logits=lambda work, factor: sound.logits(work.but(query=np.roll(work.query, 1, axis=-1)), factor)),
-     "the logits are wrong, and by no common factor (logits)"),
+     "the logits are wrong, and not by one factor (logits)"),
     (of_stages(masked=lambda work: sound.masked(work) | (np.arange(work.shape[3]) % 3 == 0)),
      "a query sees keys that the mask hides (mask)"),
     (of_stages(softmax=lambda logits, work: sound.softmax(logits, work) * np.float32(0.9)),
      "rows of weights do not sum to one but to 0.9"),
     (of_stages(softmax=lambda logits, _: sound.normalise(sound.exponentials(logits) ** 2 + sound.exponentials(logits))),
-     "the weights hang on the logits alone, but not as their exponential (softmax)"),
+     "the weights depend on the logits alone, but are not their softmax (softmax)"),
     (of_stages(finish=lambda output, _: np.roll(output, 1, axis=1) if output.shape[1] == 3 else output + 1),
      "the heads come out in the order 2, 0, 1 (merge)"),
     (of_stages(mix=lambda weights, work: weights @ (work.value + 0.5 * work.value * (work.value - 1))),
-     "the weights are right, and the output is not their mixture of the values (values, merge)"),
+     "the weights are right, but the output is not weights @ value (values, merge)"),
     (of_stages(add_bias=lambda logits, work: logits if work.bias is None else logits + np.float32(0.37) * work.bias),
      "what the bias adds to the logits are right up to the factor 0.37 (bias)"),
 ], ids=("scale", "logits", "mask", "sum", "softmax", "merge", "values", "bias"))
@@ -129,7 +129,7 @@ def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
         return (found[0] * gain, found[1]) if isinstance(found, tuple) else found * gain
 
     said = diagnosed(own(answer), among=A_FEW)
-    assert said.located == "the same call is answered differently the second time (memory, or chance)"
+    assert said.located == "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
 
 def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
@@ -296,7 +296,7 @@ def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, 
     assert (evidence.explained is None) is (default == "False")
     if evidence.explained:
         assert evidence.explained.cause == (
-            "its default, causal=True, hides later keys where no flag is given (`causal_always`)")
+            "its default, causal=True, masks later keys where no flag is given (`causal_always`)")
         assert evidence.explained.advice == (
             "Write causal=False, or wrap it: def attend(query, key, value, *, causal=False): "
             "return always(query, key, value, causal=causal)")
@@ -379,7 +379,7 @@ def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: P
     assert outcome.evidence.explained
     assert outcome.evidence.explained.cause == INVERTED
     assert outcome.evidence.explained.advice.startswith(
-        "Turn it round. If your library documents that True hides a key, keep it: `attnspec init ")
+        "Invert it. If your library documents that True hides a key, keep it: `attnspec init ")
     assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
     assert violation(outcome, says="", where="").count(INVERTED) == 1
 
@@ -403,7 +403,8 @@ def attend(query, key, value, *, mask=None):
     ("grouped.order_is_repeat", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor "
                                 "tile (head h % Hkv)", "repeat"),
     ("masking.hidden_row_is_zeros", "hidden_row is undefined: what it does is neither zeros (a row of zeros) nor "
-                                    "uniform (the mean of all values, hidden ones too) nor nan (not a number)",
+                                    "uniform (the mean of all values, those of masked keys included) nor nan (not a "
+                                    "number)",
      "zeros")])
 def test_an_answer_that_is_none_of_a_convention_is_the_cause(
     tmp_path: Path, clause: str, cause: str, recommended: str,

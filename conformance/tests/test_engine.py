@@ -202,9 +202,9 @@ def test_a_subject_that_raises_errored_with_the_case_and_the_traceback(folder: P
 @pytest.mark.parametrize(("clause", "reason"), [
     ("masked", "takes no mask"),
     ("shown", "takes no mask"),
-    ("layer", "it is no layer: it has no projections"),
-    ("many_keys", "no shape of the clause's problems lies within the subject's declared limits"),
-    ("switches", "it declares no hidden switch")])
+    ("layer", "it is not a layer: it has no projections"),
+    ("many_keys", "the subject's declared limits exclude every shape that this clause needs"),
+    ("switches", "it declares no variant")])
 def test_what_cannot_be_put_to_a_subject_is_inapplicable_and_says_why(folder: Path, clause: str, reason: str) -> None:
     outcome = judged(folder, clause)
     assert outcome.verdict is Verdict.INAPPLICABLE
@@ -349,7 +349,7 @@ attend.dtypes = ["float32"]
 
 
 @pytest.mark.parametrize(("declared", "reason"), [
-    ("", "mask_with_causal could not be found out by a probe, which got none of the known answers; declare "
+    ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
          'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and it is judged by that'),
     ('attend.conventions = {"mask_with_causal": "undefined"}',
      "it makes no promise of mask or bias together with the causal flag"),

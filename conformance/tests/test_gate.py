@@ -67,7 +67,7 @@ def test_a_failure_shows_the_clause_and_no_stack(tmp_path: Path) -> None:
 def test_what_was_not_judged_is_skipped_with_its_reason(tmp_path: Path) -> None:
     out = gated(tmp_path, "lacking", "vague", "advised", options=("-rs",))
     assert "stub.lacking does not apply: takes no `mask`" in out
-    assert "stub.vague makes no claim on any case: every case overflowed" in out
+    assert "stub.vague could not be decided on any case: every case overflowed" in out
     assert "should clause stub.advised is violated: 1 of 4 entries differ" in out
 
 

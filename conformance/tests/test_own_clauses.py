@@ -189,7 +189,7 @@ def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Pat
 # --- the commands
 
 def test_own_clauses_are_listed_linted_and_explained(cli: Cli) -> None:
-    assert cli("lint", "--spec-add", "mine.yaml") == (0, "Nothing to mend.\n", "")
+    assert cli("lint", "--spec-add", "mine.yaml") == (0, "No problem found.\n", "")
     assert "mine.doubled" in cli("list", "clauses", "--spec-add", "mine.yaml")[1]
     assert "mine.doubled" not in cli("list", "clauses")[1]
     assert "What our kernel promises" in cli("list", "sources", "--spec-add", "mine.yaml")[1]
@@ -209,7 +209,7 @@ def clause(name: str, more: str = "", **keys: str) -> str:
 def linted(cli: Cli, *clauses: str) -> list[str]:
     Path("own.yaml").write_text("clauses:\n" + "".join(clauses) + MINE[MINE.index("sources:"):], encoding="utf-8")
     code, out, _ = cli("lint", "--spec-add", "own.yaml")
-    assert code == (0 if out == "Nothing to mend.\n" else 2)
+    assert code == (0 if out == "No problem found.\n" else 2)
     return out.splitlines()
 
 
@@ -245,7 +245,7 @@ def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], a
     [line, count] = linted(cli, clause("it", **keys))
     assert line.partition(": ")[2] == answer
     assert count == "1 to mend."
-    assert linted(cli, clause("it")) == ["Nothing to mend."]
+    assert linted(cli, clause("it")) == ["No problem found."]
 
 
 def test_every_word_of_draw_says_what_it_gives() -> None:

@@ -215,7 +215,7 @@ def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> N
     code, out, _ = cli(*ASKED)
     assert code == 1
     assert f"{CLAUSE} convicts {NONE} at float64 float32 float16 bfloat16; it was no dtype\n" in out
-    assert out.endswith("law/refutations.json says otherwise. Take that in: the same command with --write.\n")
+    assert out.endswith("law/refutations.json differs. To update it, run the same command with --write.\n")
     assert not (law / FILE).exists()
     code, out, _ = cli(*ASKED, "--write")
     assert code == 0
@@ -279,7 +279,7 @@ def test_a_fault_tells_all_clauses_that_convict_it(cli: Cli, law: Path) -> None:
     assert "  refuted by: scale.inverse_root_width" in out
     assert "  convicted by 2 clauses: scale.explicit, scale.saturation (float32 bfloat16)\n" in out
     told = cli("explain", "scale.explicit")[1]
-    assert "  convicts 1 fault of the catalogue in all: law/refutations.json names them\n" in told
+    assert "  convicts 1 fault of the catalogue in all; they are listed in law/refutations.json names them\n" in told
     [row] = [line for line in cli("list", "faults")[1].splitlines() if line.startswith(f"{NONE} ")]
     assert "2 clauses" in row
 

@@ -89,9 +89,9 @@ def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (explain tells their stories, too)")
+        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
-        yield from _wrapped(f"convicts {plural(len(convicted), 'fault')} of the catalogue in all: "
+        yield from _wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
                             f"{shown(law.folder / FILE)} names them")
 
 
@@ -135,7 +135,7 @@ def _tell_faults(name: str, law: Spec) -> None:
 
 
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
-    yield f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n"
+    yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage.value})\n"
     for text in (fault.story, f"it bites: {fault.reach}", fault.link, *_convicting(fault, law)):
         yield "\n".join(_wrapped(text))
 

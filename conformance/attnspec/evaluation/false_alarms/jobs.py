@@ -60,7 +60,7 @@ def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord |
         return None
     record = read_record(path)
     if record.outcomes or record.puts:
-        raise UsageError("this is the record of another kind of run, in which a campaign cannot go on. Name another "
+        raise UsageError("this is the record of another kind of run, so a campaign cannot continue in it. Name another "
                          "file: --record PATH.", where=Place(str(path)))
     for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
         if before != after:
