@@ -158,7 +158,7 @@ def test_a_defect_of_ours_is_owned_up_to_once(check: Cli) -> None:
     assert code == 2
     assert err.count("ZeroDivisionError: a defect of attnspec itself") == 1
     assert "and 1 time more" in err
-    assert "a defect of attnspec itself, not of what it judges" in err
+    assert "a bug in attnspec, not in your implementation" in err
 
 
 def test_a_record_is_kept_and_named(check: Cli) -> None:
@@ -228,10 +228,10 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check", "--implementations", "nowhere", "numpy/msa"], "nowhere: there is no such folder of implementations"),
     (["check", "--spec", "nowhere", "a:b"], "nowhere: there is no such folder"),
     (["check", "--record", "x", "--no-record", "a:b"], "--record and --no-record contradict each other"),
-    (["check", "--record", "x.jsonl.gz", "a:b"], "is not compressed. Name it x.jsonl; `attnspec combine` writes"),
+    (["check", "--record", "x.jsonl.gz", "a:b"], "cannot be compressed. Name it x.jsonl; `attnspec combine` writes"),
     (["check", "--record", "file/x", "a:b"], "the record file/x cannot be written"),
     (["check", "--html", "file/x", "a:b"], "the page file/x cannot be written"),
-    (["audit", "--without", "numpi/*"], r"'numpi/\*' leaves out no subject that would be judged here"),
+    (["audit", "--without", "numpi/*"], r"'numpi/\*' matches no subject that would be judged here"),
     (["audit", "--library", "numpi"], "'numpi' is not a known library. Did you mean 'numpy'?"),
     (["list", "subject"], "'subject' is not a known thing to list. Did you mean 'subjects'?"),
     (["explain", "causal.no_lookahed"], "neither a clause nor a fault. Did you mean 'causal.no_lookahead'?"),
@@ -391,7 +391,7 @@ def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch
         handler.handle(event)
     handler.shutdown()
     drawn = re.sub(r"\x1b\[\d*m|\x1b\[22m", "", screen.getvalue())
-    assert "on trial: x (a, float32)" in drawn
+    assert "running: x (a, float32)" in drawn
     assert f"{'━' * 12}{'─' * 12}    1/2    1 violated" in drawn
     assert "because" not in drawn  # what fails is told once, at the end
     # what is left standing when everything rewritten is gone: no bar

@@ -98,13 +98,13 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
 
 
 @pytest.mark.parametrize(("subject", "place"), [
-    (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are right up to the factor 1.41 (scale)"),
+    (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are wrong by the factor 1.41 (scale)"),
     (of_stages(logits=lambda work, factor: sound.logits(work.but(query=np.roll(work.query, 1, axis=-1)), factor)),
      "the logits are wrong, and not by one factor (logits)"),
     (of_stages(masked=lambda work: sound.masked(work) | (np.arange(work.shape[3]) % 3 == 0)),
-     "a query sees keys that the mask hides (mask)"),
+     "a query attends to keys that the mask excludes (mask)"),
     (of_stages(softmax=lambda logits, work: sound.softmax(logits, work) * np.float32(0.9)),
-     "rows of weights do not sum to one but to 0.9"),
+     "rows of weights sum to 0.9"),
     (of_stages(softmax=lambda logits, _: sound.normalise(sound.exponentials(logits) ** 2 + sound.exponentials(logits))),
      "the weights depend on the logits alone, but are not their softmax (softmax)"),
     (of_stages(finish=lambda output, _: np.roll(output, 1, axis=1) if output.shape[1] == 3 else output + 1),
@@ -112,7 +112,7 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
     (of_stages(mix=lambda weights, work: weights @ (work.value + 0.5 * work.value * (work.value - 1))),
      "the weights are right, but the output is not weights @ value (values, merge)"),
     (of_stages(add_bias=lambda logits, work: logits if work.bias is None else logits + np.float32(0.37) * work.bias),
-     "what the bias adds to the logits are right up to the factor 0.37 (bias)"),
+     "the bias terms of the logits are wrong by the factor 0.37 (bias)"),
 ], ids=("scale", "logits", "mask", "sum", "softmax", "merge", "values", "bias"))
 def test_a_mistake_outside_the_catalogue_is_located_at_its_stage(subject: Subject, place: str) -> None:
     said = diagnosed(subject, among=A_FEW)
@@ -139,7 +139,7 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
         output[:] += np.float32(call.query.shape[2] == 2)  # no problem that is read is so short
         return found
 
-    assert diagnosed(own(answer), among=A_FEW).located.startswith("no read-out shows it")
+    assert diagnosed(own(answer), among=A_FEW).located.startswith("no small test input shows it")
 
 
 def raising(*, only_with: str = "") -> Subject:
@@ -156,8 +156,8 @@ def raising(*, only_with: str = "") -> Subject:
 
 
 @pytest.mark.parametrize(("only_with", "said"), [
-    ("", "the read-outs could not be taken, since the function raises ZeroDivisionError: always"),
-    ("bias", "no read-out that could be taken shows it; in others the function raises ZeroDivisionError: bias")])
+    ("", "no small test input could be tried, since the function raises ZeroDivisionError: always"),
+    ("bias", "no small test input that could be tried shows it; on others the function raises ZeroDivisionError: bias")])
 def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str) -> None:
     assert diagnosed(raising(only_with=only_with), among=A_FEW).located == said
 
@@ -422,4 +422,4 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
-        "no case says anything, since grouped_heads is undefined: no order is declared, and none of the known ones")
+        "none of the 15 cases could be judged, since grouped_heads is undefined: none is declared, and no known")

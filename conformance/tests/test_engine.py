@@ -352,7 +352,7 @@ attend.dtypes = ["float32"]
     ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
          'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and it is judged by that'),
     ('attend.conventions = {"mask_with_causal": "undefined"}',
-     "it makes no promise of mask or bias together with the causal flag"),
+     "it does not say what mask or bias do together with the causal flag"),
 ])
 def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, declared: str, reason: str) -> None:
     (tmp_path / "either.py").write_text(f"{EITHER}{declared}\n")

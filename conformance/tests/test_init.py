@@ -151,7 +151,7 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
     assert form.keywords == ()
     assert form.remarks == (
         "Its is_causal was not understood as `causal`, which is left out. Nearest is is_causal=True; but its output is "
-        "-1.44 where 1.34 is due, at (3, 0, 1, 0).",)
+        "-1.44 where 1.34 is expected, at (3, 0, 1, 0).",)
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices() -> None:

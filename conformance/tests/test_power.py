@@ -136,7 +136,7 @@ def test_what_became_of_a_fault_is_told() -> None:
            replace(unasked, convictions=())]
     fallen = compared(now, before, catalogue="abc").fallen
     assert [(each.name, each.because) for each in fallen] == [
-        ("a", "no clause convicts it within 15 cases"), ("b", "the worker died"), ("c", "the suite was not asked")]
+        ("a", "no clause detects it within 15 cases"), ("b", "the worker died"), ("c", "the suite was not asked")]
 
 
 def test_new_and_gone_faults_are_told_and_do_not_count_as_fallen() -> None:
@@ -232,11 +232,11 @@ def test_an_accused_sound_implementation_is_told() -> None:
 def test_what_was_lost_is_told_at_once_and_at_the_end() -> None:
     text = told(replace(put("b", convicted=False), lost="the worker died", convictions=()), code=2)
     assert "lost: fault/b float32, seed 0: the worker died\n" in text
-    assert text.endswith("Not everything could be put to the rules. (exit code 2)\n")
+    assert text.endswith("Not everything could be tested. (exit code 2)\n")
 
 
 def test_an_interrupted_measurement_says_so() -> None:
-    assert told(code=2, interrupted=True).endswith("Interrupted: what is missing was not put. (exit code 2)\n")
+    assert told(code=2, interrupted=True).endswith("Interrupted: the rest was not tested. (exit code 2)\n")
 
 
 def test_long_lists_are_cut() -> None:

@@ -163,7 +163,7 @@ def test_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
                   RunFinished("", 1.0, {}, 1)):
         digest.add(event)
     lines = list(summary(digest, ()))
-    assert click.unstyle(lines[-1]) == "Does not conform: 1 answer not as the manifest claims (mine). (exit code 1)"
+    assert click.unstyle(lines[-1]) == "Does not conform: 1 answer against the manifest (mine). (exit code 1)"
     told = lines[lines.index("Answers against the manifest:") + 1]
     assert told == "  mine [eager], float32: mask.polarity drop, not keep"
     assert "Not probed: mine, float32: it died" in lines

@@ -277,7 +277,7 @@ def test_a_fault_tells_all_clauses_that_convict_it(cli: Cli, law: Path) -> None:
         scale__explicit={NONE: tuple(DType)}, scale__saturation={NONE: (F32, BF16)})), encoding="utf-8")
     out = cli("explain", NONE)[1]
     assert "  refuted by: scale.inverse_root_width" in out
-    assert "  convicted by 2 clauses: scale.explicit, scale.saturation (float32 bfloat16)\n" in out
+    assert "  detected by 2 clauses: scale.explicit, scale.saturation (float32 bfloat16)\n" in out
     told = cli("explain", "scale.explicit")[1]
     assert "  convicts 1 fault of the catalogue in all; they are listed in law/refutations.json names them\n" in told
     [row] = [line for line in cli("list", "faults")[1].splitlines() if line.startswith(f"{NONE} ")]

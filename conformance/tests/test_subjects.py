@@ -197,10 +197,10 @@ def test_a_mask_travels_as_a_bias_where_that_is_its_only_form() -> None:
 
 @pytest.mark.parametrize(("declared", "sizes", "reason"), [
     ({}, Sizes(1, 1, 1, 2, 2, 2, 3), ""),
-    ({"limits": Limits(ties_value_width=True)}, Sizes(1, 1, 1, 2, 2, 2, 3), "takes only values as wide as keys (Dv = "
-                                                                            "D)"),
-    ({"limits": Limits(grouped=False)}, Sizes(1, 2, 1, 2, 2, 2, 2), "takes only as many key/value heads as query "
-                                                                    "heads"),
+    ({"limits": Limits(ties_value_width=True)}, Sizes(1, 1, 1, 2, 2, 2, 3),
+     "takes only values as wide as keys (Dv = D)"),
+    ({"limits": Limits(grouped=False)}, Sizes(1, 2, 1, 2, 2, 2, 2),
+     "takes only as many key/value heads as query heads"),
     ({"dtypes": (DType.FLOAT64,)}, Sizes(1, 1, 1, 2, 2, 2, 2), "does not support float32"),
     ({"kind": Kind.LAYER, "limits": Limits(self_attention_only=True)}, Sizes(1, 1, 1, 2, 3, 2, 2), "so T = S"),
     ({"kind": Kind.LAYER, "limits": Limits(single_head=True)}, Sizes(1, 2, 2, 2, 2, 2, 2), "it has one head"),

@@ -133,7 +133,7 @@ MISTAKES = [
                              "A function of your own is named package.module:function or path/to/file.py:function."),
     ("my_atention:attend", "there is no module 'my_atention'. Did you mean 'my_attention'?"),
     ("my_package.inner:attend", "there is no module 'my_package.inner'."),
-    ("..:attend", "'..' is no name of a module. Write package.module:function."),
+    ("..:attend", "'..' is not a module name. Write package.module:function."),
     ("my_attention:attnd", "my_attention.py: there is no 'attnd' in it (target 'my_attention:attnd'). "
                            "Did you mean 'attend'?"),
     ("./my_atention.py:attend", "my_atention.py: there is no such file. Did you mean 'my_attention.py'?"),

@@ -154,8 +154,8 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
               help="Problems of each kind in a block. Fewer make shorter blocks.")
 @click.option("--deadline", default=900.0, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long one block may take.")
-@click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path), help="Also write an HTML "
-                                                                                              "page.")
+@click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
+              help="Also write an HTML page.")
 @IMPLEMENTATIONS
 @SPEC
 def campaign(cases: int, record: Path, workers: int, html: Path | None, **selected: Given) -> int:

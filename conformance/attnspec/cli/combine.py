@@ -21,8 +21,8 @@ from attnspec.subjects.findings import known_findings
               help="The file for the joined record.")
 @click.option("--findings", "is_retold", is_flag=True,
               help="Take findings from findings.yaml as it is now, not from the record.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="Also write an HTML "
-                                                                                              "page.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
+              help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
     """Join records of different environments, made by the same law, into one."""
     keep_apart({"--html": html}, [*records, out])

@@ -152,7 +152,7 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
             for name, dtypes in found.items())
     if found:
-        yield f"convicted by {plural(len(found), 'clause')}: {', '.join(told)}"
+        yield f"detected by {plural(len(found), 'clause')}: {', '.join(told)}"
 
 
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:

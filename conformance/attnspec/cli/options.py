@@ -66,12 +66,12 @@ def available_cpus() -> int:
 TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
 IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
                                help="Another folder of implementations, in addition.")
-SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Clauses to use instead of the ones "
-                                                                                 "shipped.")
+SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(),
+                    help="Clauses to use instead of the ones shipped.")
 SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.Path(),
                         help="Your own clauses, in addition: a YAML file, or a folder of them.")
-LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)), help="Call the subject with tensors, not "
-                                                                                 "NumPy arrays.")
+LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)),
+                    help="Call the subject with tensors, not NumPy arrays.")
 DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Seconds(), metavar="SECONDS",
                         help="How long one clause at one dtype may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,

@@ -107,7 +107,7 @@ def summary(record: RunRecord) -> Iterator[str]:
     yield from _equivalent(measured)
     if measured.instruments:
         yield ""
-        yield "convicted by: " + ", ".join(f"{name or 'no instrument'} {count}" for name, count in measured.instruments)
+        yield "detected by: " + ", ".join(f"{name or 'no instrument'} {count}" for name, count in measured.instruments)
     yield from _misnamed(measured)
     yield from _accused(measured)
 

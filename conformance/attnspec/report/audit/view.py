@@ -71,8 +71,8 @@ class Audit:
         keep = tuple(line for line in self.lines if line.conforms)
         fail = sorted((line for line in self.lines if line.breaks), key=lambda line: -line.counts.must)
         rest = tuple(line for line in self.lines if not line.conforms and not line.breaks)
-        rows = (Fared("bad", "break at least one `must` clause" if len(fail) != 1 else "breaks at least one `must` "
-                                                                                       "clause",
+        rows = (Fared("bad", "break at least one `must` clause" if len(fail) != 1 else
+                      "breaks at least one `must` clause",
                       tuple(fail)),
                 Fared("good", "keep every `must` clause" if len(keep) != 1 else "keeps every `must` clause", keep),
                 Fared("idle", "could not be judged", rest))
