@@ -172,8 +172,8 @@ def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
     held = with_header(kept, lambda header: header.update({name: before}))
     code, _, err = campaign(*SOUND_ONES, "--cases", "80")
     assert code == 2
-    assert f"kept.jsonl: this campaign was begun with {told_as}; now it is " in err
-    assert "Begin anew in another file (--record PATH), or go back to what it was begun with." in err
+    assert f"kept.jsonl: this campaign was started with {told_as}; now it is " in err
+    assert "Start again in another file (--record PATH), or go back to what it was started with." in err
     assert kept.read_bytes() == held
 
 

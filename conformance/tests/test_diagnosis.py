@@ -157,7 +157,8 @@ def raising(*, only_with: str = "") -> Subject:
 
 @pytest.mark.parametrize(("only_with", "said"), [
     ("", "no small test input could be tried, since the function raises ZeroDivisionError: always"),
-    ("bias", "no small test input that could be tried shows it; on others the function raises ZeroDivisionError: bias")])
+    ("bias", "no small test input that could be tried shows it; on others the function raises ZeroDivisionError: "
+             "bias")])
 def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str) -> None:
     assert diagnosed(raising(only_with=only_with), among=A_FEW).located == said
 

@@ -67,7 +67,7 @@ def shown(*puts: SubjectPut) -> str:
 
 def test_the_headline_says_how_much_is_convicted_and_who_is_accused() -> None:
     assert "75.0 % of 2 faults detected, false alarms for none of 1 correct implementation" in shown(*PUTS)
-    assert "All 1 fault convicted, no correct implementation tested" in shown(put("fault/unscaled", 1, 1))
+    assert "All 1 fault detected, no correct implementation tested" in shown(put("fault/unscaled", 1, 1))
     assert "1 of 1 sound implementation accused" in shown(*PUTS, put("sound/plain", 3, 1, BF16))
 
 
@@ -97,7 +97,7 @@ def test_equivalents_have_their_reason_and_convicted_ones_stand_out() -> None:
     blank = SubjectPut("fault/late", F32, 0, True, "mask", "it rounds alike", ())
     page = shown(*PUTS[:1], blank, replace(PUTS[1], dtype=BF16, equivalent="exact here", convictions=(said(SUITE, 1),)))
     assert "No larger than rounding (2)" in page
-    assert "late bf16 exact here The suite convicted it all the same." in page
+    assert "late bf16 exact here The suite detected it all the same." in page
     assert "late f32 it rounds alike" in page
 
 
@@ -230,8 +230,8 @@ def test_the_picture_stands_alone_and_says_in_words_what_it_shows(tmp_path: Path
     text = " ".join(drawn.itertext())
     assert "75.0 % of 2 faults detected" in text
     assert "2 wrong implementations at float32, bfloat16; 1 seed, effort quick" in text
-    assert "Five Gaussian draws: 25.0 % convicted, 1 of 1 false alarms" in text
-    assert "For attnspec, a case is one problem put to the clause that convicts soonest." in text
+    assert "Five Gaussian draws: 25.0 % detected, 1 of 1 false alarms" in text
+    assert "For attnspec, a case is one problem tested with the clause that detects the fault first." in text
     assert drawn.find("{*}rect[@class='ground']") is not None
     assert "prefers-color-scheme: dark" in text
     assert "http" not in path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

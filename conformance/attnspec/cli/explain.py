@@ -92,7 +92,7 @@ def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
         yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
         yield from _wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
-                            f"{shown(law.folder / FILE)} names them")
+                            f"{shown(law.folder / FILE)}")
 
 
 def _wrapped(text: str) -> list[str]:

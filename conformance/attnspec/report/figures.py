@@ -115,8 +115,9 @@ SIGNS: Mapping[Verdict, Sign] = {
     Verdict.ERRORED: Sign("E", "errored", "bad", 3,
                           "The implementation raised an exception on input that it claims to accept."),
     Verdict.UNEXPECTED: Sign("U", "unexpected", "odd", 4,
-                             "A failure that is listed as known now passes, or fails in another way."),
-    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A failure that is listed as known, failing as listed."),
+                             "A known failure that now passes, or fails in another way than the list says."),
+    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A known failure: it is on the list, and it fails as "
+                                                               "the list says."),
     Verdict.NOT_RUN: Sign("?", "not run", "idle", 6, "Interrupted, or the adapter itself is broken. Never a pass."),
     Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
                            "No case could be judged, because the rounding bound does not cover it. Never a pass."),

@@ -65,8 +65,8 @@ def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord |
     for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
         if before != after:
             raise UsageError(
-                f"this campaign was begun with {what} {before}; now it is {after}, and the two do not add up. "
-                "Begin anew in another file (--record PATH), or go back to what it was begun with.",
+                f"this campaign was started with {what} {before}; now it is {after}, so the two cannot be added up. "
+                "Start again in another file (--record PATH), or go back to what it was started with.",
                 where=Place(str(path)))
     return record
 
