@@ -27,6 +27,8 @@ HOLE = "…"        # in the place of what is known at run time only
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\"])")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_PARAGRAPH = re.compile(r"(?<=\n)(?=\n|[-*] |\d+\. )")
+_ITEM = re.compile(r"^([-*]|\d+\.) +")
 _NOT_PROSE = re.compile(r"^(\s*\||#|<|!\[| {4,})")  # tables, headings, markup, indented code
 _JINJA = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
 _TAG = re.compile(r"<(script|style|svg)\b.*?</\1>|<[^>]*>", re.DOTALL)
@@ -36,29 +38,30 @@ _TAG = re.compile(r"<(script|style|svg)\b.*?</\1>|<[^>]*>", re.DOTALL)
 class Sentence:
     """What is read, and where it stands."""
 
-    path: str
+    path: Path
     line: int
     text: str
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}\n  {self.text}"
+        return f"{self.path.relative_to(CHECKOUT).as_posix()}:{self.line}\n  {self.text}"
 
 
 def split(path: Path, line: int, text: str) -> Iterator[Sentence]:
     """The sentences of a text that begins on this line. What is short, or has no full stop, is a label: left out."""
     for sentence in _END.split(" ".join(text.split())):
         if len(_WORD.findall(sentence)) >= FEWEST_WORDS and sentence.endswith((".", "?", "!")):
-            yield Sentence(path.relative_to(CHECKOUT).as_posix(), line, sentence)
+            yield Sentence(path, line, sentence)
 
 
 def of_document(path: Path) -> Iterator[Sentence]:
-    """Paragraphs of Markdown."""
+    """Paragraphs and items of lists of Markdown."""
     text = _FENCE.sub(lambda found: "\n" * found[0].count("\n"), path.read_text(encoding="utf-8"))
     line = 1
-    for paragraph in text.split("\n\n"):
-        if paragraph.strip() and not _NOT_PROSE.match(paragraph.lstrip("\n")):
-            yield from split(path, line + len(paragraph) - len(paragraph.lstrip("\n")), paragraph)
-        line += paragraph.count("\n") + 2
+    for paragraph in _PARAGRAPH.split(text):
+        bare = paragraph.lstrip("\n")
+        if bare.strip() and not _NOT_PROSE.match(bare):
+            yield from split(path, line + len(paragraph) - len(bare), _ITEM.sub("", bare))
+        line += paragraph.count("\n")
 
 
 def of_yaml(path: Path) -> Iterator[Sentence]:
@@ -115,7 +118,8 @@ def drawn(count: int, seed: int) -> list[Sentence]:
     chance = random.Random(seed)
     kinds = [[sentence for pattern in patterns for path in sorted(CHECKOUT.glob(pattern)) for sentence in read(path)]
              for patterns, read in SOURCES.items()]
-    return [chance.choice(kinds[number % len(kinds)]) for number in range(count)]
+    shuffled = [chance.sample(sentences, len(sentences)) for sentences in kinds]
+    return [shuffled[number % len(kinds)][number // len(kinds)] for number in range(count)]
 
 
 @click.command(help=__doc__)
