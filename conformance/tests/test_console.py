@@ -202,11 +202,11 @@ def test_a_cause_of_few_is_none_where_most_are_unexplained() -> None:
 def test_at_a_glance_it_is_said_once_that_nobody_looked_for_causes() -> None:
     head, remark, *rest = told(failed(evidence=like()), effort="glance")
     assert head == "Does not conform: 1 failure."
-    assert remark == ("  Causes are not looked for at effort glance: --effort quick looks for them, and so does a "
-                      "replay line.")
-    assert not any("not looked for" in line for line in rest)
-    assert not any("not looked for" in line for line in told(failed(evidence=like())))
-    assert not any("not looked for" in line for line in told(held(), code=0, effort="glance"))
+    assert remark == ("  Effort glance does not look for causes. To see them, use --effort quick or run a replay "
+                      "line.")
+    assert not any("does not look for" in line for line in rest)
+    assert not any("does not look for" in line for line in told(failed(evidence=like())))
+    assert not any("does not look for" in line for line in told(held(), code=0, effort="glance"))
 
 
 @pytest.mark.parametrize(("verdict", "sentence", "cause"), [
@@ -379,7 +379,7 @@ def test_failures_that_need_the_same_keyword_are_one_bug() -> None:
 
 
 def test_a_read_out_that_blames_the_fault_s_stage_is_the_same_bug() -> None:
-    blamed = [replace(like(), located=f"a query sees keys that the {what} hides ({what})")
+    blamed = [replace(like(), located=f"a query attends to keys that the {what} excludes ({what})")
               for what in ("causal flag", "causal flag", "mask")]
     every = (*blamed, like("causal_off_by_one"))
     groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
@@ -388,7 +388,7 @@ def test_a_read_out_that_blames_the_fault_s_stage_is_the_same_bug() -> None:
 
 
 def test_the_bug_of_most_failures_comes_first_when_all_are_joined() -> None:
-    blamed = replace(like(), located="a query sees keys that the causal flag hides (causal flag)")
+    blamed = replace(like(), located="a query attends to keys that the causal flag excludes (causal flag)")
     begun = replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")
     every = (begun, begun, begun, blamed, blamed, *[like("causal_off_by_one")] * 2)
     groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])

@@ -227,7 +227,7 @@ def test_a_claimed_profile_without_its_keyword_violates_must_clauses_only(folder
 def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
     outcome = judged(folder, "no_bias")
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "no case says anything, since there is no bias (15 tried)")
+        Verdict.NO_CLAIM, "none of the 15 cases could be judged, since there is no bias")
 
 
 # --- again
@@ -350,7 +350,8 @@ attend.dtypes = ["float32"]
 
 @pytest.mark.parametrize(("declared", "reason"), [
     ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
-         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and it is judged by that'),
+         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and the subject is judged by '
+         'that'),
     ('attend.conventions = {"mask_with_causal": "undefined"}',
      "it does not say what mask or bias do together with the causal flag"),
 ])

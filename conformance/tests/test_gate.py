@@ -266,7 +266,7 @@ test_it = gate("halves.py:attend", clauses=["attention.one_key", "attention.defi
     passed = {line.partition("[")[2] for line in out.splitlines() if line.startswith("PASSED")}
     assert passed == {*(f"halves.py:attend-attention.one_key-{dtype}]" for dtype in put),
                       *(f"halves.py:attend-attention.definition-{dtype}]" for dtype in ("float16", "bfloat16"))}
-    assert ("it is put at float16 alone" in out) is (put == {"float16"})
+    assert ("it is tested at float16 only" in out) is (put == {"float16"})
 
 
 def test_a_target_that_cannot_be_judged_fails_once(tmp_path: Path) -> None:

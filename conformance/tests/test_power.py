@@ -225,7 +225,7 @@ def test_a_wrong_name_is_told() -> None:
 def test_an_accused_sound_implementation_is_told() -> None:
     accused = replace(put("a", convicted=True), subject="sound/naive", is_fault=False)
     text = told(put("a", convicted=True), accused, code=1, counts={"accused": 1})
-    assert "naive accused at float32, though sound\n" in text
+    assert "naive fail at float32, though correct\n" in text
     assert text.endswith("False alarm: a correct implementation fails. (exit code 1)\n")
 
 

@@ -290,7 +290,7 @@ def test_a_layer_answers_its_own_problem() -> None:
     answer = layer.answer_layer(problem)
     assert np.array_equal(answer.output, naive_layer(X, Y, Y, params=params, heads=2))
     assert answer.mutated == ()
-    with pytest.raises(ValueError, match="is no layer"):
+    with pytest.raises(ValueError, match="is not a layer"):
         subject_of(first_rows).answer_layer(problem)
 
 
@@ -345,5 +345,5 @@ def test_a_mask_that_differs_where_the_subject_has_no_axis_is_refused(axes: str,
 
 def test_attention_of_one_input_refuses_more_keys_than_queries() -> None:
     subject = subject_of(first_rows, limits=Limits(self_attention_only=True))
-    assert "as many queries as keys only" in subject.refuses(problem_of(Sizes(1, 1, 1, 2, 3, 2, 2)))
+    assert "only as many queries as keys (T = S)" in subject.refuses(problem_of(Sizes(1, 1, 1, 2, 3, 2, 2)))
     assert subject.refuses(problem_of(Sizes(1, 1, 1, 3, 3, 2, 2))) == ""

@@ -150,8 +150,8 @@ MISTAKES = [
     ("my_attention:number", "'my_attention:number' is int and cannot be called; a function is expected: "
                             "attend(query, key, value, *, ...)."),
     ("my_attention:typo", "my_attention.py:37: typo takes 'masc', which is not a known keyword. Did you mean 'mask'?"),
-    ("my_attention:positional", "positional takes 'mask' by position only; "
-                                "only query, key and value are given by position."),
+    ("my_attention:positional", "positional takes 'mask' by position only, "
+                                "but attnspec gives only query, key and value by position."),
     ("my_attention:two", "two takes (query, key); the first three should be query, key and value, given by position"),
     ("my_attention:half_a_layer", "half_a_layer takes heads but not params; "
                                   "a layer takes both, an attention function neither."),

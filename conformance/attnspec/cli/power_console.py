@@ -183,7 +183,7 @@ def _misnamed(measured: Power) -> Iterator[str]:
 def _accused(measured: Power) -> Iterator[str]:
     alarms = [alarm for alarm in (measured.suite.alarms if measured.suite else ()) if alarm and alarm.accused]
     for alarm in alarms:
-        told_of = f"{', '.join(alarm.accused)} accused at {alarm.dtype.value}, though sound"
+        told_of = f"{', '.join(alarm.accused)} fail at {alarm.dtype.value}, though correct"
         yield click.style(told_of, fg="red", bold=True)
 
 
@@ -198,7 +198,7 @@ def told(held: Comparison | None) -> Iterator[str]:
         yield click.style(f"{fall.dtype.value}: {percent(fall.now)} of the faults are detected, "
                           f"{percent(fall.before)} were before", fg="red")
     for name, is_convicted in held.new.items():
-        yield f"new: {name}, {'convicted' if is_convicted else 'not convicted'}"
+        yield f"new: {name}, {'detected' if is_convicted else 'not detected'}"
     yield from (f"gone: {name}" for name in held.gone)
     if not held.fell:
         yield "Every fault that was detected before still is."
