@@ -119,7 +119,7 @@ CAUSES = {
                 "the inputs of its products are rounded to TF32, and it treats subnormal numbers as 0",
                 '{"prescale": "float16", "prescale_roundings": 4, "weights": "float16", "weight_roundings": 4, '
                 '"flushes_subnormals": True, "reason": "the inputs of its products are rounded to TF32, and it treats '
-                'subnormal numbers for 0"}'),
+                'subnormal numbers as 0"}'),
     "through_float32": (DType.FLOAT64, "attention.definition", "it computes in float32 throughout", None),
     "flushing": (DType.FLOAT32, "numerics.small_numbers", "it treats subnormal numbers as 0",
                  '{"flushes_subnormals": True, "reason": "it treats subnormal numbers as 0"}'),
