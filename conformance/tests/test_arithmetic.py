@@ -116,13 +116,13 @@ CAUSES = {
                      '{"logsumexp_roundings": 1, "reason": "its weights come from a log-sum-exp that is stored in '
                      'float32"}'),
     "in_tf32": (DType.FLOAT32, "attention.definition",
-                "the inputs of its products are rounded to TF32, and it takes subnormal numbers for 0",
+                "the inputs of its products are rounded to TF32, and it treats subnormal numbers as 0",
                 '{"prescale": "float16", "prescale_roundings": 4, "weights": "float16", "weight_roundings": 4, '
-                '"flushes_subnormals": True, "reason": "the inputs of its products are rounded to TF32, and it takes '
-                'subnormal numbers for 0"}'),
+                '"flushes_subnormals": True, "reason": "the inputs of its products are rounded to TF32, and it treats '
+                'subnormal numbers as 0"}'),
     "through_float32": (DType.FLOAT64, "attention.definition", "it computes in float32 throughout", None),
-    "flushing": (DType.FLOAT32, "numerics.small_numbers", "it takes subnormal numbers for 0",
-                 '{"flushes_subnormals": True, "reason": "it takes subnormal numbers for 0"}'),
+    "flushing": (DType.FLOAT32, "numerics.small_numbers", "it treats subnormal numbers as 0",
+                 '{"flushes_subnormals": True, "reason": "it treats subnormal numbers as 0"}'),
 }
 
 
@@ -214,8 +214,8 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, 
     [outcome] = [engine.try_item(item) for item in engine.items()]
     assert outcome.verdict is Verdict.ERRORED
     assert evidence_of(outcome).explained == Explanation(
-        f"it is handed arrays of NumPy, and {why} (--lift torch hands it tensors)",
-        "Hand it tensors, with --lift torch", 'attend.lift = "torch"')
+        f"it gets NumPy arrays, and {why} (--lift torch gives it tensors)",
+        "Give it tensors, with --lift torch", 'attend.lift = "torch"')
 
 
 def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def test_it_opens_without_a_complaint_and_is_light(browser: Chrome, page: Path) 
     assert page.stat().st_size < 3_000_000
     assert count(browser, "*") < 40_000
     assert evaluate(browser, "document.querySelector('h1').textContent") == (
-        "70 implementations from 14 libraries on trial")
+        "70 implementations of attention from 14 libraries tested")
 
 
 @pytest.mark.parametrize("script", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -91,7 +92,7 @@ def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType
 
 
 def test_many_subjects_make_an_audit_and_few_a_run() -> None:
-    assert "14 implementations from 2 libraries on trial" in words(render([crowded(outcome("other/one"))]))
+    assert "14 implementations of attention from 2 libraries tested" in words(render([crowded(outcome("other/one"))]))
     few = run(map(card, crowd(MANY)), *map(outcome, crowd(MANY)))
     assert "12 of 12 implementations conform" not in words(render([crowded()]))
     assert "12 of 12 implementations conform" in words(render([few]))
@@ -277,8 +278,27 @@ def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
 
 def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", broken="ImportError: no")], outcome("lib/a")))
-    assert audited.sentence.startswith("1 keep every `must` clause, 0 break at least one, 1 was not judged to the end.")
+    assert audited.sentence.startswith("1 keeps every `must` clause, 1 was not judged to the end.")
     assert audited.absent == (Missing("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
+
+
+def test_the_page_opens_with_a_square_for_each_implementation() -> None:
+    """Those that fail come first, the one that breaks most clauses before the others; each leads to its line."""
+    broken = [outcome(crowd()[at], f"masking.c{number}", Verdict.VIOLATED) for at, number in ((1, 0), (2, 0), (2, 1))]
+    head = render([crowded(*broken)]).partition("What matters most")[0]
+    assert "2 break at least one must clause" in words(head)
+    assert "11 keep every must clause" in words(head)
+    squares = re.findall(r'href="#subject-(\d+)" title="([^"]*)"', head)
+    assert [int(number) for number, _ in squares[:3]] == [2, 1, 0]
+    assert squares[0][1] == "lib/subject02: breaks 2 must clauses, holds 1 of 3"
+
+
+def test_the_head_of_the_page_tells_three_findings_and_no_more() -> None:
+    told = [replace(FINDING, id=f"n{at}",
+                    says=f"It fails in way {at}.", clauses=(f"masking.c{at}",)) for at in range(4)]
+    failing = [outcome("lib/a", f"masking.c{at}", Verdict.VIOLATED) for at in range(4)]
+    head = render([crowded(*failing, cards=[card("lib/a", *told)])]).partition("<nav")[0]
+    assert head.count("It fails in way") == 3
 
 
 def test_a_subject_that_could_not_run_is_listed_unless_judged_elsewhere() -> None:
@@ -519,4 +539,4 @@ def test_the_page_of_a_run_shows_probes_and_what_is_known_of_failures() -> None:
                        probes=[probe("lib/a", ("hidden_row.mask", "nan"))])])
     assert "known A hidden row is NaN documented no" in words(section(page, "findings"))
     assert "raise SystemExit(1)" in section(page, "findings")
-    assert "What a probe was answered" in words(section(page, "conventions"))
+    assert "What a probe found" in words(section(page, "conventions"))

@@ -64,7 +64,7 @@ def test_a_gate_knows_what_it_knew_when_it_was_set_up(here: Path) -> None:
     code, output = judged(here, shift=0)  # mended
     assert code == 1
     assert "mended: theirs.py:attend causal.no_lookahead (float32) holds now" in output
-    assert "Is a change meant? Then --update-baseline takes it into the list" in output
+    assert "If a change is intended, run with --update-baseline" in output
     assert (here / "known.yaml").read_text(encoding="utf-8") == written  # on request only
 
     code, output = judged(here, "--update-baseline", shift=0)
@@ -339,12 +339,12 @@ def test_what_was_not_judged_makes_no_baseline(here: Path) -> None:
     (here / "fine.py").write_text(THEIRS.format(shift=0), encoding="utf-8")
     code, output = checked("fine.py:attend", "--clause", "attention.shape", "--effort", "glance")
     assert code == 2
-    assert ("known.yaml was not written, since 1 item of theirs.py:attend could not be judged: mend that, and run it "
+    assert ("known.yaml was not written, since 1 item of theirs.py:attend could not be judged: fix that, and run it "
             "again") in output
 
     (here / "known.yaml").write_text("known: []\n", encoding="utf-8")
     output = checked("fine.py:attend", "--clause", "attention.shape", "--effort", "glance", "--update-baseline")[1]
-    assert ("wrote known.yaml with 0 known failures. As before stays what was not judged: 1 item of theirs.py:attend. "
+    assert ("wrote known.yaml with 0 known failures. Not judged, so left as before: 1 item of theirs.py:attend. "
             "Commit it") in output
 
 

@@ -90,7 +90,7 @@ def test_a_campaign_ends_at_enough_cases_and_says_how_close_rows_came(whole: tup
     assert all(int(row[2]) >= 20 and row[4] == "0" and row[6] == CLAUSE for row in rows)
     assert any("cases of 2 subjects in 2 rows" in line for line in lines)
     assert lines[-2] == "record: kept.jsonl"
-    assert lines[-1].startswith("Nobody was accused in ")
+    assert lines[-1].startswith("No false alarm in ")
     assert lines[-1].endswith(" cases. (exit code 0)")
 
 
@@ -157,8 +157,8 @@ def test_a_line_that_was_cut_off_makes_room_for_what_follows(kept: Path) -> None
 def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = campaign("--target", "fault/causal_ignored", "--cases", "10")
     assert code == 1
-    assert out.splitlines()[-1] == ("A sound implementation was accused: the suite is wrong there, or the "
-                                    "implementation. (exit code 1)")
+    assert out.splitlines()[-1] == ("False alarm: a correct implementation fails. Either it or the suite is "
+                                    "wrong. (exit code 1)")
     line = next(line for line in out.splitlines() if line.startswith("violated: "))
     assert line.startswith(f"violated: attnspec replay 'fault/causal_ignored {CLAUSE} float32 B")
     assert main(["replay", line.partition("'")[2].removesuffix("'")]) == 1
@@ -172,8 +172,8 @@ def test_a_campaign_that_was_begun_otherwise_is_refused_with_the_way_out(
     held = with_header(kept, lambda header: header.update({name: before}))
     code, _, err = campaign(*SOUND_ONES, "--cases", "80")
     assert code == 2
-    assert f"kept.jsonl: this campaign was begun with {told_as}; now it is " in err
-    assert "Begin anew in another file (--record PATH), or go back to what it was begun with." in err
+    assert f"kept.jsonl: this campaign was started with {told_as}; now it is " in err
+    assert "Start again in another file (--record PATH), or go back to what it was started with." in err
     assert kept.read_bytes() == held
 
 
@@ -182,7 +182,7 @@ def test_other_code_blocks_or_libraries_do_not_add_up_to_one_campaign(campaign: 
     with_header(kept, lambda header: header["environment"].update({name: "another"}))  # type: ignore[attr-defined]
     code, _, err = campaign(*SOUND_ONES, "--cases", "80")
     assert code == 2
-    assert f"was begun with {name} another; now it is " in err
+    assert f"was started with {name} another; now it is " in err
 
 
 def test_the_record_of_another_run_is_left_alone(campaign: Cli, kept: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_record_of_another_run_is_left_alone(campaign: Cli, kept: Path) -> N
     before = kept.read_bytes()
     code, _, err = campaign(*SOUND_ONES, "--cases", "10")
     assert code == 2
-    assert "this is the record of another kind of run, in which a campaign cannot go on. Name another file" in err
+    assert "this is the record of another kind of run, so a campaign cannot continue in it. Name another file" in err
     assert kept.read_bytes() == before
 
 
@@ -336,8 +336,8 @@ def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
 
 
 def test_a_campaign_that_is_not_complete_says_how_it_goes_on() -> None:
-    assert verdict(2, 1234, 5000) == ("1,234 of 5,000 cases were judged. The same command goes on where this one "
-                                      "stopped. (exit code 2)")
+    assert verdict(2, 1234, 5000) == ("1,234 of 5,000 cases were judged. Run the same command again to continue. "
+                                      "(exit code 2)")
 
 
 def test_too_few_cases_are_not_enough_however_well_they_held() -> None:

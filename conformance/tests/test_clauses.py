@@ -25,7 +25,7 @@ SAMPLE = 5
 """One accusation in so many is tried in float16 as well; spec/refutations.json tells of every dtype."""
 
 SILENT = {("scale.variance_without", DType.FLOAT16)}
-"""Where a clause makes no claim on any case: logits this far apart leave weights that the dtype does not hold."""
+"""Where a clause could not be decided on any case: logits this far apart leave weights that the dtype does not hold."""
 
 
 def accusations() -> Iterator[tuple[Clause, str, DType]]:

@@ -158,7 +158,7 @@ def test_a_defect_of_ours_is_owned_up_to_once(check: Cli) -> None:
     assert code == 2
     assert err.count("ZeroDivisionError: a defect of attnspec itself") == 1
     assert "and 1 time more" in err
-    assert "a defect of attnspec itself, not of what it judges" in err
+    assert "a bug in attnspec, not in your implementation" in err
 
 
 def test_a_record_is_kept_and_named(check: Cli) -> None:
@@ -228,10 +228,10 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check", "--implementations", "nowhere", "numpy/msa"], "nowhere: there is no such folder of implementations"),
     (["check", "--spec", "nowhere", "a:b"], "nowhere: there is no such folder"),
     (["check", "--record", "x", "--no-record", "a:b"], "--record and --no-record contradict each other"),
-    (["check", "--record", "x.jsonl.gz", "a:b"], "is not compressed. Name it x.jsonl; `attnspec combine` writes"),
+    (["check", "--record", "x.jsonl.gz", "a:b"], "cannot be compressed. Name it x.jsonl; `attnspec combine` writes"),
     (["check", "--record", "file/x", "a:b"], "the record file/x cannot be written"),
     (["check", "--html", "file/x", "a:b"], "the page file/x cannot be written"),
-    (["audit", "--without", "numpi/*"], r"'numpi/\*' leaves out no subject that would be judged here"),
+    (["audit", "--without", "numpi/*"], r"'numpi/\*' matches no subject that would be judged here"),
     (["audit", "--library", "numpi"], "'numpi' is not a known library. Did you mean 'numpy'?"),
     (["list", "subject"], "'subject' is not a known thing to list. Did you mean 'subjects'?"),
     (["explain", "causal.no_lookahed"], "neither a clause nor a fault. Did you mean 'causal.no_lookahead'?"),
@@ -346,7 +346,7 @@ def test_the_schemas_are_printed(cli: Cli) -> None:
 
 def test_generated_files_are_fresh_and_the_law_is_in_order(cli: Cli) -> None:
     assert cli("schema", "--check")[0] == 0
-    assert cli("lint")[1] == "Nothing to mend.\n"
+    assert cli("lint")[1] == "No problem found.\n"
 
 
 def test_the_module_runs_like_the_script(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch
         handler.handle(event)
     handler.shutdown()
     drawn = re.sub(r"\x1b\[\d*m|\x1b\[22m", "", screen.getvalue())
-    assert "on trial: x (a, float32)" in drawn
+    assert "running: x (a, float32)" in drawn
     assert f"{'━' * 12}{'─' * 12}    1/2    1 violated" in drawn
     assert "because" not in drawn  # what fails is told once, at the end
     # what is left standing when everything rewritten is gone: no bar
@@ -440,7 +440,7 @@ def test_generated_files_are_written_and_stale_ones_told(cli: Cli, monkeypatch: 
     Path("reports/page").mkdir(parents=True)
     code, _, err = cli("schema", "--check")
     assert code == 2
-    assert "spec/schema.json: is not what the code makes. Write it anew: attnspec schema --write." in err
+    assert "spec/schema.json: is out of date. Write it again: attnspec schema --write." in err
     assert cli("schema", "--write")[1] == "wrote spec/schema.json\nwrote reports/page/record.schema.json\n"
     assert cli("schema", "--check")[0] == 0
 

@@ -60,7 +60,7 @@ def test_a_record_may_be_replaced_by_what_it_is_joined_to(both: list[Path]) -> N
 
 def test_records_of_different_laws_are_refused_by_name(both: list[Path], tmp_path: Path) -> None:
     other = write_record(both[1], replace(header(), spec_digest="123456"))
-    text = f"{other}: this was judged by the law 123456, and {both[0]} by abcdef. Judge both by the same."
+    text = f"{other}: this was judged by the spec 123456, and {both[0]} by abcdef. Judge both by the same spec."
     with pytest.raises(MismatchedSpecError, match=re.escape(text)):
         combine(both, tmp_path / "joined.jsonl")
     assert not (tmp_path / "joined.jsonl").exists()

@@ -223,7 +223,7 @@ def test_the_command_tells_what_is_new_and_ends_with_one(cli: Cli, here: Path) -
 
 @pytest.mark.parametrize(("record", "code", "last"), [
     (run(outcome(HELD)), 0, "No new failure. (exit code 0)"),
-    (run(outcome(HELD), is_whole=False), 2, "Nobody can say whether anything is new. (exit code 2)"),
+    (run(outcome(HELD), is_whole=False), 2, "It is not known whether anything is new. (exit code 2)"),
 ])
 def test_the_command_says_when_nothing_is_new(
     record: RunRecord, code: int, last: str, cli: Cli, here: Path,

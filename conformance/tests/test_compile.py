@@ -110,13 +110,13 @@ def test_a_clause_needs_what_its_problem_and_its_observables_imply(
     ("attention", "agree: {runs: [original, original], observe: output, within: rounding}",
      "worst-case rounding bound"),
     ("attention", "agrees_with_definition: {observe: weights}",
-     "worst-case rounding bound on weights read out through V = I"),
+     "worst-case rounding bound on the weights, measured with V = I"),
     ("attention", "is_refused: {}", "refusal of the call"),
     ("attention", "convention_is: {convention: hidden_row}", "probe of a convention"),
     ("gaussian", "has_variance: {value: one, false_alarm: 1.0e-9}",
-     "chi-squared law, at most 1e-09 false alarms a shape"),
+     "chi-squared test, at most 1e-09 false alarms a shape"),
     ("long", "agrees_typically: {observe: output, false_alarm: 1.0e-6}",
-     "bound of independent roundings, at most 1e-06 false alarms a clause")])
+     "bound for independent rounding errors, at most 1e-06 false alarms a clause")])
 def test_a_check_names_what_its_verdict_rests_on(tmp_path: Path, kind: str, then: str, instrument: str) -> None:
     given = f"{{problem: any_attention, kind: {kind}, grouped: 'no'}}"
     assert compiled(tmp_path, given=given, then=then).instrument == instrument
@@ -126,7 +126,7 @@ def test_a_check_names_each_instrument_once(tmp_path: Path) -> None:
     then = "\n      - ".join(("agrees_with_definition: {observe: output}", "is_finite: {observe: output}",
                               "sums_to_one: {observe: weights}", "inside_hull: {}"))
     assert compiled(tmp_path, then=then).instrument == (
-        "worst-case rounding bound; equality; worst-case rounding bound on weights read out through V = I")
+        "worst-case rounding bound; equality; worst-case rounding bound on the weights, measured with V = I")
 
 
 def test_every_relation_names_its_instrument() -> None:

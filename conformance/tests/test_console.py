@@ -176,7 +176,7 @@ def test_wider_arithmetic_that_allows_only_some_failures_is_only_likely() -> Non
 
 
 def test_where_no_fault_explains_it_the_place_is_told() -> None:
-    place = "a query sees keys that the mask hides (mask)"
+    place = "a query attends to keys that the mask excludes (mask)"
     lines = told(failed(evidence=replace(like(), located=place)))
     assert lines[0] == f"Does not conform. Likely one bug: {place} (explains 1 of 1)."
 
@@ -202,11 +202,11 @@ def test_a_cause_of_few_is_none_where_most_are_unexplained() -> None:
 def test_at_a_glance_it_is_said_once_that_nobody_looked_for_causes() -> None:
     head, remark, *rest = told(failed(evidence=like()), effort="glance")
     assert head == "Does not conform: 1 failure."
-    assert remark == ("  Causes are not looked for at effort glance: --effort quick looks for them, and so does a "
-                      "replay line.")
-    assert not any("not looked for" in line for line in rest)
-    assert not any("not looked for" in line for line in told(failed(evidence=like())))
-    assert not any("not looked for" in line for line in told(held(), code=0, effort="glance"))
+    assert remark == ("  Effort glance does not look for causes. To see them, use --effort quick or run a replay "
+                      "line.")
+    assert not any("does not look for" in line for line in rest)
+    assert not any("does not look for" in line for line in told(failed(evidence=like())))
+    assert not any("does not look for" in line for line in told(held(), code=0, effort="glance"))
 
 
 @pytest.mark.parametrize(("verdict", "sentence", "cause"), [
@@ -259,12 +259,12 @@ def test_a_recommendation_at_several_dtypes_is_one() -> None:
 def test_what_it_refuses_stands_in_the_verdict() -> None:
     card = SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, (),
                        refused={"grouped heads": "ValueError: no", "cross lengths": "TypeError: no"})
-    reason = "the function refuses what the clause's problems need (grouped heads: ValueError: no)"
+    reason = "the function refuses the inputs that this clause needs (grouped heads: ValueError: no)"
     refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
-    assert "3 clauses do not apply: the function refuses what the clause's problems need (-v lists them)" in lines
+    assert "3 clauses do not apply: the function refuses the inputs that this clause needs (-v lists them)" in lines
     assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
 
 
@@ -299,9 +299,9 @@ def test_a_keyword_that_hides_behind_another_name_stands_in_the_verdict() -> Non
 
 def test_what_does_not_apply_is_one_line() -> None:
     reasons = ["mine:attend takes no bias", "mine:attend takes no bias and no window", "mine:attend takes no window",
-               "mine:attend takes no bias", "it is no layer: it has no projections", "mine:attend takes no params"]
+               "mine:attend takes no bias", "it is not a layer: it has no projections", "mine:attend takes no params"]
     lines = told(held(), *(undecided(f"a.{number}", reason) for number, reason in enumerate(reasons)), code=0)
-    assert "6 clauses do not apply: it takes no bias, no window; it is no layer (-v lists them)" in lines
+    assert "6 clauses do not apply: it takes no bias, no window; it is not a layer (-v lists them)" in lines
 
 
 def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
@@ -379,16 +379,16 @@ def test_failures_that_need_the_same_keyword_are_one_bug() -> None:
 
 
 def test_a_read_out_that_blames_the_fault_s_stage_is_the_same_bug() -> None:
-    blamed = [replace(like(), located=f"a query sees keys that the {what} hides ({what})")
+    blamed = [replace(like(), located=f"a query attends to keys that the {what} excludes ({what})")
               for what in ("causal flag", "causal flag", "mask")]
     every = (*blamed, like("causal_off_by_one"))
     groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert [(str(group.cause), len(group.failures)) for group in groups] == [
-        (OFF_BY_ONE, 3), ("a query sees keys that the mask hides (mask)", 1)]
+        (OFF_BY_ONE, 3), ("a query attends to keys that the mask excludes (mask)", 1)]
 
 
 def test_the_bug_of_most_failures_comes_first_when_all_are_joined() -> None:
-    blamed = replace(like(), located="a query sees keys that the causal flag hides (causal flag)")
+    blamed = replace(like(), located="a query attends to keys that the causal flag excludes (causal flag)")
     begun = replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")
     every = (begun, begun, begun, blamed, blamed, *[like("causal_off_by_one")] * 2)
     groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
@@ -428,7 +428,7 @@ def test_bugs_without_room_are_told_in_a_line_each() -> None:
     lines = told(*(failed(f"a.{fault}_{number}", replace(like(fault), sentence=SEEN * 5, traceback=loud, stderr=loud))
                    for fault in faults for number in range(2)), failed("b.b", Evidence("they differ", "", "")))
     assert shown(lines) == ["a.causal_off_by_one_0"]
-    assert ("also likely: the argument is accepted and never used (`mask_ignored`): a.mask_ignored_0, a.mask_ignored_1 "
+    assert ("also likely: the mask is accepted and never used (`mask_ignored`): a.mask_ignored_0, a.mask_ignored_1 "
             "(-v shows them)") in lines
     assert sum(line.startswith("also likely: ") for line in lines) == 2
     assert "also violated: b.b (-v shows it)" in lines
@@ -492,17 +492,17 @@ def test_carets_under_code_are_left_out_of_a_traceback() -> None:
 
 def test_an_interrupted_run_says_first_what_it_found_so_far() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held(), code=2, interrupted=True)
-    assert lines[0] == ("Interrupted with 2 failures so far: what is missing was not run. "
+    assert lines[0] == ("Interrupted with 2 failures so far; the rest was not run. "
                         f"{explains('2 of 2')}.")
-    assert lines[-1] == ("Interrupted with 2 failures so far: what is missing was not run. "
+    assert lines[-1] == ("Interrupted with 2 failures so far; the rest was not run. "
                          "Likely: `causal_off_by_one`, 2 of 2. (exit code 2)")
 
 
 def test_an_interrupted_run_of_several_says_whose_cause_is_which() -> None:
     lines = told(failed(subject="a:a"), failed("masking.definition", like("mask_ignored"), subject="b:b"),
                  held(subject="c:c"), code=2, interrupted=True)
-    assert lines[0] == ("Interrupted with 2 failures so far: what is missing was not run. Likely: "
-                        f"{OFF_BY_ONE} (a:a); the argument is accepted and never used (`mask_ignored`) (b:b).")
+    assert lines[0] == ("Interrupted with 2 failures so far; the rest was not run. Likely: "
+                        f"{OFF_BY_ONE} (a:a); the mask is accepted and never used (`mask_ignored`) (b:b).")
 
 
 # --- several subjects
@@ -519,7 +519,7 @@ def test_each_subject_shows_a_failure_before_any_shows_a_second() -> None:
 def test_subjects_whose_causes_differ_are_told_with_both() -> None:
     lines = told(failed(subject="a:a"), failed("masking.definition", like("mask_ignored"), subject="b:b"))
     assert lines[0] == (f"Does not conform: 2 of 2 subjects (a:a, b:b). Likely: {OFF_BY_ONE} (a:a); "
-                        "the argument is accepted and never used (`mask_ignored`) (b:b).")
+                        "the mask is accepted and never used (`mask_ignored`) (b:b).")
     same = told(failed(subject="a:a"), failed(subject="b:b"))
     assert same[0] == f"Does not conform: 2 of 2 subjects (a:a, b:b). Likely: {OFF_BY_ONE} (a:a, b:b)."
 
@@ -544,13 +544,13 @@ def test_answers_against_a_manifest_are_told() -> None:
     against = Found("hidden_row.mask", "what a hidden row gives", "nan", claimed="zeros")
     probe = SubjectProbed("mine:attend", "", DType.FLOAT32, (against,))
     lines = told(held(), probe)
-    assert lines[0] == "Does not conform: 1 answer not as the manifest claims (mine:attend)."
+    assert lines[0] == "Does not conform: 1 answer against the manifest (mine:attend)."
     assert "  mine:attend, float32: hidden_row.mask nan, not zeros" in lines
 
 
 def test_an_interrupted_run_says_so() -> None:
     assert told(held(), code=2, interrupted=True)[-1] == (
-        "Interrupted with no failure so far: what is missing was not run. (exit code 2)")
+        "Interrupted with no failure so far; the rest was not run. (exit code 2)")
 
 
 def held_against(*outcomes: Outcome) -> str:
@@ -564,8 +564,8 @@ def test_a_baseline_says_nothing_of_what_was_not_judged() -> None:
     lost = [undecided(f"a.{number}", "interrupted", Verdict.NOT_RUN) for number in range(2)]
     assert held_against(held()) == "Held against known.yaml: no known failure, nothing new."
     assert held_against(held(), *lost) == (
-        "Held against known.yaml: no known failure, as far as it was judged: 2 items not.")
-    assert held_against(*lost) == "Held against known.yaml: nothing was judged, so this run says nothing of it."
+        "Held against known.yaml: no known failure; 2 items could not be judged.")
+    assert held_against(*lost) == "Held against known.yaml: nothing was judged, so nothing could be compared."
 
 
 def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:

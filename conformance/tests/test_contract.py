@@ -49,7 +49,7 @@ def test_what_is_refused_is_told_in_the_functions_words(tmp_path: Path) -> None:
     assert outcomes["contract.D128", DType.FLOAT32].reason == (
         f"the contract says D128: {tmp_path}/mine.py:attend refuses D > 64 (ValueError: head_dim above 64); "
         "here B=1 H=1 Hkv=1 T=16 S=16 D=128 Dv=128")
-    assert outcomes["contract.all", DType.FLOAT32].reason == "contract.D128 says it already"
+    assert outcomes["contract.all", DType.FLOAT32].reason == "contract.D128 fails already, on its own"
 
 
 def test_what_is_refused_together_alone_is_a_failure_too(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_all_together_is_put_word_by_word_where_it_is_too_large(tmp_path: Path) 
     assert (recipe.sizes.B, recipe.sizes.T, recipe.sizes.S) == (64, 8192, 8192)
     outcome = held_to(tmp_path, "B64 H64 T512 causal")["contract.all", DType.FLOAT32]
     assert outcome.verdict is Verdict.INAPPLICABLE
-    assert outcome.reason.startswith("all of it together is too large to be put here (B=64 H=64 Hkv=64 T=512 S=512")
+    assert outcome.reason.startswith("all of it together is too large to test here (B=64 H=64 Hkv=64 T=512 S=512")
 
 
 def test_a_case_of_the_contract_can_be_repeated(tmp_path: Path) -> None:

@@ -28,11 +28,11 @@ def test_a_failure_as_listed_is_expected_and_says_why() -> None:
 
 
 @pytest.mark.parametrize(("verdict", "reason"), [
-    (Verdict.HELD, "it passes now: mend the manifest. rows moved"),
-    (Verdict.ERRORED, "it is errored now: mend the manifest. rows moved"),
-    (Verdict.CRASHED, "it is crashed now: mend the manifest. rows moved"),
-    (Verdict.INAPPLICABLE, "it was not judged (inapplicable): mend the manifest. rows moved"),
-    (Verdict.NO_CLAIM, "it was not judged (no_claim): mend the manifest. rows moved"),
+    (Verdict.HELD, "it passes now: correct the manifest. rows moved"),
+    (Verdict.ERRORED, "it is errored now: correct the manifest. rows moved"),
+    (Verdict.CRASHED, "it is crashed now: correct the manifest. rows moved"),
+    (Verdict.INAPPLICABLE, "it was not judged (inapplicable): correct the manifest. rows moved"),
+    (Verdict.NO_CLAIM, "it was not judged (no_claim): correct the manifest. rows moved"),
 ])
 def test_any_other_verdict_is_unexpected(verdict: Verdict, reason: str) -> None:
     outcome = with_deviations(replace(OUTCOME, verdict=verdict), [LISTED], "2.13")
@@ -80,7 +80,7 @@ def test_what_is_as_listed_has_not_changed_and_names_its_finding() -> None:
 def test_a_deviation_ends_with_its_version() -> None:
     outcome = with_deviations(OUTCOME, [LISTED], "2.14.0+cpu")
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.UNEXPECTED, LISTING + "2.14.0+cpu is installed: mend the manifest. rows moved")
+        Verdict.UNEXPECTED, LISTING + "2.14.0+cpu is installed: correct the manifest. rows moved")
 
 
 @pytest.mark.parametrize(("version", "until", "reached"), [

@@ -239,7 +239,7 @@ def test_a_lost_device_ends_one_process_and_is_the_finding_of_that_call() -> Non
         "attention.worked_example": "held", "causal.no_lookahead": "crashed", "numerics.ties": "held"}
     evidence = found["causal.no_lookahead"].evidence
     assert evidence is not None
-    assert "Nothing can be computed on near:1 any more." in evidence.stderr
+    assert "No more computation on near:1 is possible." in evidence.stderr
 
 
 def test_a_function_object_has_no_device_and_the_gate_says_so() -> None:

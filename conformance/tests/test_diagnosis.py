@@ -98,21 +98,21 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
 
 
 @pytest.mark.parametrize(("subject", "place"), [
-    (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are right up to the factor 1.41 (scale)"),
+    (of_stages(scale=lambda work: sound.scale(work) * 1.41), "the logits are wrong by the factor 1.41 (scale)"),
     (of_stages(logits=lambda work, factor: sound.logits(work.but(query=np.roll(work.query, 1, axis=-1)), factor)),
-     "the logits are wrong, and by no common factor (logits)"),
+     "the logits are wrong, and not by one factor (logits)"),
     (of_stages(masked=lambda work: sound.masked(work) | (np.arange(work.shape[3]) % 3 == 0)),
-     "a query sees keys that the mask hides (mask)"),
+     "a query attends to keys that the mask excludes (mask)"),
     (of_stages(softmax=lambda logits, work: sound.softmax(logits, work) * np.float32(0.9)),
-     "rows of weights do not sum to one but to 0.9"),
+     "rows of weights sum to 0.9"),
     (of_stages(softmax=lambda logits, _: sound.normalise(sound.exponentials(logits) ** 2 + sound.exponentials(logits))),
-     "the weights hang on the logits alone, but not as their exponential (softmax)"),
+     "the weights depend on the logits alone, but are not their softmax (softmax)"),
     (of_stages(finish=lambda output, _: np.roll(output, 1, axis=1) if output.shape[1] == 3 else output + 1),
      "the heads come out in the order 2, 0, 1 (merge)"),
     (of_stages(mix=lambda weights, work: weights @ (work.value + 0.5 * work.value * (work.value - 1))),
-     "the weights are right, and the output is not their mixture of the values (values, merge)"),
+     "the weights are right, but the output is not weights @ value (values, merge)"),
     (of_stages(add_bias=lambda logits, work: logits if work.bias is None else logits + np.float32(0.37) * work.bias),
-     "what the bias adds to the logits are right up to the factor 0.37 (bias)"),
+     "the bias terms of the logits are wrong by the factor 0.37 (bias)"),
 ], ids=("scale", "logits", "mask", "sum", "softmax", "merge", "values", "bias"))
 def test_a_mistake_outside_the_catalogue_is_located_at_its_stage(subject: Subject, place: str) -> None:
     said = diagnosed(subject, among=A_FEW)
@@ -129,7 +129,7 @@ def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
         return (found[0] * gain, found[1]) if isinstance(found, tuple) else found * gain
 
     said = diagnosed(own(answer), among=A_FEW)
-    assert said.located == "the same call is answered differently the second time (memory, or chance)"
+    assert said.located == "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
 
 def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
@@ -139,7 +139,7 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
         output[:] += np.float32(call.query.shape[2] == 2)  # no problem that is read is so short
         return found
 
-    assert diagnosed(own(answer), among=A_FEW).located.startswith("no read-out shows it")
+    assert diagnosed(own(answer), among=A_FEW).located.startswith("no small test input shows it")
 
 
 def raising(*, only_with: str = "") -> Subject:
@@ -156,8 +156,9 @@ def raising(*, only_with: str = "") -> Subject:
 
 
 @pytest.mark.parametrize(("only_with", "said"), [
-    ("", "the read-outs could not be taken, since the function raises ZeroDivisionError: always"),
-    ("bias", "no read-out that could be taken shows it; in others the function raises ZeroDivisionError: bias")])
+    ("", "no small test input could be tried, since the function raises ZeroDivisionError: always"),
+    ("bias", "no small test input that could be tried shows it; on others the function raises ZeroDivisionError: "
+             "bias")])
 def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str) -> None:
     assert diagnosed(raising(only_with=only_with), among=A_FEW).located == said
 
@@ -296,7 +297,7 @@ def test_a_flag_that_is_on_by_default_is_told_with_the_ways_out(tmp_path: Path, 
     assert (evidence.explained is None) is (default == "False")
     if evidence.explained:
         assert evidence.explained.cause == (
-            "its default, causal=True, hides later keys where no flag is given (`causal_always`)")
+            "its default, causal=True, masks later keys where no flag is given (`causal_always`)")
         assert evidence.explained.advice == (
             "Write causal=False, or wrap it: def attend(query, key, value, *, causal=False): "
             "return always(query, key, value, causal=causal)")
@@ -379,7 +380,7 @@ def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: P
     assert outcome.evidence.explained
     assert outcome.evidence.explained.cause == INVERTED
     assert outcome.evidence.explained.advice.startswith(
-        "Turn it round. If your library documents that True hides a key, keep it: `attnspec init ")
+        "Invert it. If your library documents that True hides a key, keep it: `attnspec init ")
     assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
     assert violation(outcome, says="", where="").count(INVERTED) == 1
 
@@ -403,7 +404,8 @@ def attend(query, key, value, *, mask=None):
     ("grouped.order_is_repeat", "grouped_heads is undefined: what it does is neither repeat (head h // (H / Hkv)) nor "
                                 "tile (head h % Hkv)", "repeat"),
     ("masking.hidden_row_is_zeros", "hidden_row is undefined: what it does is neither zeros (a row of zeros) nor "
-                                    "uniform (the mean of all values, hidden ones too) nor nan (not a number)",
+                                    "uniform (the mean of all values, those of masked keys included) nor nan (not a "
+                                    "number)",
      "zeros")])
 def test_an_answer_that_is_none_of_a_convention_is_the_cause(
     tmp_path: Path, clause: str, cause: str, recommended: str,
@@ -421,4 +423,4 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     outcome = heard(tmp_path, GROUPED, "grouped.repeated_heads")
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
-        "no case says anything, since grouped_heads is undefined: no order is declared, and none of the known ones")
+        "none of the 15 cases could be judged, since grouped_heads is undefined: none is declared, and no known")

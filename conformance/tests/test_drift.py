@@ -68,7 +68,7 @@ def tells(clause: str, fault: Fault) -> bool:
 
 
 def where() -> Iterator[tuple[Fault, DType]]:
-    """At float32 and bfloat16 the clauses' own test has the faults convicted that a clause names."""
+    """At float32 and bfloat16 the clauses' own test has the faults detected that a clause names."""
     for fault in drift.FAULTS:
         yield from ((fault, dtype) for dtype in {DType.FLOAT64: 0, DType.FLOAT16: 0, **fault.equivalents})
 

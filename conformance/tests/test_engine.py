@@ -201,9 +201,9 @@ def test_a_subject_that_raises_errored_with_the_case_and_the_traceback(folder: P
 @pytest.mark.parametrize(("clause", "reason"), [
     ("masked", "takes no mask"),
     ("shown", "takes no mask"),
-    ("layer", "it is no layer: it has no projections"),
-    ("many_keys", "no shape of the clause's problems lies within the subject's declared limits"),
-    ("switches", "it declares no hidden switch")])
+    ("layer", "it is not a layer: it has no projections"),
+    ("many_keys", "the subject's declared limits exclude every shape that this clause needs"),
+    ("switches", "it declares no variant")])
 def test_what_cannot_be_put_to_a_subject_is_inapplicable_and_says_why(folder: Path, clause: str, reason: str) -> None:
     outcome = judged(folder, clause)
     assert outcome.verdict is Verdict.INAPPLICABLE
@@ -226,7 +226,7 @@ def test_a_claimed_profile_without_its_keyword_violates_must_clauses_only(folder
 def test_where_every_case_says_nothing_no_claim_is_made(folder: Path) -> None:
     outcome = judged(folder, "no_bias")
     assert (outcome.verdict, outcome.reason) == (
-        Verdict.NO_CLAIM, "no case says anything, since there is no bias (15 tried)")
+        Verdict.NO_CLAIM, "none of the 15 cases could be judged, since there is no bias")
 
 
 # --- again
@@ -348,10 +348,11 @@ attend.dtypes = ["float32"]
 
 
 @pytest.mark.parametrize(("declared", "reason"), [
-    ("", "mask_with_causal could not be found out by a probe, which got none of the known answers; declare "
-         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and it is judged by that'),
+    ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
+         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and the subject is judged by '
+         'that'),
     ('attend.conventions = {"mask_with_causal": "undefined"}',
-     "it makes no promise of mask or bias together with the causal flag"),
+     "it does not say what mask or bias do together with the causal flag"),
 ])
 def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, declared: str, reason: str) -> None:
     (tmp_path / "either.py").write_text(f"{EITHER}{declared}\n")

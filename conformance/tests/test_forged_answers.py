@@ -64,7 +64,7 @@ def test_an_honest_answer_is_one() -> None:
 ], ids=repr)
 def test_words_that_tell_no_end_are_a_crash(forged: Mapping[str, Any]) -> None:
     told = {**HONEST, **forged} if forged else {}
-    with pytest.raises(SubjectDied, match="what came back is no answer") as died:
+    with pytest.raises(SubjectDied, match="what came back is not an answer") as died:
         asked(told, [] if told.get("results") == 0 else [RESULT])
     assert died.value.verdict is Verdict.CRASHED
 
@@ -81,7 +81,7 @@ def test_a_host_whose_answer_is_none_is_given_up() -> None:
     [Entries("int64", np.zeros((1, 1, 2, 2), np.int64))], [Entries("float32", np.zeros((1, 1, 2, 2, 1), np.float32))],
 ], ids=lambda found: f"{len(found)} arrays")
 def test_arrays_that_are_not_due_are_a_crash(found: Sequence[Entries]) -> None:
-    with pytest.raises(SubjectDied, match="what came back is no answer"):
+    with pytest.raises(SubjectDied, match="what came back is not an answer"):
         asked(HONEST, found)
 
 

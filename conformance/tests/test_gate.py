@@ -67,7 +67,7 @@ def test_a_failure_shows_the_clause_and_no_stack(tmp_path: Path) -> None:
 def test_what_was_not_judged_is_skipped_with_its_reason(tmp_path: Path) -> None:
     out = gated(tmp_path, "lacking", "vague", "advised", options=("-rs",))
     assert "stub.lacking does not apply: takes no `mask`" in out
-    assert "stub.vague makes no claim on any case: every case overflowed" in out
+    assert "stub.vague could not be decided on any case: every case overflowed" in out
     assert "should clause stub.advised is violated: 1 of 4 entries differ" in out
 
 
@@ -266,7 +266,7 @@ test_it = gate("halves.py:attend", clauses=["attention.one_key", "attention.defi
     passed = {line.partition("[")[2] for line in out.splitlines() if line.startswith("PASSED")}
     assert passed == {*(f"halves.py:attend-attention.one_key-{dtype}]" for dtype in put),
                       *(f"halves.py:attend-attention.definition-{dtype}]" for dtype in ("float16", "bfloat16"))}
-    assert ("it is put at float16 alone" in out) is (put == {"float16"})
+    assert ("it is tested at float16 only" in out) is (put == {"float16"})
 
 
 def test_a_target_that_cannot_be_judged_fails_once(tmp_path: Path) -> None:

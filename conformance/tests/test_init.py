@@ -151,7 +151,7 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
     assert form.keywords == ()
     assert form.remarks == (
         "Its is_causal was not understood as `causal`, which is left out. Nearest is is_causal=True; but its output is "
-        "-1.44 where 1.34 is due, at (3, 0, 1, 0).",)
+        "-1.44 where 1.34 is expected, at (3, 0, 1, 0).",)
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
@@ -185,10 +185,10 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
 
 
 @pytest.mark.parametrize(("target", "message"), [
-    ("their_numpy:no_attention", "their_numpy:no_attention answers as attention in none of the"),
+    ("their_numpy:no_attention", "their_numpy:no_attention does not compute attention in any of the"),
     ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is a class of no family whose parameters can be told "
                                "(PyTorch, Equinox, Flax, Haiku, Keras)"),
-    ("their_torch:Headless", "their_torch:Headless answers as attention in none of the"),
+    ("their_torch:Headless", "their_torch:Headless does not compute attention in any of the"),
     ("their_numpy.py:folded", "'their_numpy.py:folded' cannot be imported by name, as an adapter must."),
     ("math:pi", "'math:pi' is float and cannot be called."),
 ])
@@ -215,7 +215,7 @@ def test_init_writes_what_check_can_judge_and_overwrites_nothing(here: Path) -> 
     manifest = (here / "implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
     assert [line for line in manifest.splitlines() if "- id" in line] == ["  - id: attend_bthd", "  - id: folded"]
     again = CliRunner().invoke(init, ["their_numpy:folded"], standalone_mode=False)
-    assert "is there already. Move it away" in str(again.exception)
+    assert "exists already. Move it away" in str(again.exception)
 
 
 def test_a_callable_that_dies_takes_nothing_along() -> None:

@@ -227,18 +227,19 @@ LINTED = ("torch_functions:flash_attn_func", "torch_functions:single_prefill_wit
 
 STRANGERS: Mapping[str, str] = {
     "strangers:linear_attn": "Nearest is a function that takes torch tensors (B,H,T,D), key and value (B,H,S,D), its "
-                             "output (B,H,T,D); but its output is 1.02 where 3.28 is due, at (3, 1, 2, 5).",
+                             "output (B,H,T,D); but its output is 1.02 where 3.28 is expected, at (3, 1, 2, 5).",
     "strangers:sigmoid_attention": "its output (B,H,T,D); but its output is 5.13 where 1.98 is due",
     "strangers:MultiHeadAttention": "without its layer_norm, its output answer[0], (B,T,M); but its output is 1.91 "
-                                    "where -0.618 is due, at (3, 1, 12); it adds its input (a residual), without which "
+                                    "where -0.618 is expected, at (3, 1, 12); it adds its input (a residual), "
+                                    "without which "
                                     "it would be right.",
     "strangers:AttentionPool2d": "but which of its parameters (positional_embedding (1, 16), k_proj.weight (16, 16), "
                                  "k_proj.bias (16,), q_proj.weight (16, 16) and 5 more) is which matrix could not be "
-                                 "told. Nobody can tell what its spacial_dim means, which has to be given.",
+                                 "told. Nobody can tell what its spacial_dim means, and it has no default.",
     "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). Nobody "
-                          "can tell what its thing means, which has to be given.",
+                          "can tell what its thing means, and it has no default.",
     "strangers:wants_more": "given workspace=None; but it raises TypeError: 'NoneType' object is not subscriptable. "
-                            "Nobody can tell what its workspace means, which has to be given.",
+                            "Nobody can tell what its workspace means, and it has no default.",
     "torch.nn:TransformerEncoderLayer": "but which of its parameters (self_attn.in_proj_weight (48, 16), "
                                         "self_attn.in_proj_bias (48,), self_attn.out_proj.weight (16, 16), "
                                         "self_attn.out_proj.bias (16,) and 8 more) is which matrix could not be told.",

@@ -120,7 +120,7 @@ def test_a_worker_that_dies_costs_its_own_item_and_the_others_go_on(workers: int
 
 def test_a_worker_that_dies_twice_at_an_item_is_a_defect_that_says_where() -> None:
     result = result_of("crash")
-    why = "a process of attnspec died twice at this item, with no call of the implementation under way"
+    why = "a process of attnspec died at this item, twice, with no call of the implementation running"
     assert by_clause(result)["crash"].reason == f"defect of attnspec: {why}"
     [defect] = result.defects
     assert defect.startswith(f"stub-stub.crash-float32: {why}\n{RECIPE}\nFatal Python error: Aborted\n")

@@ -18,8 +18,8 @@ from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session
 from helpers.places import STUBS
 
-DIED = ("not_run: defect of attnspec: a process of attnspec died twice at this item, with no call of the "
-        "implementation under way ()")
+DIED = ("not_run: defect of attnspec: a process of attnspec died at this item, twice, with no call of the "
+        "implementation running ()")
 
 
 @pytest.fixture

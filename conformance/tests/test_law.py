@@ -136,7 +136,7 @@ def test_the_slow_parser_reads_and_refuses_the_same(monkeypatch: pytest.MonkeyPa
     assert parse_yaml(b"a: '1'\nb: 1", "a.yaml") == {"a": "1", "b": 1}
     with pytest.raises(SpecError, match=r"a\.yaml:2: the key 'a' is given twice; first on line 1\."):
         parse_yaml(b"a: 1\na: 2", "a.yaml")
-    told = r"a\.yaml:1: holds the character U\+0001, which does not show\. Leave it out\."
+    told = r"a\.yaml:1: holds the character U\+0001, which is invisible\. Leave it out\."
     with pytest.raises(SpecError, match=told):
         parse_yaml(b"a: \x01", "a.yaml")
 

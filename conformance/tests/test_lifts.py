@@ -121,6 +121,6 @@ def test_a_lift_says_of_subnormals_what_a_function_does_not(tmp_path: Path) -> N
     precision = summon(f"{tmp_path}/mine.py:attend", Plan(())).declaration.precision
     assert precision == {
         DType.FLOAT64: {"flushes_subnormals": False, "reason": "a test"},
-        DType.FLOAT32: {"flushes_subnormals": True, "reason": "here jax takes subnormal numbers for 0 in a product"},
+        DType.FLOAT32: {"flushes_subnormals": True, "reason": "here jax treats subnormal numbers as 0 in a product"},
         DType.FLOAT16: {"grade": "G4", "reason": "a test"},
-        DType.BFLOAT16: {"flushes_subnormals": True, "reason": "here jax takes subnormal numbers for 0 in a product"}}
+        DType.BFLOAT16: {"flushes_subnormals": True, "reason": "here jax treats subnormal numbers as 0 in a product"}}

@@ -26,7 +26,7 @@ def library(here: Path) -> Path:
 def linted(cli: Cli) -> list[str]:
     code, out, _ = cli("lint", "--implementations", "implementations")
     *lines, last = out.splitlines()
-    assert (code, last) == ((2, f"{len(lines)} to mend.") if lines else (0, "Nothing to mend."))
+    assert (code, last) == ((2, f"{len(lines)} to mend.") if lines else (0, "No problem found."))
     return [line.removeprefix("implementations/mine/") for line in lines]
 
 
@@ -67,10 +67,10 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
 
 @pytest.mark.parametrize(("was", "now", "message"), [
     ("[attention]", "[atention]",
-     "findings.yaml:2: the finding 'mine/ignored' speaks of 'mine/atention', which no subject is called. Did you mean "
+     "findings.yaml:2: the finding 'mine/ignored' names 'mine/atention', but there is no such subject. Did you mean "
      "'mine/attention'? `attnspec list` names them all."),
     ("[causal.*]", "[casual.*]",
-     "findings.yaml:2: the finding 'mine/ignored' speaks of 'casual.*', which no clause is called. Did you mean "
+     "findings.yaml:2: the finding 'mine/ignored' names 'casual.*', but there is no such clause. Did you mean "
      "'causal.*'? `attnspec list clauses` names them all."),
     ("says:", "sais:", "findings.yaml:2: 'sais' is not a known key of a finding. Did you mean 'says'?"),
     ("[causal.*]", "['*']",
@@ -120,5 +120,5 @@ def test_lint_tells_a_clause_that_no_problem_can_be_put_under(cli: Cli, spec: Pa
     scale = spec / "scale.yaml"
     scale.write_text(scale.read_text(encoding="utf-8").replace("any_attention}", "any_attention, min_keys: 9000}"))
     assert cli("lint", "--spec", "spec")[1].splitlines()[-2:] == [
-        "spec/scale.yaml:9: no problem is put under 'scale.inverse_root_width': no size that is drawn has what `given` asks "
+        "spec/scale.yaml:9: 'scale.inverse_root_width' is never tested: no size that is drawn has what `given` asks "
         "for (min_…, lengths, grouped, inputs). Ask for less.", "1 to mend."]

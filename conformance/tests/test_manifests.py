@@ -70,8 +70,8 @@ def spoilt(tmp_path: Path, name: str) -> Path:
 
 @pytest.mark.parametrize(("name", "message"), [
     ("missing", "there is no such folder of implementations."),
-    ("no manifest", "mine: holds adapters and no manifest.yaml."),
-    ("no identifier", "the folder 'my-lib' is no identifier, so its adapters cannot be imported. Rename it, as in "
+    ("no manifest", "mine: holds adapters but no manifest.yaml."),
+    ("no identifier", "the folder 'my-lib' is not an identifier, so its adapters cannot be imported. Rename it, as in "
                       "'my_lib'."),
     ("same folder", "there is already a folder of this name, implementations/numpy; rename this one."),
     ("twice", "manifest.yaml:6: the subject 'mine/attention' is registered twice, first at "),

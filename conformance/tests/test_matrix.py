@@ -103,7 +103,7 @@ def test_a_fault_put_into_an_adapter_turns_it_red(judge: Judge) -> None:
     assert code == 1
     assert "Held against known.yaml: 1 known failure as listed (1 kernel/scale_is_positive).\n" in output
     assert "  new: kernel/attention causal.no_lookahead (float32) is violated (agree)\n" in output
-    assert "  Is a change meant? Then --update-baseline takes it into the list, whose difference is to be" in output
+    assert "  If a change is intended, run with --update-baseline and review" in output
     assert "Does not conform. Likely one bug: " in output
 
 

@@ -71,9 +71,9 @@ def test_axes_stand_in_any_order_and_what_is_left_out_follows() -> None:
     ("T0 D8", "'T0' of the sizes: no axis is shorter than 1."),
     ("T8 T9 D8", "the sizes 'T8 T9 D8' say T twice."),
     ("B2 H4", "the sizes 'B2 H4' say nothing of D and T or S. Write them as in"),
-    ("H6 Hkv4 T8 D8", "the sizes 'H6 Hkv4 T8 D8' have 6 query heads, which 4 key/value heads do not share out evenly."),
-    ("B999 H99 T1 D1", "have 98,901 head slices (B·H); at most 16,384 are put."),
-    ("B8 H32 T4096 D8", "have 4,294,967,296 scores (B·H·T·S); at most 1,073,741,824 are put."),
+    ("H6 Hkv4 T8 D8", "the sizes 'H6 Hkv4 T8 D8' have 6 query heads, which is no multiple of 4 key/value heads."),
+    ("B999 H99 T1 D1", "have 98,901 head slices (B·H); at most 16,384 are tested."),
+    ("B8 H32 T4096 D8", "have 4,294,967,296 scores (B·H·T·S); at most 1,073,741,824 are tested."),
     ("H9999 T1 D99999", "have more than 1,073,741,824 entries of query, key and value."),
     (" ", "no sizes are named. Write them as in"),
 ])
@@ -193,8 +193,8 @@ def test_a_slow_call_is_no_reason_to_leave_them_out(tmp_path: Path, monkeypatch:
     (DEFINITION, "pass", 'attend.refuses = ["T > 100"]', "mine.py:attend refuses T > 100; here B=1 H=1 Hkv=1 T=192"),
     (DEFINITION, 'if T > 150: raise ValueError("query length above 150")', "",
      "mine.py:attend refuses T > 150 (ValueError: query length above 150); here B=1"),
-    ("causal.alignment", "pass", "", "the clause speaks of other sizes"),
-    ("grouped.definition", "pass", "", "the clause speaks of other sizes"),
+    ("causal.alignment", "pass", "", "the clause is about other sizes"),
+    ("grouped.definition", "pass", "", "the clause is about other sizes"),
 ])
 def test_what_cannot_be_put_there_is_told(clause: str, check: str, more: str, reason: str, tmp_path: Path) -> None:
     found = judged(tmp_path, AT_192, clause=clause, check=check, more=more)
@@ -221,7 +221,7 @@ def test_clauses_of_other_kinds_are_not_put_there(tmp_path: Path) -> None:
 def test_a_layer_is_put_what_is_drawn_alone() -> None:
     layer = own_subject("fault/layer_value_bias_dropped")
     found = asked_of(checks()[DEFINITION], layer, [AT_192])
-    assert {each.why_not for each in found} == {f"{layer.id} is a layer, which is put what is drawn alone"}
+    assert {each.why_not for each in found} == {f"{layer.id} is a layer, and layers are tested at drawn sizes only"}
 
 
 # --- where they fail and cannot be made small
@@ -242,13 +242,13 @@ def test_record_console_and_page_tell_where_it_was_tried(tmp_path: Path) -> None
     engine = Engine(Plan((target,), in_process=(target,)))
     assert engine.card(target).sizes == ("B1 H1 Hkv1 T192 S192 D16 Dv16",)
     tried = outcome("lib/attend", "core.a", asked={"T8": "", "T9": ""})
-    lacking = outcome("lib/attend", "core.b", asked={"T8": "the clause speaks of other sizes"})
+    lacking = outcome("lib/attend", "core.b", asked={"T8": "the clause is about other sizes"})
     found = at_sizes([tried, lacking])
     assert found is not None
-    assert found.sentence == "1 clause at T8 and T9; not core.b: the clause speaks of other sizes"
+    assert found.sentence == "1 clause at T8 and T9; not core.b: the clause is about other sizes"
     none = at_sizes([lacking])
     assert none is not None
-    assert none.sentence == "nothing was tried; not core.b: the clause speaks of other sizes"
+    assert none.sentence == "nothing was tried; not core.b: the clause is about other sizes"
     assert at_sizes([outcome("lib/attend", "core.a")]) is None
 
 

@@ -80,7 +80,8 @@ def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Pat
     assert record.footer is not None
     assert (record.interrupted, record.footer.exit_code) == (False, 0)
     assert "attention.shape" in Path("page.html").read_text(encoding="utf-8")
-    assert done.stderr in (None, "attnspec: standard output was closed before the verdict was told. The record has it. "
+    assert done.stderr in (None,
+                           "attnspec: standard output was closed before the verdict was printed. The record has it. "
                                  "(exit code 2)\n")
 
 

@@ -115,7 +115,7 @@ def test_parts_are_joined_in_their_order_and_read_back() -> None:
 
 def test_a_run_outside_the_declared_limits_says_so() -> None:
     case, _ = scene(3, limits=Limits(ties_value_width=True))
-    with pytest.raises(OutsideLimits, match="takes values as wide as keys only"):
+    with pytest.raises(OutsideLimits, match=r"takes only values as wide as keys \(Dv = D\)"):
         observe(case, "original", "output")
 
 

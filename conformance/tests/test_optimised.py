@@ -33,7 +33,7 @@ def test_what_is_told_is_the_same(here: Path, words: str) -> None:  # noqa: ARG0
 
 
 def test_the_generated_files_are_fresh(here: Path) -> None:  # noqa: ARG001
-    assert command("schema", "--check") == (0, "The schemas are those of the code.\n", "")
+    assert command("schema", "--check") == (0, "The schemas match the code.\n", "")
 
 
 @pytest.mark.parametrize(("subject", "code"), [("sound/naive", 0), ("fault/causal_ignored", 1)])

@@ -146,7 +146,7 @@ MISTAKES = [
     ("no clause", MINE, "clauses: []\n", "mine.yaml:1: 'clauses' of an added file is empty; write at least one clause."),
     ("nothing", MINE, "# to be written\n", "mine.yaml:1: is empty; a mapping with the key `clauses` is expected."),
     ("a list", MINE, "- id: mine.doubled\n", "mine.yaml:1: holds a list; a mapping with the key `clauses` is expected."),
-    ("Python", MINE, SUBJECT, "mine.yaml:4: is no YAML: mapping values are not allowed in this context."),
+    ("Python", MINE, SUBJECT, "mine.yaml:4: is not YAML: mapping values are not allowed in this context."),
 ]
 
 
@@ -172,7 +172,7 @@ def test_a_file_or_folder_without_clauses_to_read_is_named(cli: Cli) -> None:
     Path("own").mkdir()
     assert cli("lint", "--spec-add", "mien.yaml")[1] == "mien.yaml: there is no such file.\n1 to mend.\n"
     assert cli("explain", "mine.doubled", "--spec-add", "own")[2] == (
-        "attnspec: own: there is no YAML file in this folder of own clauses.\n")
+        "attnspec: own: there is not YAML file in this folder of own clauses.\n")
 
 
 def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_must_clause_of_the_spec_still_names_a_fault(mine: Path, tmp_path: Pat
 # --- the commands
 
 def test_own_clauses_are_listed_linted_and_explained(cli: Cli) -> None:
-    assert cli("lint", "--spec-add", "mine.yaml") == (0, "Nothing to mend.\n", "")
+    assert cli("lint", "--spec-add", "mine.yaml") == (0, "No problem found.\n", "")
     assert "mine.doubled" in cli("list", "clauses", "--spec-add", "mine.yaml")[1]
     assert "mine.doubled" not in cli("list", "clauses")[1]
     assert "What our kernel promises" in cli("list", "sources", "--spec-add", "mine.yaml")[1]
@@ -209,7 +209,7 @@ def clause(name: str, more: str = "", **keys: str) -> str:
 def linted(cli: Cli, *clauses: str) -> list[str]:
     Path("own.yaml").write_text("clauses:\n" + "".join(clauses) + MINE[MINE.index("sources:"):], encoding="utf-8")
     code, out, _ = cli("lint", "--spec-add", "own.yaml")
-    assert code == (0 if out == "Nothing to mend.\n" else 2)
+    assert code == (0 if out == "No problem found.\n" else 2)
     return out.splitlines()
 
 
@@ -245,7 +245,7 @@ def test_lint_refuses_what_makes_a_claim_empty(cli: Cli, keys: dict[str, str], a
     [line, count] = linted(cli, clause("it", **keys))
     assert line.partition(": ")[2] == answer
     assert count == "1 to mend."
-    assert linted(cli, clause("it")) == ["Nothing to mend."]
+    assert linted(cli, clause("it")) == ["No problem found."]
 
 
 def test_every_word_of_draw_says_what_it_gives() -> None:

@@ -146,7 +146,7 @@ def test_a_run_without_footer_is_called_interrupted() -> None:
     page = words(render([record]))
     assert "The run was interrupted" in page
     assert "? was judged in part" in page
-    assert "4 of 5 items have no verdict, 1 of them on trial when the record ends" in page
+    assert "4 of 5 items have no verdict, 1 of them running when the record ends" in page
     assert "lib/attend core.rows float16" in page
 
 
@@ -154,7 +154,7 @@ def test_a_run_that_executed_nothing_says_so() -> None:
     page = words(render([run(clauses=(clause("core.agrees"),))]))
     assert "Nothing was judged" in page
     assert "Nothing was executed. That is not a pass." in page
-    assert "core.agrees core.agrees holds." in page[page.index("Clauses that decided nothing"):]
+    assert "core.agrees core.agrees holds." in page[page.index("Clauses that were decided for no implementation"):]
 
 
 def test_findings_come_worst_first() -> None:
@@ -434,14 +434,14 @@ def test_shards_of_one_run_are_one_subject() -> None:
 
 def test_outcomes_told_twice_are_pointed_out() -> None:
     page = words(render([run(outcome("lib/attend", "core.a"))] * 2))
-    assert "Told twice. 1 outcome occurred in several records of the same environment" in page
+    assert "Repeated. 1 outcome occurred in several records of the same environment" in page
 
 
 def test_different_laws_are_flagged_loudly() -> None:
     page = words(render([
         run(outcome("lib/attend", "core.a")),
         run(outcome("lib/attend", "core.a"), spec_digest="eeee", clauses=(clause("core.a", says="Otherwise."),))]))
-    assert "Different laws." in page
+    assert "Different specs." in page
     assert "1 clause changed in wording or sources" in page
     assert "The runs joined here word this clause differently" in page
 
@@ -489,12 +489,12 @@ def test_the_trust_matrix_flags_a_missing_refutation_and_an_escaped_fault() -> N
         outcome("lib/attend", "core.a"), violated("fault/unscaled", "core.a"), violated("fault/unscaled", "core.b"),
         outcome("fault/uniform", "core.a"), outcome("fault/uniform", "core.b"), clauses=laws)])
     trust = words(section(page, "trust"))
-    assert "1 promised refutation missing, 1 fault refuted by nobody." in trust
+    assert "1 promised refutation missing, 1 fault not detected." in trust
     assert "core.a: uniform held at f32" in trust
-    assert "Escaped every clause: uniform." in trust
-    assert "not on trial here: absent_one." in trust
+    assert "Not detected by any clause: uniform." in trust
+    assert "not tested here: absent_one." in trust
     assert "lib/attend conforms" in words(page)
-    assert "1 of 2 known faults refuted; 1 of 2 promised refutations missing" in words(page)
+    assert "1 of 2 known faults detected; 1 of 2 promised detections missing" in words(page)
 
 
 def test_a_refutation_at_some_dtypes_only_breaks_the_promise() -> None:
@@ -502,7 +502,7 @@ def test_a_refutation_at_some_dtypes_only_breaks_the_promise() -> None:
         violated("fault/unscaled", "core.a"), outcome("fault/unscaled", "core.a", dtype=DType.BFLOAT16),
         clauses=(clause("core.a", refuted_by=("unscaled",)),))])
     assert "core.a: unscaled refuted at f32, held at bf16" in words(section(page, "trust"))
-    assert "1 known fault on trial" in words(page)
+    assert "1 known fault tested" in words(page)
 
 
 def test_a_promise_that_was_not_put_to_trial_is_no_broken_one() -> None:
@@ -510,7 +510,7 @@ def test_a_promise_that_was_not_put_to_trial_is_no_broken_one() -> None:
     trust = words(section(render([run(
         violated("fault/unscaled", "core.a"), violated("fault/other", "core.b"), clauses=laws)]), "trust"))
     assert "Every one of 2 faults is refuted, and all 1 promises are kept." in trust
-    assert "1 promise not put to trial" in trust
+    assert "1 promise not tested" in trust
 
 
 def test_faults_that_are_all_refuted_earn_a_quiet_sentence() -> None:
@@ -619,9 +619,9 @@ def test_the_page_shows_the_contract() -> None:
 
 
 def test_the_headline_says_the_likely_cause_as_the_console_does() -> None:
-    evidence = replace(EVIDENCE, like=(), located="a query sees keys that the mask hides (mask)")
+    evidence = replace(EVIDENCE, like=(), located="a query attends to keys that the mask excludes (mask)")
     one = run(violated("mine:attend", evidence=evidence))
-    told = "Likely one bug: a query sees keys that the mask hides (mask) (explains 1 of 1)."
+    told = "Likely one bug: a query attends to keys that the mask excludes (mask) (explains 1 of 1)."
     page = render([one])
     assert f"mine:attend does not conform {told}" in words(page)
     both = words(render([run(violated("a:f", evidence=evidence), outcome("b:f", "core.agrees"))]))

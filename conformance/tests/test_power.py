@@ -117,16 +117,16 @@ def test_a_fault_that_was_convicted_and_is_no_longer_is_exit_code_1(power: Cli) 
     written(Path("old.jsonl"), [put(EQUIVALENT, convicted=True)])
     code, out, _ = power(*ONE, "--against", "old.jsonl", "-n", "1", "--no-record")
     assert code == 1
-    assert (f"{EQUIVALENT} is convicted no longer at float32, seed 0 (scale.definition did): "
-            f"it is listed as giving no wrong answer: {REASON}") in out
-    assert out.endswith("Power has fallen: 1 fault convicted no longer. (exit code 1)\n")
+    assert (f"{EQUIVALENT} is no longer detected at float32, seed 0 (scale.definition did): "
+            f"it is listed as a fault that gives no wrong answer: {REASON}") in out
+    assert out.endswith("Power has fallen: 1 fault no longer detected. (exit code 1)\n")
 
 
 def test_power_that_holds_is_exit_code_0(power: Cli) -> None:
     written(Path("old.jsonl"), [put(EQUIVALENT, convicted=False)])
     code, out, _ = power(*ONE, "--against", "old.jsonl", "-n", "1", "--no-record")
     assert code == 0
-    assert "Every fault that was convicted before still is." in out
+    assert "Every fault that was detected before still is." in out
 
 
 def test_what_became_of_a_fault_is_told() -> None:
@@ -136,7 +136,7 @@ def test_what_became_of_a_fault_is_told() -> None:
            replace(unasked, convictions=())]
     fallen = compared(now, before, catalogue="abc").fallen
     assert [(each.name, each.because) for each in fallen] == [
-        ("a", "no clause convicts it within 15 cases"), ("b", "the worker died"), ("c", "the suite was not asked")]
+        ("a", "no clause detects it within 15 cases"), ("b", "the worker died"), ("c", "the suite was not asked")]
 
 
 def test_new_and_gone_faults_are_told_and_do_not_count_as_fallen() -> None:
@@ -217,24 +217,26 @@ def test_ci_puts_faults_to_the_suite_alone() -> None:
 
 def test_a_wrong_name_is_told() -> None:
     text = told(replace(put("a", convicted=True), named="b", like=("b",)), put("c", convicted=True))
-    assert "Convicted and not named rightly: 2 faults\n  a (float32): b\n  c (float32): no fault explains it\n" in text
+    assert (
+        "Detected, but diagnosed as another fault: 2 faults\n  a (float32): b\n  c (float32): no fault explains it\n"
+        in text)
 
 
 def test_an_accused_sound_implementation_is_told() -> None:
     accused = replace(put("a", convicted=True), subject="sound/naive", is_fault=False)
     text = told(put("a", convicted=True), accused, code=1, counts={"accused": 1})
-    assert "naive accused at float32, though sound\n" in text
-    assert text.endswith("A sound implementation is accused. (exit code 1)\n")
+    assert "naive fail at float32, though correct\n" in text
+    assert text.endswith("False alarm: a correct implementation fails. (exit code 1)\n")
 
 
 def test_what_was_lost_is_told_at_once_and_at_the_end() -> None:
     text = told(replace(put("b", convicted=False), lost="the worker died", convictions=()), code=2)
     assert "lost: fault/b float32, seed 0: the worker died\n" in text
-    assert text.endswith("Not everything could be put to the rules. (exit code 2)\n")
+    assert text.endswith("Not everything could be tested. (exit code 2)\n")
 
 
 def test_an_interrupted_measurement_says_so() -> None:
-    assert told(code=2, interrupted=True).endswith("Interrupted: what is missing was not put. (exit code 2)\n")
+    assert told(code=2, interrupted=True).endswith("Interrupted: the rest was not tested. (exit code 2)\n")
 
 
 def test_long_lists_are_cut() -> None:
@@ -247,7 +249,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["--fault", "zzz*"], "'fault/zzz*' matches no subject."),
     (["--sound", "naiv"], "'naiv' is not a known sound formulation. Did you mean 'naive'?"),
     (["--sound", "fault/scale_none"],
-     "fault/scale_none is a fault, and no sound implementation. Name it so: --fault fault/scale_none."),
+     "fault/scale_none is a fault, not a correct implementation. Name it with --fault fault/scale_none."),
     (["--rule", "onnx_node"], "'onnx_node' is not a known rule. Did you mean 'onnx_nodes'?"),
     (["--seeds", "0"], "0 is not in the range 1<=x<=1000000000"),
     (["--against", "none.jsonl"], "none.jsonl: the record cannot be read"),

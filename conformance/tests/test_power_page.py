@@ -66,15 +66,15 @@ def shown(*puts: SubjectPut) -> str:
 
 
 def test_the_headline_says_how_much_is_convicted_and_who_is_accused() -> None:
-    assert "75.0 % of 2 faults convicted, none of 1 sound implementation accused" in shown(*PUTS)
-    assert "All 1 fault convicted, nobody sound on trial" in shown(put("fault/unscaled", 1, 1))
+    assert "75.0 % of 2 faults detected, false alarms for none of 1 correct implementation" in shown(*PUTS)
+    assert "All 1 fault detected, no correct implementation tested" in shown(put("fault/unscaled", 1, 1))
     assert "1 of 1 sound implementation accused" in shown(*PUTS, put("sound/plain", 3, 1, BF16))
 
 
 def test_a_table_tells_convictions_cases_and_false_alarms_at_each_dtype() -> None:
     page = shown(*PUTS)
     assert "float32 50.0 % 1 / 2 1 / 2 1 1 1 0 of 1" in page
-    assert "bfloat16 100 % 2 / 2 2 / 2 1 4 4 none on trial" in page
+    assert "bfloat16 100 % 2 / 2 2 / 2 1 4 4 none tested" in page
 
 
 def test_every_rule_stands_in_the_table_with_its_source_and_what_it_does() -> None:
@@ -82,7 +82,7 @@ def test_every_rule_stands_in_the_table_with_its_source_and_what_it_does() -> No
     assert '<a href="https://example.org/gauss" rel="noreferrer noopener">Five Gaussian draws</a>' in page
     assert "Draws five times. Then compares with allclose. 50.0 % 1 / 2 0 % 0 / 2 25.0 % 1 / 4 2 · 2 · 2 1 of 1" in (
         spaced_words(page))
-    assert "whom they accused without cause Five Gaussian draws : f32 plain" in spaced_words(page)
+    assert "false alarms, by rule Five Gaussian draws : f32 plain" in spaced_words(page)
 
 
 def test_an_escapee_comes_with_its_story_its_reach_and_its_link() -> None:
@@ -90,14 +90,14 @@ def test_an_escapee_comes_with_its_story_its_reach_and_its_link() -> None:
     assert "unscaled scale f32 1 of 1 seed The division by the root is forgotten. Reached by: any input example/" in (
         spaced_words(missed))
     assert 'href="https://github.com/example/attention/issues/12"' in missed
-    assert "None: every fault that can be told from rounding was convicted" in shown(put("fault/late", 1, 1))
+    assert "None: every fault with an error larger than rounding was detected" in shown(put("fault/late", 1, 1))
 
 
 def test_equivalents_have_their_reason_and_convicted_ones_stand_out() -> None:
     blank = SubjectPut("fault/late", F32, 0, True, "mask", "it rounds alike", ())
     page = shown(*PUTS[:1], blank, replace(PUTS[1], dtype=BF16, equivalent="exact here", convictions=(said(SUITE, 1),)))
-    assert "Not to be told from rounding (2)" in page
-    assert "late bf16 exact here The suite convicted it all the same." in page
+    assert "No larger than rounding (2)" in page
+    assert "late bf16 exact here The suite detected it all the same." in page
     assert "late f32 it rounds alike" in page
 
 
@@ -108,34 +108,34 @@ def test_stages_instruments_clauses_and_cases_are_counted() -> None:
     assert "worst-case rounding bound 3" in page
     assert "scale. default 3" in page
     assert "4–5 1" in page
-    assert "not convicted 1" in page
+    assert "not detected 1" in page
 
 
 def test_the_diagnosis_tells_its_share_and_what_it_took_for_something_else() -> None:
     page = shown(*PUTS, replace(put("fault/late", 1, 1, DType.FLOAT16), named="unscaled"),
                  replace(put("fault/unscaled", 1, 1, DType.FLOAT16), named=""))
-    assert "named first for 60.0 % of 5 convictions: 3 by its own name, 0 by that of a fault" in page
+    assert "named first for 60.0 % of 5 detected faults: 3 by its own name, 0 by the name of another fault" in page
     assert "late f16 was taken for unscaled" in page
     assert "unscaled f16 was not named" in page
 
 
 def test_lost_runs_are_told_and_count_as_not_convicted() -> None:
     page = shown(*PUTS, SubjectPut("fault/gone", F32, 0, True, "mask", "", (), lost="the worker died"))
-    assert "1 run lost. They count as not convicted: fault/gone f32, the worker died." in page
+    assert "1 run lost. They count as not detected: fault/gone f32, the worker died." in page
     assert "float32 33.3 % 1 / 3" in page
 
 
 def test_a_record_without_a_measurement_says_so() -> None:
     page = shown()
     assert "No power was measured" in page
-    assert "nothing was put to the rules" in page
+    assert "nothing was tested" in page
     assert "Nothing was executed" not in page
 
 
 def test_an_accusation_is_told_with_its_clause_and_what_was_seen() -> None:
     accused = Conviction(SUITE, True, 2, clause="core.a", sentence="1 against 2")
     page = shown(*PUTS, SubjectPut("sound/odd", BF16, 3, False, "", "", (accused,)))
-    assert "The suite accused who is sound. odd bf16, seed 3, by core.a : 1 against 2" in page
+    assert "The suite fails correct implementations. odd bf16, seed 3, by core.a : 1 against 2" in page
     assert "The suite accused" not in shown(*PUTS)
 
 
@@ -165,7 +165,7 @@ def test_verdicts_and_power_share_a_page() -> None:
     judged = replace(record_of(), outcomes=(Outcome("lib/a", "core.a", F32, Level.MUST, Verdict.HELD, cases=3),))
     page = render([replace(judged, header=replace(judged.header, rules=())), record_of(*PUTS)])
     assert "lib/a conforms" in spaced_words(page)
-    assert "Power : 75.0 % of 2 faults convicted" in spaced_words(page)
+    assert "Power : 75.0 % of 2 faults detected" in spaced_words(page)
     assert 'id="matrix"' in page
     assert "sound/plain was not judged" not in spaced_words(page)
 
@@ -228,10 +228,10 @@ def test_the_picture_stands_alone_and_says_in_words_what_it_shows(tmp_path: Path
     write_power_picture(record_of(*PUTS), path)
     drawn = ElementTree.parse(path).getroot()
     text = " ".join(drawn.itertext())
-    assert "75.0 % of 2 faults convicted" in text
+    assert "75.0 % of 2 faults detected" in text
     assert "2 wrong implementations at float32, bfloat16; 1 seed, effort quick" in text
-    assert "Five Gaussian draws: 25.0 % convicted, 1 of 1 sound ones accused" in text
-    assert "For attnspec, a case is one problem put to the clause that convicts soonest." in text
+    assert "Five Gaussian draws: 25.0 % detected, 1 of 1 false alarms" in text
+    assert "For attnspec, a case is one problem tested with the clause that detects the fault first." in text
     assert drawn.find("{*}rect[@class='ground']") is not None
     assert "prefers-color-scheme: dark" in text
     assert "http" not in path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
@@ -244,7 +244,7 @@ def test_a_record_without_power_cannot_be_drawn(tmp_path: Path) -> None:
 
 def test_a_readme_gets_its_table_from_the_record() -> None:
     assert markdown_table(record_of(*PUTS)).splitlines() == [
-        "| convicted by | float32 | bfloat16 | cases: median, 95 %, worst | sound ones accused |",
+        "| detected by | float32 | bfloat16 | cases: median, 95 %, worst | false alarms |",
         "|---|---|---|---|---|",
         "| **attnspec** | 50.0 % | 100 % | 1, 4, 4 | 0 of 1 |",
         "| [Five Gaussian draws](https://example.org/gauss) | 50.0 % | 0 % | 2, 2, 2 | 1 of 1 |"]
@@ -256,8 +256,8 @@ SIZED = tuple(replace(each, shows_at="S = 16 n + 1") if each.subject == "fault/l
 
 def test_a_readme_has_a_column_for_faults_that_show_at_certain_sizes() -> None:
     assert markdown_table(record_of(*SIZED)).splitlines() == [
-        "| convicted by | float32 | bfloat16 | shows only at certain sizes | cases: median, 95 %, worst "
-        "| sound ones accused |",
+        "| detected by | float32 | bfloat16 | shows only at certain sizes | cases: median, 95 %, worst "
+        "| false alarms |",
         "|---|---|---|---|---|---|",
         "| **attnspec** | 50.0 % | 100 % | 50.0 % | 1, 4, 4 | 0 of 1 |",
         "| [Five Gaussian draws](https://example.org/gauss) | 50.0 % | 0 % | 0 % | 2, 2, 2 | 1 of 1 |"]
@@ -281,7 +281,7 @@ def test_the_command_writes_page_picture_and_table(tmp_path: Path, capsys: pytes
     assert f"picture: {picture}" in said
     assert markdown_table(run) in said
     assert "Interrupted. The run has no footer" in spaced_words(page.read_text(encoding="utf-8"))
-    assert "75.0 % of 2 faults convicted" in picture.read_text(encoding="utf-8")
+    assert "75.0 % of 2 faults detected" in picture.read_text(encoding="utf-8")
 
 
 def test_verdicts_alone_are_no_picture(tmp_path: Path) -> None:

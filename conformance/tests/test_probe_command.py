@@ -61,7 +61,7 @@ def test_nothing_against_the_claims_is_exit_code_0(probe: Cli) -> None:
     assert (code, err) == (0, "")
     assert out.startswith("\nmine.py:attend, float32\n  determinism.twice  ")
     assert "keep  (as claimed)" in out
-    assert out.endswith(" answers, none against what is claimed. (exit code 0)\n")
+    assert out.endswith(" answers, none against the manifest. (exit code 0)\n")
 
 
 def test_a_contradiction_is_marked_and_exit_code_1(probe: Cli) -> None:
@@ -70,7 +70,7 @@ def test_a_contradiction_is_marked_and_exit_code_1(probe: Cli) -> None:
     assert code == 1
     assert [line.split("  [")[0].split() for line in marked] == [
         ["!", "mask.polarity", "drop,", "but", "the", "manifest", "claims", "keep"]]
-    assert out.endswith(" answers, 1 of them against what is claimed. (exit code 1)\n")
+    assert out.endswith(" answers, 1 of them against the manifest. (exit code 1)\n")
 
 
 @pytest.mark.parametrize(("name", "answer", "detail"), [
@@ -98,7 +98,7 @@ def test_the_record_holds_what_was_found(probe: Cli) -> None:
 
 def test_a_dtype_that_a_function_does_not_support_is_not_asked(probe: Cli) -> None:
     code, out, _ = probe("narrow", "--no-record")
-    assert (code, out) == (2, "\n0 answers, none against what is claimed. (exit code 2)\n")
+    assert (code, out) == (2, "\n0 answers, none against the manifest. (exit code 2)\n")
 
 
 PLAN = with_engine(Plan(("fault/switch_mask_dropped",), dtypes=(DType.FLOAT32,), clauses=("attention.shape",)),
@@ -163,8 +163,8 @@ def test_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
                   RunFinished("", 1.0, {}, 1)):
         digest.add(event)
     lines = list(summary(digest, ()))
-    assert click.unstyle(lines[-1]) == "Does not conform: 1 answer not as the manifest claims (mine). (exit code 1)"
-    told = lines[lines.index("Not as the manifest claims:") + 1]
+    assert click.unstyle(lines[-1]) == "Does not conform: 1 answer against the manifest (mine). (exit code 1)"
+    told = lines[lines.index("Answers against the manifest:") + 1]
     assert told == "  mine [eager], float32: mask.polarity drop, not keep"
     assert "Not probed: mine, float32: it died" in lines
     assert digest.done("mine") == 3

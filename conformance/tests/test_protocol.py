@@ -166,7 +166,7 @@ def test_a_host_of_another_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("more", "words"), [
     ("print('Welcome to Tiny, the small host!', flush=True)",
-     r"starts no process that answers: what came back is no answer: a header of \d+ bytes"),
+     r"starts no process that answers: what came back is not an answer: a header of \d+ bytes"),
     ("sys.exit('Tiny needs a licence')", r"starts no process that answers: Tiny needs a licence"),
     ("del ANSWERS['load']", r"the host answers: what is that\?"),
     ("ANSWERS['load'] = {}",
@@ -184,7 +184,7 @@ def test_a_host_that_is_not_in_order_is_told_in_words(tmp_path: Path, more: str,
 
 def test_garbage_during_a_call_is_a_death_of_the_host(tmp_path: Path) -> None:
     subject = summoned(library(tmp_path, flaw="lambda output: print('almost done ...') or output"))
-    with pytest.raises(SubjectDied, match="what came back is no answer") as died:
+    with pytest.raises(SubjectDied, match="what came back is not an answer") as died:
         subject.answer(small())
     assert died.value.verdict is Verdict.CRASHED
 
@@ -212,7 +212,8 @@ def test_what_a_host_says_was_raised_is_told(tmp_path: Path) -> None:
 
 def test_an_answer_of_another_shape_than_is_due_is_no_answer(tmp_path: Path) -> None:
     subject = summoned(library(tmp_path, flaw="lambda output: output[0]"))
-    with pytest.raises(SubjectDied, match="what came back is no answer: the arrays are not those that are due"):
+    with pytest.raises(SubjectDied,
+                       match="what came back is not an answer: the arrays are not those that were expected"):
         subject.answer(small())
 
 

@@ -15,7 +15,7 @@ from helpers.places import CHECKOUT
 from helpers.records import run_started
 
 RECORD, PICTURE = CHECKOUT / "reports" / "power" / "quick.jsonl", CHECKOUT / "docs" / "images" / "power.svg"
-TABLE = re.compile(r"^\| convicted by \|.*\n(?:\|.*\n)+", re.MULTILINE)
+TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def tables(text: str) -> list[str]:

@@ -114,7 +114,7 @@ def test_every_line_is_on_disk_before_the_next_event(tmp_path: Path) -> None:
 
 DAMAGES: dict[str, tuple[type[RecordError], int, Callable[[str], str], str]] = {
     "cut": (BrokenLineError, 2, lambda line: line[:40], "this line is not JSON .* at column"),
-    "no event": (BrokenLineError, 2, lambda _: "[]", "this line is no event"),
+    "no event": (BrokenLineError, 2, lambda _: "[]", "this line is not an event"),
     "unknown event": (BrokenLineError, 2, lambda line: line.replace("subject_known", "subject_know"),
                       "'subject_know' is not a known event. Did you mean 'subject_known'"),
     "lacking": (BrokenLineError, 2, lambda line: line.replace('"title"', '"titel"'), "SubjectKnown.card lacks 'title'"),

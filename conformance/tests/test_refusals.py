@@ -69,7 +69,7 @@ def test_a_clause_that_needs_it_does_not_apply(name: str, tmp_path: Path) -> Non
     check, refused, words, clause = REFUSALS[name]
     outcome = judged(written(tmp_path, check), clause)[clause]
     assert outcome.verdict is Verdict.INAPPLICABLE
-    assert outcome.reason == f"the function refuses what the clause's problems need ({refused}: {words})"
+    assert outcome.reason == f"the function refuses the inputs that this clause needs ({refused}: {words})"
 
 
 @pytest.mark.parametrize("name", REFUSALS)

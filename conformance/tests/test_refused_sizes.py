@@ -226,7 +226,7 @@ def test_limits_say_why_sizes_are_not_taken() -> None:
     assert limits.misfit_of(sizes) == ""
     assert limits.misfit_of(sizes, {"window"}) == "refuses window with T ≠ S"
     assert limits.misfit_of({**sizes, "D": 65}) == "refuses D > 64"
-    assert limits.misfit_of({**sizes, "D": 4}) == "takes heads of width 8 and more"
+    assert limits.misfit_of({**sizes, "D": 4}) == "takes only heads of width 8 or more"
 
 
 def test_the_nearest_size_that_is_taken_is_known() -> None:

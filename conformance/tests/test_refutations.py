@@ -215,7 +215,7 @@ def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> N
     code, out, _ = cli(*ASKED)
     assert code == 1
     assert f"{CLAUSE} convicts {NONE} at float64 float32 float16 bfloat16; it was no dtype\n" in out
-    assert out.endswith("law/refutations.json says otherwise. Take that in: the same command with --write.\n")
+    assert out.endswith("law/refutations.json differs. To update it, run the same command with --write.\n")
     assert not (law / FILE).exists()
     code, out, _ = cli(*ASKED, "--write")
     assert code == 0
@@ -243,25 +243,25 @@ def test_a_part_of_what_was_found_on_other_cases_is_not_made_anew(cli: Cli, law:
     (law / FILE).write_text(refutations_text(replace(small(), cases=3)), encoding="utf-8")
     code, _, err = cli(*ASKED)
     assert code == 2
-    assert ("law/refutations.json: this was made on 3 cases at effort quick and seed 0, and parts of it cannot be made "
-            "anew on others. Make all of it: attnspec refutations --write.") in err
+    assert ("law/refutations.json: this file was made with 3 cases at effort quick and seed 0, and a part of it "
+            "cannot be made again with other ones. Make all of it: attnspec refutations --write.") in err
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"clauses": {"a.b": {"float23": ["x"]}}, "effort": "quick"}'])
 def test_a_file_that_the_command_did_not_make_is_refused(law: Path, text: str) -> None:
     (law / FILE).write_text(text, encoding="utf-8")
-    with pytest.raises(SpecError, match=r"refutations\.json:1: is not what the command makes\. Make it anew: attnspec"):
+    with pytest.raises(SpecError, match=r"refutations\.json:1: is out of date\. Make it again: attnspec"):
         read_refutations(load_spec(law))
 
 
-ANEW = "Make the file anew: attnspec refutations --write."
+ANEW = "Write the file again: attnspec refutations --write."
 
 
 @pytest.mark.parametrize(("found", "answer"), [
     (small(scale__gone={}), f"there is no clause 'scale.gone'. {ANEW}"),
     (small(scale__explicit={"gone": (F64,)}), f"there is no fault 'gone'. {ANEW}"),
     (small(scale__explicit={fault.name: (F64,) for fault in FIXED if fault.name != NONE}),
-     f"no clause convicts the fault '{NONE}'. Put it to the clauses: attnspec refutations --fault {NONE} --write."),
+     f"no clause detects the fault '{NONE}'. Try the clauses on it: attnspec refutations --fault {NONE} --write."),
 ], ids=["a clause", "a fault", "a new fault"])
 def test_lint_tells_what_the_matrix_lacks_and_what_is_gone(
     cli: Cli, law: Path, found: Refutations, answer: str,
@@ -277,9 +277,9 @@ def test_a_fault_tells_all_clauses_that_convict_it(cli: Cli, law: Path) -> None:
         scale__explicit={NONE: tuple(DType)}, scale__saturation={NONE: (F32, BF16)})), encoding="utf-8")
     out = cli("explain", NONE)[1]
     assert "  refuted by: scale.inverse_root_width" in out
-    assert "  convicted by 2 clauses: scale.explicit, scale.saturation (float32 bfloat16)\n" in out
+    assert "  detected by 2 clauses: scale.explicit, scale.saturation (float32 bfloat16)\n" in out
     told = cli("explain", "scale.explicit")[1]
-    assert "  convicts 1 fault of the catalogue in all: law/refutations.json names them\n" in told
+    assert "  detects 1 fault of the catalogue in all; they are listed in law/refutations.json\n" in told
     [row] = [line for line in cli("list", "faults")[1].splitlines() if line.startswith(f"{NONE} ")]
     assert "2 clauses" in row
 

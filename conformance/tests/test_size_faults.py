@@ -172,7 +172,7 @@ def test_what_was_planted_is_told_in_words_and_in_numbers() -> None:
     assert (planted.mechanism, planted.seed, planted.axes, term.axis) == ("a key's number wraps", 7, ("S",), "S")
     assert planted.size == term.number
     assert fault.reach == f"S > {term.number}"
-    assert fault.story.endswith(f"Seed 7 draws a block, tile or grid of {term.number}, and where it bites.")
+    assert fault.story.endswith(f"Seed 7 draws a block, tile or grid of {term.number}, and where it shows.")
     assert drawn(FAMILIES["size_mask_lost_with_causal"]).reach.endswith("; with causal and mask")
 
 
@@ -281,5 +281,5 @@ def test_power_is_held_against_the_same_seed_of_a_family() -> None:
 def test_the_matrix_is_not_about_families(cli: Cli) -> None:
     code, _, err = cli("refutations", "--fault", "size_*")
     assert code == 2
-    assert ("a seed draws the sizes at which these faults bite, so that the matrix does not list them. Put them to "
-            "their clauses: attnspec power --fault NAME.") in err
+    assert ("the sizes at which these faults show are drawn from a seed, so the matrix does not list them. "
+            "Test them with: attnspec power --fault NAME.") in err

@@ -197,8 +197,10 @@ def test_a_mask_travels_as_a_bias_where_that_is_its_only_form() -> None:
 
 @pytest.mark.parametrize(("declared", "sizes", "reason"), [
     ({}, Sizes(1, 1, 1, 2, 2, 2, 3), ""),
-    ({"limits": Limits(ties_value_width=True)}, Sizes(1, 1, 1, 2, 2, 2, 3), "takes values as wide as keys only"),
-    ({"limits": Limits(grouped=False)}, Sizes(1, 2, 1, 2, 2, 2, 2), "takes as many key/value heads as query heads"),
+    ({"limits": Limits(ties_value_width=True)}, Sizes(1, 1, 1, 2, 2, 2, 3),
+     "takes only values as wide as keys (Dv = D)"),
+    ({"limits": Limits(grouped=False)}, Sizes(1, 2, 1, 2, 2, 2, 2),
+     "takes only as many key/value heads as query heads"),
     ({"dtypes": (DType.FLOAT64,)}, Sizes(1, 1, 1, 2, 2, 2, 2), "does not support float32"),
     ({"kind": Kind.LAYER, "limits": Limits(self_attention_only=True)}, Sizes(1, 1, 1, 2, 3, 2, 2), "so T = S"),
     ({"kind": Kind.LAYER, "limits": Limits(single_head=True)}, Sizes(1, 2, 2, 2, 2, 2, 2), "it has one head"),
@@ -288,7 +290,7 @@ def test_a_layer_answers_its_own_problem() -> None:
     answer = layer.answer_layer(problem)
     assert np.array_equal(answer.output, naive_layer(X, Y, Y, params=params, heads=2))
     assert answer.mutated == ()
-    with pytest.raises(ValueError, match="is no layer"):
+    with pytest.raises(ValueError, match="is not a layer"):
         subject_of(first_rows).answer_layer(problem)
 
 
@@ -343,5 +345,5 @@ def test_a_mask_that_differs_where_the_subject_has_no_axis_is_refused(axes: str,
 
 def test_attention_of_one_input_refuses_more_keys_than_queries() -> None:
     subject = subject_of(first_rows, limits=Limits(self_attention_only=True))
-    assert "as many queries as keys only" in subject.refuses(problem_of(Sizes(1, 1, 1, 2, 3, 2, 2)))
+    assert "only as many queries as keys (T = S)" in subject.refuses(problem_of(Sizes(1, 1, 1, 2, 3, 2, 2)))
     assert subject.refuses(problem_of(Sizes(1, 1, 1, 3, 3, 2, 2))) == ""

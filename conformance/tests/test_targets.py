@@ -133,7 +133,7 @@ MISTAKES = [
                              "A function of your own is named package.module:function or path/to/file.py:function."),
     ("my_atention:attend", "there is no module 'my_atention'. Did you mean 'my_attention'?"),
     ("my_package.inner:attend", "there is no module 'my_package.inner'."),
-    ("..:attend", "'..' is no name of a module. Write package.module:function."),
+    ("..:attend", "'..' is not a module name. Write package.module:function."),
     ("my_attention:attnd", "my_attention.py: there is no 'attnd' in it (target 'my_attention:attnd'). "
                            "Did you mean 'attend'?"),
     ("./my_atention.py:attend", "my_atention.py: there is no such file. Did you mean 'my_attention.py'?"),
@@ -150,8 +150,8 @@ MISTAKES = [
     ("my_attention:number", "'my_attention:number' is int and cannot be called; a function is expected: "
                             "attend(query, key, value, *, ...)."),
     ("my_attention:typo", "my_attention.py:37: typo takes 'masc', which is not a known keyword. Did you mean 'mask'?"),
-    ("my_attention:positional", "positional takes 'mask' by position only; "
-                                "only query, key and value are given by position."),
+    ("my_attention:positional", "positional takes 'mask' by position only, "
+                                "but attnspec gives only query, key and value by position."),
     ("my_attention:two", "two takes (query, key); the first three should be query, key and value, given by position"),
     ("my_attention:half_a_layer", "half_a_layer takes heads but not params; "
                                   "a layer takes both, an attention function neither."),

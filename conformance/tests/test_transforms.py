@@ -176,7 +176,7 @@ def test_only_what_no_query_sees_is_replaced(content: str, expected: float) -> N
 
 
 def test_where_nothing_is_hidden_there_is_nothing_to_replace() -> None:
-    with pytest.raises(NoClaim, match="no key is hidden"):
+    with pytest.raises(NoClaim, match="no key is masked for every query"):
         contents.replace_hidden(posed(mask=None), arrays=("key",), content="nan")
     with pytest.raises(NoClaim, match="grouped"):
         contents.replace_hidden(posed(Hkv=2), arrays=("key",), content="nan")

@@ -198,11 +198,11 @@ def test_such_a_window_stays_away_where_the_flag_is_not_on_offer() -> None:
 
 @pytest.mark.parametrize(("limits", "window", "causal", "reason"), [
     (Limits(), (2, 1), False, ""),
-    (NEEDS_CAUSAL, (2, 0), False, "a window together with the causal flag only"),
+    (NEEDS_CAUSAL, (2, 0), False, "a window only together with the causal flag"),
     (NEEDS_CAUSAL, (2, 5), True, ""),
-    (Limits(window_is_symmetric=True), (2, 1), False, "a window that reaches as far to the right as to the left only"),
+    (Limits(window_is_symmetric=True), (2, 1), False, "only a window that reaches as far to the right as to the left"),
     (Limits(window_is_symmetric=True), (2, 2), False, ""),
-    (Limits(window_is_bounded=True), (2, None), False, "a window with a bound on either side only"),
+    (Limits(window_is_bounded=True), (2, None), False, "only a window with a bound on each side"),
     (Limits(window_is_bounded=True, window_needs_causal=True), (2, None), True, ""),
     (Limits(min_window=1), (2, 0), False, "a window of 1 keys a side and more only"),
     (Limits(min_window=1), (2, None), False, ""),

@@ -37,7 +37,7 @@ def sees_its_batch(query, key, value, *, causal=False):
         query[..., ::-1], key[..., ::-1], value, causal=causal)
 
 def first_entry_only(query, key, value, *, causal=False):
-    """The triangle is written into the first batch entry."""
+    """The causal mask is applied to the first batch entry only."""
     parts = [attend(query[b:b + 1], key[b:b + 1], value[b:b + 1], causal=causal and b == 0) for b in range(len(query))]
     return np.concatenate(parts)
 '''

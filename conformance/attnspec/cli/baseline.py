@@ -40,7 +40,7 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     if len(changes) > len(told):
         yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
     if changes:
-        yield "  Is a change meant? Then --update-baseline takes it into the list, whose difference is to be reviewed."
+        yield "  If a change is intended, run with --update-baseline and review the difference of the list."
 
 
 def gone(digest: Digest) -> str:
@@ -65,9 +65,9 @@ def but_for(digest: Digest) -> str:
 def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
     """What the comparison came to; of what was not judged it says nothing."""
     if idle(outcomes):
-        return "nothing was judged, so this run says nothing of it"
+        return "nothing was judged, so nothing could be compared"
     if lost := sum(each.verdict is Verdict.NOT_RUN for each in outcomes):
-        return f"{_known(outcomes)}, as far as it was judged: {plural(lost, 'item')} not"
+        return f"{_known(outcomes)}; {plural(lost, 'item')} could not be judged"
     return f"{_known(outcomes)}{'' if is_changed else ', nothing new'}"
 
 
@@ -96,8 +96,8 @@ def _key(outcome: Outcome) -> tuple[int, str, str, str]:
 
 
 BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
-                        help="Known failures: those listed stop nobody. Written by the first run.")
-UPDATE = click.option("--update-baseline", is_flag=True, help="Bring the baseline up to date with what this run finds.")
+                        help="A list of known failures: only what differs from it fails. The first run writes it.")
+UPDATE = click.option("--update-baseline", is_flag=True, help="Write what this run finds into the baseline.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ class _Writer:
         known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders)
         unexplained = sum(not each.finding for each in known)
         without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
-        lost = f". As before stays what was not judged: {_lost(self._outcomes)}" if _lost(self._outcomes) else ""
+        lost = f". Not judged, so left as before: {_lost(self._outcomes)}" if _lost(self._outcomes) else ""
         click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}. Commit it: "
-                   "from now on only a change stops the gate", err=True)
+                   "from now on the gate fails only where something changes", err=True)
 
 
 def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
@@ -171,7 +171,7 @@ def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
     if idle(outcomes):
         return "nothing was judged"
     lost = "" if path.exists() else _lost(outcomes)
-    return f"{lost} could not be judged: mend that, and run it again" if lost else ""
+    return f"{lost} could not be judged: fix that, and run it again" if lost else ""
 
 
 def _lost(outcomes: Iterable[Outcome]) -> str:

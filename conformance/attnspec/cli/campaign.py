@@ -96,7 +96,7 @@ def _totals(rows: Sequence[Margins]) -> str:
     return (f"{sum(row.cases for row in rows):,} cases of {plural(subjects, 'subject')} in {plural(len(rows), 'row')}, "
             f"{sum(row.slices for row in rows):,} head slices: "
             f"{plural(sum(row.violations for row in rows), 'violation')}; no claim on "
-            f"{sum(row.no_claims for row in rows):,} further problems.")
+            f"{sum(row.no_claims for row in rows):,} more problems, which the rounding bound does not cover.")
 
 
 def _accused(rows: Sequence[Margins]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
         for block in blocks:
             met[block.subject] += block.known.get(name, 0)
         where = ", ".join(f"{plural(count, 'case')} of {subject}" for subject, count in met.items() if count)
-        yield f"known finding, neither held nor a violation: {name} ({where}). {_says(name)}".rstrip()
+        yield f"known finding, counted neither as held nor as violated: {name} ({where}). {_says(name)}".rstrip()
 
 
 def _says(name: str) -> str:
@@ -128,10 +128,10 @@ def _says(name: str) -> str:
 def verdict(code: int, cases: int, wanted: int) -> str:
     """What the campaign comes to, in one line."""
     if code == VIOLATED:
-        return "A sound implementation was accused: the suite is wrong there, or the implementation. (exit code 1)"
+        return "False alarm: a correct implementation fails. Either it or the suite is wrong. (exit code 1)"
     if code == CONFORMS:
-        return f"Nobody was accused in {cases:,} cases. (exit code 0)"
-    return (f"{cases:,} of {wanted:,} cases were judged. The same command goes on where this one stopped. "
+        return f"No false alarm in {cases:,} cases. (exit code 0)"
+    return (f"{cases:,} of {wanted:,} cases were judged. Run the same command again to continue. "
             "(exit code 2)")
 
 
@@ -141,20 +141,21 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
 
 @click.command()
 @click.option("--target", "targets", multiple=True, metavar="PATTERN",
-              help="A sound implementation, or a pattern like 'sound/*'. [default: those of the campaign]")
+              help="A correct implementation, or a pattern like 'sound/*'. [default: those of the campaign]")
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype.")
-@click.option("--cases", default=1_000_000, show_default=True, type=MANY, help="How many in all.")
-@click.option("--seed", default=0, show_default=True, type=SEED, help="Another seed draws other cases.")
+@click.option("--cases", default=1_000_000, show_default=True, type=MANY, help="How many cases in all.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="The cases are drawn from this seed.")
 @click.option("--record", default=RECORD, show_default=True, metavar="PATH",
               type=click.Path(dir_okay=False, path_type=Path),
-              help="Where blocks of cases are kept; a campaign that is there goes on.")
+              help="The record of the campaign. If it exists, the campaign continues.")
 @click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
-              help="Processes that judge. [default: one a CPU]")
+              help="Worker processes. [default: one per CPU]")
 @click.option("--recipes", default=RECIPES, show_default=True, type=MANY, metavar="N",
-              help="Problems of each kind in a block: fewer make shorter blocks.")
+              help="Problems of each kind in a block. Fewer make shorter blocks.")
 @click.option("--deadline", default=900.0, show_default=True, type=Seconds(),
               metavar="SECONDS", help="How long one block may take.")
-@click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path), help="Write a page, too.")
+@click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
+              help="Also write an HTML page.")
 @IMPLEMENTATIONS
 @SPEC
 def campaign(cases: int, record: Path, workers: int, html: Path | None, **selected: Given) -> int:

@@ -67,9 +67,9 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
 @click.command()
 @click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completion.libraries,
-              help="Only this library: the first part of its subjects' ids.")
+              help="Only this library: the part of the ids before the slash.")
 @click.option("--without", multiple=True, metavar="ID", shell_complete=completion.targets,
-              help="Not this subject; * stands for any text.")
+              help="Leave out this subject; * stands for any text.")
 @selection
 @running
 @VERBOSE

@@ -18,10 +18,11 @@ from attnspec.subjects.findings import known_findings
 @click.command("combine")
 @click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="OUT",
-              help="Where the joined record goes.")
+              help="The file for the joined record.")
 @click.option("--findings", "is_retold", is_flag=True,
-              help="Tell findings as findings.yaml has them now, not as it had them when the record was made.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="Write a page, too.")
+              help="Take findings from findings.yaml as it is now, not from the record.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
+              help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
     """Join records of different environments, made by the same law, into one."""
     keep_apart({"--html": html}, [*records, out])

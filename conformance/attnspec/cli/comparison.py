@@ -23,9 +23,10 @@ _COLOURS = {"new": "red", "new (advised)": "yellow", "changed": "yellow", "fixed
 _ENDS = {VIOLATED: "red", CONFORMS: "green", CANNOT_RUN: "yellow"}
 
 AGAINST = click.option("--against", type=click.Path(path_type=Path, dir_okay=False), metavar="OLD",
-                       help="An earlier record: tell what is new, changed and fixed. Exit code 1 if anything is new.")
+                       help="Compare with this earlier record: what is new, changed and fixed. Exit code 1 if "
+                            "anything is new.")
 HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=False, exists=True), metavar="DIR",
-                       help="A folder of records: draw the violated clauses of its runs, oldest to newest.")
+                       help="A folder of records: also draw how many clauses each run violates, oldest run first.")
 
 
 def compared_with(old: Path, records: Sequence[RunRecord]) -> Comparison:
@@ -87,4 +88,4 @@ def _verdict(compared: Comparison) -> str:
 
     if compared.exit_code == VIOLATED:
         return f"{plural(compared.count(Status.NEW), 'new failure')}."
-    return "No new failure." if compared.exit_code == CONFORMS else "Nobody can say whether anything is new."
+    return "No new failure." if compared.exit_code == CONFORMS else "It is not known whether anything is new."

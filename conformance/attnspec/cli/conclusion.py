@@ -80,7 +80,7 @@ def remedy(digest: Digest) -> Iterator[str]:
 def undiagnosed(digest: Digest) -> Iterator[str]:
     """That nobody looked for causes, where that is why failures have none."""
     if digest.failures and _is_glance(digest) and unexplained(digest.failures):
-        yield "  Causes are not looked for at effort glance: --effort quick looks for them, and so does a replay line."
+        yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
 
 def _is_glance(digest: Digest) -> bool:
@@ -96,7 +96,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
     if digest.footer is None or digest.footer.interrupted:
         found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
         why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures], words)
-        return f"Interrupted with {found} so far: what is missing was not run.{f' {why}.' if why else ''}"
+        return f"Interrupted with {found} so far; the rest was not run.{f' {why}.' if why else ''}"
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
@@ -105,7 +105,7 @@ def _verdict(digest: Digest, words: _Words = likely_words) -> str:
     if not idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
-    return f"Nothing was executed: {why}" if why else "Nothing was executed, so this run says nothing."
+    return f"Nothing was executed: {why}" if why else "Nothing was executed, so nothing is known."
 
 
 def _blame(digest: Digest, words: _Words) -> str:
@@ -168,7 +168,7 @@ def _refused(digest: Digest) -> str:
 
 
 def _against(digest: Digest) -> str:
-    return f"{plural(len(digest.contradictions), 'answer')} not as the manifest claims"
+    return f"{plural(len(digest.contradictions), 'answer')} against the manifest"
 
 
 def _nothing(digest: Digest) -> str:
@@ -281,7 +281,7 @@ def _contradictions(digest: Digest) -> Iterator[str]:
     against, lost = digest.contradictions, [probe for probe in digest.probes if probe.lost]
     if against:
         yield ""
-        yield "Not as the manifest claims:"
+        yield "Answers against the manifest:"
         yield from (f"  {named(probe)}: {found.question} {found.answer}, not {found.claimed}"
                     for probe, found in against[:LISTED])
         if len(against) > LISTED:

@@ -23,10 +23,11 @@ _COLOURS = {Shown.CONFIRMED: "green", Shown.NOT_SO: "red", Shown.CANNOT_RUN: "ye
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[LIBRARY]...", shell_complete=completion.libraries)
-@click.option("-n", "workers", default=1, type=WORKERS, metavar="WORKERS", help="Scripts at a time.")
-@click.option("--quiet", "-q", "is_brief", is_flag=True, help="Without what the scripts print.")
+@click.option("-n", "workers", default=1, type=WORKERS, metavar="WORKERS",
+              help="How many scripts run at the same time.")
+@click.option("--quiet", "-q", "is_brief", is_flag=True, help="Do not show what the scripts print.")
 @click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
-              help="Only the findings by which this baseline explains what it lists.")
+              help="Only the findings that this baseline names.")
 @IMPLEMENTATIONS
 @elsewhere
 def confirm(

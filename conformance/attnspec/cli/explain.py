@@ -89,10 +89,10 @@ def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (explain tells their stories, too)")
+        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
-        yield from _wrapped(f"convicts {plural(len(convicted), 'fault')} of the catalogue in all: "
-                            f"{shown(law.folder / FILE)} names them")
+        yield from _wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
+                            f"{shown(law.folder / FILE)}")
 
 
 def _wrapped(text: str) -> list[str]:
@@ -136,7 +136,7 @@ def _tell_faults(name: str, law: Spec) -> None:
 
 
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
-    yield f"{fault.name}  (a fault, kept to prove the clauses; stage {fault.stage.value})\n"
+    yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage.value})\n"
     for text in (fault.story, f"it bites: {fault.reach}", fault.link, *_convicting(fault, law)):
         yield "\n".join(_wrapped(text))
 
@@ -153,7 +153,7 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
             for name, dtypes in found.items())
     if found:
-        yield f"convicted by {plural(len(found), 'clause')}: {', '.join(told)}"
+        yield f"detected by {plural(len(found), 'clause')}: {', '.join(told)}"
 
 
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 DEFECT = """
-The lines above are a defect of attnspec itself, not of what it judges. Please report them, with the command."""
-UNHEARD = "attnspec: standard output was closed before the verdict was told. The record has it. (exit code 2)"
+The lines above come from a bug in attnspec, not in your implementation. Please report them and the command."""
+UNHEARD = "attnspec: standard output was closed before the verdict was printed. The record has it. (exit code 2)"
 
 
 def exit_code_of(result: Result) -> int:

@@ -70,7 +70,7 @@ def write(folder: Path, written: Written) -> None:
     """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
     adapter, manifest = folder / f"{written.name}.py", folder / FILE
     if adapter.exists():
-        raise UsageError(f"{adapter} is there already. Move it away, or name another folder: --into DIR.")
+        raise UsageError(f"{adapter} exists already. Move it away, or name another folder: --into DIR.")
     write_whole(adapter, written.adapter, "adapter")
     head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.head
     write_whole(manifest, head + written.subject, "manifest")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--baseline", "baselines", multiple=True, metavar="PATH", type=click.Path(exists=True, path_type=Path),
-              help="A baseline to check, too, or a folder of them.")
+              help="Also check this baseline, or a folder of them.")
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
@@ -57,7 +57,7 @@ def lint(
         problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
     for problem in problems:
         click.echo(visible(str(problem)))
-    click.echo(f"{len(problems)} to mend." if problems else "Nothing to mend.")
+    click.echo(f"{len(problems)} to mend." if problems else "No problem found.")
     return CANNOT_RUN if problems else CONFORMS
 
 
@@ -112,7 +112,7 @@ def _unposable(check: Check) -> Iterator[SpecError]:
     from attnspec.problems.shapes import has_any  # noqa: PLC0415  (weight: NumPy)
 
     if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
-        yield SpecError(f"no problem is put under {check.clause.id!r}: no size that is drawn has what `given` asks for "
+        yield SpecError(f"{check.clause.id!r} is never tested: no size that is drawn has what `given` asks for "
                         "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 
 
@@ -125,10 +125,10 @@ def _check_matrix(law: Spec) -> None:
     faults = found.faults  # gathered anew whenever it is asked for
     for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
-            raise SpecError(f"there is no {noun} {quoted(gone[0])}. Make the file anew: {COMMAND}.",
+            raise SpecError(f"there is no {noun} {quoted(gone[0])}. Write the file again: {COMMAND}.",
                             where=_named_at(law.folder / FILE, gone[0]))
     if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
-        raise SpecError(f"no clause convicts the fault {missing[0]!r}. Put it to the clauses: attnspec refutations "
+        raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: attnspec refutations "
                         f"--fault {missing[0]} --write.", where=where)
 
 
@@ -183,7 +183,7 @@ def _check_own(entry: Entry, own: Iterable[str]) -> None:
 
 
 @click.command()
-@click.option("--write", "task", flag_value="write", help="Write the generated files anew.")
+@click.option("--write", "task", flag_value="write", help="Write the generated files again.")
 @click.option("--check", "task", flag_value="check", help="Fail if a generated file is stale.")
 @click.option("--record", "task", flag_value="record", help="Print the schema of a record, not of the spec.")
 def schema(task: str | None) -> None:
@@ -194,7 +194,7 @@ def schema(task: str | None) -> None:
             click.echo(f"wrote {path}")
     elif task == "check":
         check_schemas()
-        click.echo("The schemas are those of the code.")
+        click.echo("The schemas match the code.")
     else:
         click.echo(record.schema_text() if task == "record" else _spec_schema(), nl=False)
 
@@ -204,7 +204,7 @@ def check_schemas() -> None:
     for path, text in _generated():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             where = Place(shown(path))
-            raise RecordError("is not what the code makes. Write it anew: attnspec schema --write.", where=where)
+            raise RecordError("is out of date. Write it again: attnspec schema --write.", where=where)
 
 
 def _generated() -> Iterator[tuple[Path, str]]:

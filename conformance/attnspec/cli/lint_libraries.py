@@ -90,5 +90,5 @@ def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Coll
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            yield ManifestError(f"the finding {finding.id!r} speaks of {pattern!r}, which no {noun} is called."
+            yield ManifestError(f"the finding {finding.id!r} names {pattern!r}, but there is no such {noun}."
                                 f"{hint(pattern, known, noun)}", where=finding.where)

@@ -53,7 +53,7 @@ def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     found = read_refutations(spec)
     for name in all_faults(spec, found):
         count = len(found.of_fault(name))
-        yield {"name": name, "convicted by": plural(count, "clause") if count else "",
+        yield {"name": name, "detected by": plural(count, "clause") if count else "",
                "put to": " ".join(clauses_for(spec, found, name))}
 
 

@@ -37,5 +37,5 @@ class Seconds(click.FloatRange):
         """The number. nan is neither too small nor too large, and no number."""
         seconds = float(super().convert(value, param, ctx))
         if math.isnan(seconds):
-            self.fail(f"{value} is no number of seconds.", param, ctx)
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
         return seconds

@@ -65,50 +65,55 @@ def available_cpus() -> int:
 
 TARGETS = click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
 IMPLEMENTATIONS = click.option("--implementations", multiple=True, metavar="DIR", type=click.Path(),
-                               help="A further folder of implementations.")
-SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(), help="Another law than the one shipped.")
+                               help="Another folder of implementations, in addition.")
+SPEC = click.option("--spec", default="", metavar="DIR", type=click.Path(),
+                    help="Clauses to use instead of the ones shipped.")
 SPEC_ADD = click.option("--spec-add", multiple=True, metavar="FILE", type=click.Path(),
-                        help="Clauses of your own beside the others: a YAML file, or a folder of them.")
-LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)), help="Hand over tensors, not NumPy arrays.")
+                        help="Your own clauses, in addition: a YAML file, or a folder of them.")
+LIFT = click.option("--lift", default="", type=OneOf("lift", tuple(LIFTS)),
+                    help="Call the subject with tensors, not NumPy arrays.")
 DEADLINE = click.option("--deadline", default=300.0, show_default=True, type=Seconds(), metavar="SECONDS",
-                        help="How long one item may take.")
+                        help="How long one clause at one dtype may take.")
 VERBOSE = click.option("-v", "--verbose", is_flag=True,
-                       help="Tell every failure and every reason, not only what matters most.")
+                       help="Show every failure and every reason, not only the first ones.")
 MUST_TAKE = click.option("--must-take", multiple=True, metavar="WORDS",
-                         help="What they must take, as 'causal bias D128 T4096 float16': refusing any of it fails.")
+                         help="What they must accept, such as 'causal bias D128 T4096 float16'. Refusing it is a "
+                              "failure.")
 SIZES = click.option("--sizes", multiple=True, metavar="SIZES",
-                     help="Tried whatever the effort: 'B4 H32 Hkv8 T2048 S2048 D128', or a file with one a line.")
+                     help="Sizes tested at any effort, such as 'B4 H32 Hkv8 T2048 S2048 D128', or a file with one "
+                          "per line.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON on standard output.")
 
 PYTHON = click.option("--python", default="", metavar="PATH", type=click.Path(),
-                      help="The interpreter under which the subjects live: it needs their library and NumPy.")
+                      help="The Python that runs the subjects. It needs their library and NumPy.")
 HOST = click.option("--host", default="", metavar="COMMAND",
-                    help="A command that starts Python elsewhere, as 'docker run --rm -i IMAGE python3'.")
+                    help="A command that starts Python elsewhere, such as 'docker run --rm -i IMAGE python3'.")
 DEVICE = click.option("--device", default="", metavar="NAME",
-                      help="Where arrays are placed, as the framework calls it: cuda, cuda:1, mps. [default: its own]")
+                      help="The device for the arrays, as the framework calls it: cuda, cuda:1, mps. [default: the "
+                           "framework's]")
 MEMORY = click.option("--memory", default=0.0, metavar="GIB", type=click.FloatRange(0),
                       help="GiB of memory that a subject may take. [default: no limit]")
 
 _SELECTION = (
     click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
-                 help="How hard to look."),
+                 help="How many cases to try."),
     click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
                  help="Only the clauses of this profile."),
     click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
                  help="Only this clause; 'causal.*' is all of a theme."),
     click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype."),
-    click.option("--strict", is_flag=True, help="Violated `should` clauses make the exit code 1 too."),
-    click.option("--seed", default=0, show_default=True, type=SEED, help="Another seed draws other cases."),
+    click.option("--strict", is_flag=True, help="Exit code 1 also for violated `should` clauses."),
+    click.option("--seed", default=0, show_default=True, type=SEED, help="The cases are drawn from this seed."),
     LIFT, IMPLEMENTATIONS, SPEC, SPEC_ADD, DEADLINE,
 )
 _ELSEWHERE = (PYTHON, HOST)
 _SURROUNDINGS = (*_ELSEWHERE, DEVICE, MEMORY)
 _RUNNING = (
     click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
-                 help=f"Processes that judge. [default: one a CPU, at most {MOST_WORKERS}]"),
-    click.option("--record", metavar="PATH", help="Where the record goes. [default: reports/run/<time>.jsonl]"),
-    click.option("--no-record", is_flag=True, help="Keep no record."),
-    click.option("--html", metavar="PATH", type=click.Path(dir_okay=False), help="Write a page, too."),
+                 help=f"Worker processes. [default: one per CPU, at most {MOST_WORKERS}]"),
+    click.option("--record", metavar="PATH", help="The file for the record. [default: reports/run/<time>.jsonl]"),
+    click.option("--no-record", is_flag=True, help="Write no record."),
+    click.option("--html", metavar="PATH", type=click.Path(dir_okay=False), help="Also write an HTML page."),
     JSON,
 )
 
@@ -233,6 +238,6 @@ def remaining(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]
     """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
     for pattern in without:
         if not fnmatch.filter(targets, pattern):
-            raise TargetError(f"{pattern!r} leaves out no subject that would be judged here.")
+            raise TargetError(f"{pattern!r} matches no subject that would be judged here, so it leaves out nothing.")
     return tuple(target for target in targets
                  if not any(fnmatch.fnmatchcase(target, pattern) for pattern in without))

@@ -51,7 +51,7 @@ class Outputs:
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
         if record and record.endswith(".gz"):
-            raise UsageError("a record grows line by line and is not compressed. Name it "
+            raise UsageError("a record is written line by line and cannot be compressed. Name it "
                              f"{record.removesuffix('.gz')}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
         return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail,

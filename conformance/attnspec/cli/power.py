@@ -31,23 +31,25 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
 
 @click.command()
 @click.option("--effort", default="default", show_default=True, type=OneOf("effort", Effort),
-              help="How hard the suite looks. The rules of today have but one.")
+              help="How many cases the suite tries. The other rules have one effort only.")
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help=f"Only this dtype. [default: {', '.join(dtype.value for dtype in DTYPES)}]")
 @click.option("--seed", default=0, show_default=True, type=SEED, help="The first seed.")
 @click.option("--seeds", default=1, show_default=True, type=MANY, metavar="N",
               help="How many seeds, from the first on.")
 @click.option("--fault", "faults", multiple=True, metavar="PATTERN", shell_complete=completion.faults,
-              help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and sound ones]")
+              help="Only this fault, or those of a pattern like 'mask_*'. [default: all, and correct implementations]")
 @click.option("--sound", "sound", multiple=True, metavar="PATTERN",
-              help=f"Only this sound implementation; registered ones can be named, too. [default: all of sound/*; at "
+              help=f"Only this correct implementation; a registered one can be named as well. [default: all of "
+                   "sound/*; at "
                    f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
               help=f"Only this rule; the suite is called {SUITE}, all others together {BASELINES}. [default: all]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
-              help="An earlier measurement: exit code 1 if power has fallen since.")
+              help="Compare with this earlier record: exit code 1 if a fault is no longer detected.")
 @click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
-              help="Whose counterexamples are diagnosed: of each fault at all dtypes, at one in turn, or none. "
+              help="Which counterexamples are diagnosed: of each fault those of all dtypes, of one dtype in turn, or "
+                   "none. "
                    "[default: all; at effort quick in turn]")
 @running
 @DEADLINE
@@ -85,7 +87,7 @@ def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Ite
     yield from (FAULT + each.removeprefix(FAULT) for each in faults)
     for each in sound:
         if each.startswith(FAULT):
-            raise UsageError(f"{each} is a fault, and no sound implementation. Name it so: --fault {each}.")
+            raise UsageError(f"{each} is a fault, not a correct implementation. Name it with --fault {each}.")
         yield each if "/" in each or ":" in each else SOUND + each
 
 

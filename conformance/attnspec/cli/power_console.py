@@ -60,7 +60,7 @@ class SubjectCounter:
             self._line.say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
         if self._line.is_due:
             missed = plural(self._missed, "fault")
-            self._line.tell(f"{self._done} of {self._of} put to the rules, {missed} not convicted")
+            self._line.tell(f"{self._done} of {self._of} tested, {missed} not detected")
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def summary(record: RunRecord) -> Iterator[str]:
     yield from _equivalent(measured)
     if measured.instruments:
         yield ""
-        yield "convicted by: " + ", ".join(f"{name or 'no instrument'} {count}" for name, count in measured.instruments)
+        yield "detected by: " + ", ".join(f"{name or 'no instrument'} {count}" for name, count in measured.instruments)
     yield from _misnamed(measured)
     yield from _accused(measured)
 
@@ -115,7 +115,7 @@ def summary(record: RunRecord) -> Iterator[str]:
 def table(measured: Power) -> Iterator[str]:
     """One row a rule: convicted of faults at each dtype, cases to conviction, sound ones accused, rightly named."""
     head = ["rule", *(dtype.value for dtype in measured.dtypes), *([AT_SIZES] if measured.has_size_faults else []),
-            "cases: median, 95 %, worst", "sound ones accused", "named rightly"]
+            "cases: median, 95 %, worst", "false alarms", "named rightly"]
     rows = [head, *(_row(row, measured) for row in measured.rows)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -174,7 +174,7 @@ def _misnamed(measured: Power) -> Iterator[str]:
     if not measured.naming.tried or not wrong:
         return
     yield ""
-    yield f"Convicted and not named rightly: {plural(len(wrong), 'fault')}"
+    yield f"Detected, but diagnosed as another fault: {plural(len(wrong), 'fault')}"
     for each in wrong[:LISTED]:
         yield f"  {each.name} ({_listed(each.dtypes)}): {each.named or 'no fault explains it'}"
     yield from _more(wrong)
@@ -183,7 +183,7 @@ def _misnamed(measured: Power) -> Iterator[str]:
 def _accused(measured: Power) -> Iterator[str]:
     alarms = [alarm for alarm in (measured.suite.alarms if measured.suite else ()) if alarm and alarm.accused]
     for alarm in alarms:
-        told_of = f"{', '.join(alarm.accused)} accused at {alarm.dtype.value}, though sound"
+        told_of = f"{', '.join(alarm.accused)} fail at {alarm.dtype.value}, though correct"
         yield click.style(told_of, fg="red", bold=True)
 
 
@@ -195,18 +195,18 @@ def told(held: Comparison | None) -> Iterator[str]:
     for each in held.fallen:
         yield click.style(_fallen(each), fg="red", bold=True)
     for fall in held.falls:
-        yield click.style(f"{fall.dtype.value}: {percent(fall.now)} of the faults are convicted, "
-                          f"{percent(fall.before)} were", fg="red")
+        yield click.style(f"{fall.dtype.value}: {percent(fall.now)} of the faults are detected, "
+                          f"{percent(fall.before)} were before", fg="red")
     for name, is_convicted in held.new.items():
-        yield f"new: {name}, {'convicted' if is_convicted else 'not convicted'}"
+        yield f"new: {name}, {'detected' if is_convicted else 'not detected'}"
     yield from (f"gone: {name}" for name in held.gone)
     if not held.fell:
-        yield "Every fault that was convicted before still is."
+        yield "Every fault that was detected before still is."
 
 
 def _fallen(fallen: Fallen) -> str:
     was = f" ({fallen.clause} did)" if fallen.clause else ""
-    return (f"{fallen.name} is convicted no longer at {fallen.dtype.value}, seed {fallen.seed}{was}: {fallen.because}")
+    return (f"{fallen.name} is no longer detected at {fallen.dtype.value}, seed {fallen.seed}{was}: {fallen.because}")
 
 
 def conclusion(record: RunRecord, held: Comparison | None) -> str:
@@ -215,11 +215,11 @@ def conclusion(record: RunRecord, held: Comparison | None) -> str:
     assert footer is not None  # it is asked for at the end
     end = f"(exit code {footer.exit_code})"
     if footer.interrupted:
-        return f"Interrupted: what is missing was not put. {end}"
+        return f"Interrupted: the rest was not tested. {end}"
     if footer.exit_code == CANNOT_RUN:
-        return f"Not everything could be put to the rules. {end}"
+        return f"Not everything could be tested. {end}"
     if footer.exit_code == VIOLATED:
-        accused = "A sound implementation is accused. " if footer.counts.get("accused") else ""
+        accused = "False alarm: a correct implementation fails. " if footer.counts.get("accused") else ""
         return f"{_fell(held)}{accused}{end}"
     return f"Measured in {footer.seconds:.0f} s. {end}"
 
@@ -228,7 +228,7 @@ def _fell(held: Comparison | None) -> str:
     if held is None or not held.fell:
         return ""
     lost = len({fallen.name for fallen in held.fallen})
-    return f"Power has fallen: {plural(lost, 'fault')} convicted no longer. "
+    return f"Power has fallen: {plural(lost, 'fault')} no longer detected. "
 
 
 def _listed(dtypes: Sequence[DType]) -> str:

@@ -94,10 +94,10 @@ def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
     lost = sum(bool(each.lost) for each in probes)
     answers = plural(sum(len(each.found) for each in probes), "answer")
     if wrong:
-        return f"{answers}, {wrong} of them against what is claimed. {end}"
+        return f"{answers}, {wrong} of them against the manifest. {end}"
     if lost:
-        return f"{answers}; {plural(lost, 'probe')} came to nothing. {end}"
-    return f"{answers}, none against what is claimed. {end}"
+        return f"{answers}; {plural(lost, 'probe')} could not be run. {end}"
+    return f"{answers}, none against the manifest. {end}"
 
 
 @click.command()

@@ -166,7 +166,7 @@ class Live:
     def _status(self) -> str:
         seconds = int(time.monotonic() - self._began)
         names = [f"{item.clause} ({item.subject}, {item.dtype})" for item in self._digest.on_trial.values()]
-        return f"{seconds // 60}:{seconds % 60:02d}  on trial: {'; '.join(names) or 'workers are starting'}"
+        return f"{seconds // 60}:{seconds % 60:02d}  running: {'; '.join(names) or 'workers are starting'}"
 
 
 def _cut(line: str, width: int) -> str:

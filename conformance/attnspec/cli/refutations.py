@@ -88,8 +88,9 @@ def _of_matrix(targets: Sequence[str]) -> tuple[str, ...]:
     """The targets less the families of sizes. Raises UsageError where no other is asked for."""
     kept = tuple(target for target in targets if target.removeprefix(FAULT).partition(SEEDED)[0] not in FAMILIES)
     if not kept:
-        raise UsageError("a seed draws the sizes at which these faults bite, so that the matrix does not list them. "
-                         "Put them to their clauses: attnspec power --fault NAME.")
+        raise UsageError("the sizes at which these faults show are drawn from a seed, so the matrix does not list "
+                         "them. "
+                         "Test them with: attnspec power --fault NAME.")
     return kept
 
 
@@ -100,8 +101,9 @@ def _before(plan: Plan, law: Spec) -> Refutations:
     found = read_refutations(law)
     is_whole = len(plan.targets) == len(FIXED) and len(plan.clauses) == len(law.clauses)
     if not (found.is_current or is_whole):
-        raise UsageError(f"this was made on {found.cases} cases at effort {found.effort} and seed {found.seed}, and "
-                         f"parts of it cannot be made anew on others. Make all of it: {COMMAND}.",
+        raise UsageError(f"this file was made with {found.cases} cases at effort {found.effort} and seed "
+                         f"{found.seed}, and "
+                         f"a part of it cannot be made again with other ones. Make all of it: {COMMAND}.",
                          where=Place(shown(law.folder / FILE)))
     return found
 
@@ -122,7 +124,8 @@ class _Measurement:
         record = RecordWriter(self._path, Mode.GO_ON if begun else Mode.REPLACE)
         result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
-            click.echo(f"Not everything was put to the clauses. Go on with the same command; so far: {self._path}")
+            click.echo(f"Not everything was tested. Run the same command again to continue; results so far: "
+                       f"{self._path}")
             return None
         return read_record(self._path).puts
 
@@ -170,7 +173,7 @@ class _Counting:
         if put.lost:
             self.line.say(click.style(f"lost: {put.subject} {put.dtype.value}: {put.lost}", fg="red"))
         if self.line.is_due:
-            self.line.tell(f"{self.done} of {self.of} put to the clauses")
+            self.line.tell(f"{self.done} of {self.of} tested")
 
 
 def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write: bool) -> int:
@@ -181,7 +184,7 @@ def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write:
         write_whole(path, refutations_text(now), "file")
         click.echo(f"wrote {shown(path)}: {_counted(now)}")
     elif found:
-        click.echo(f"{shown(path)} says otherwise. Take that in: the same command with --write.")
+        click.echo(f"{shown(path)} differs. To update it, run the same command with --write.")
     else:
         click.echo(f"{shown(path)} says the same.")
     return CONFORMS if write or not found else VIOLATED
@@ -189,7 +192,7 @@ def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write:
 
 def _lines(found: Sequence[MatrixChange]) -> Iterator[str]:
     for each in found[:LISTED]:
-        yield f"{each.clause} convicts {each.fault} at {_words(each.now)}; it was {_words(each.before)}"
+        yield f"{each.clause} detects {each.fault} at {_words(each.now)}; it was {_words(each.before)}"
     if len(found) > LISTED:
         yield f"and {plural(len(found) - LISTED, 'change')} more"
 
@@ -200,4 +203,4 @@ def _words(dtypes: Iterable[DType]) -> str:
 
 def _counted(now: Refutations) -> str:
     pairs = sum(map(len, now.convictions.values()))
-    return f"{plural(pairs, 'pair')} of clause and fault, {plural(len(now.faults), 'fault')} convicted"
+    return f"{plural(pairs, 'pair')} of clause and fault, {plural(len(now.faults), 'fault')} detected"

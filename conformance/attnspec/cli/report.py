@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("records", nargs=-1, required=True, metavar="RECORD...", type=click.Path(path_type=Path))
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Where. [default: beside the first record]")
+              help="The page to write. [default: next to the first record]")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Draw power or a campaign as an SVG, too; of the first record.")
+              help="Also draw the power or the campaign of the first record as an SVG.")
 @JUNIT
 @click.option("--markdown", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Write an audit as a page of documentation in Markdown, too; with --against the comparison.")
+              help="Also write an audit as Markdown; with --against, the comparison.")
 @click.option("--baseline", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-              help="Write the failures as a baseline, or bring one up to date with them, too.")
+              help="Also write the failures as a baseline, or update one that exists.")
 @BADGE
 @AGAINST
 @HISTORY
-@click.option("--table", is_flag=True, help="Print the rules of a measurement of power as a table in Markdown, too.")
+@click.option("--table", is_flag=True, help="Also print the rules of a measurement of power as a table in Markdown.")
 def report(records: tuple[Path, ...], html: Path | None, against: Path | None, history: Path | None, *, table: bool,
            **wanted: Path | None) -> int:
     """Write one page from the records of one or several runs.

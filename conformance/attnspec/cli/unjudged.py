@@ -70,8 +70,8 @@ def lacks(outcomes: Sequence[Outcome]) -> str:
     return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
 
 
-_TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is no layer"
-_REFUSES = "the function refuses what the clause's problems need"
+_TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is not a layer"
+_REFUSES = "the function refuses the inputs that this clause needs"
 _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
 

@@ -13,9 +13,9 @@ from attnspec.core.files import ensure_writable
 from attnspec.record.read import RunRecord
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-                     help="Write the verdicts as JUnit XML for a CI server, too.")
+                     help="Also write the verdicts as JUnit XML for a CI server.")
 BADGE = click.option("--badge", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
-                     help="Write the verdict as JSON for a badge of shields.io, too.")
+                     help="Also write the verdict as JSON for a badge of shields.io.")
 
 
 def write_junit(records: Sequence[RunRecord], path: Path) -> None:

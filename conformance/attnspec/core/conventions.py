@@ -26,8 +26,8 @@ def unfound(name: str, subject: str) -> str:
     entry = (f'{subject.rpartition(":")[2]}.conventions = {{"{name}": "{convention.recommended}"}}' if ":" in subject
              else f"conventions: {{{name}: {convention.recommended}}} in its manifest")
     others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
-    return (f"{name} could not be found out by a probe, which got none of the known answers; declare {entry} "
-            f"(or {others}), and it is judged by that")
+    return (f"{name} could not be found out: a probe saw none of the known answers. Declare {entry} "
+            f"(or {others}), and the subject is judged by that")
 
 
 def unlike_any(name: str) -> str:
@@ -39,15 +39,15 @@ def unlike_any(name: str) -> str:
 CONVENTIONS: Mapping[str, Convention] = {
     convention.name: convention
     for convention in (
-        Convention("hidden_row", "What does a query that may attend to no key get?", {
+        Convention("hidden_row", "What is the output of a query that may attend to no key?", {
             "zeros": "a row of zeros",
-            "uniform": "the mean of all values, hidden ones too",
+            "uniform": "the mean of all values, those of masked keys included",
             "nan": "not a number",
             UNDEFINED: "no promise is made"}, "zeros"),
         Convention("causal_alignment", "When T differs from S, which diagonal bounds the causal mask, and a window "
                    "lies along?", {
-            "top_left": "query i is at place i, and sees keys 0 … i",
-            "bottom_right": "query i is at place i + S - T, and sees keys 0 … i + S - T",
+            "top_left": "query i is at position i and sees keys 0 … i",
+            "bottom_right": "query i is at position i + S - T and sees keys 0 … i + S - T",
             UNDEFINED: "no promise is made"}, "top_left"),
         Convention("mask_with_causal", "What do a mask and the causal flag do together?", {
             "both": "a key is seen if both allow it",

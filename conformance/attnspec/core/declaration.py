@@ -79,15 +79,15 @@ class Limits(KeywordLimits):
 
     def _misfits(self, sizes: Mapping[str, int], keywords: Collection[str]) -> Iterator[str]:
         if self.min_head_width > sizes["D"]:
-            yield f"takes heads of width {self.min_head_width} and more"
+            yield f"takes only heads of width {self.min_head_width} or more"
         if self.min_scores > sizes["B"] * sizes["H"] * sizes["T"] * sizes["S"]:
-            yield f"takes problems of {self.min_scores} scores (B·H·T·S) and more"
+            yield f"takes only problems of {self.min_scores} scores (B·H·T·S) or more"
         if self.self_attention_only and sizes["T"] != sizes["S"]:
-            yield "takes as many queries as keys only"
+            yield "takes only as many queries as keys (T = S)"
         if self.ties_value_width and sizes["Dv"] != sizes["D"]:
-            yield "takes values as wide as keys only"
+            yield "takes only values as wide as keys (Dv = D)"
         if self.grouped is False and sizes["G"] > 1:
-            yield "takes as many key/value heads as query heads"
+            yield "takes only as many key/value heads as query heads"
         if not self.takes_lengths(sizes["T"], sizes["S"], causal="causal" in keywords):
             yield f"does not take so many queries and keys{' under the causal flag' * ('causal' in keywords)}"
         yield from (f"refuses {each}" for each in self.refuses if each.meets(sizes, keywords))
@@ -145,7 +145,7 @@ class Deviation:
     @property
     def remedy(self) -> str:
         """What to do where it is not as listed."""
-        return "mend the manifest" if self.until else "see whether that is meant, and run with --update-baseline"
+        return "correct the manifest" if self.until else "if that is intended, run with --update-baseline"
 
 
 @dataclass(frozen=True, slots=True)

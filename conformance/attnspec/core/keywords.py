@@ -97,11 +97,11 @@ def _window_misfit(limits: KeywordLimits, window: Window, causal: bool) -> str:
     """Under the causal flag the right is moot."""
     sides = window[:1] if limits.window_needs_causal else window
     if limits.window_needs_causal and not causal:
-        return "a window together with the causal flag only"
+        return "a window only together with the causal flag"
     if limits.window_is_symmetric and len(set(sides)) == 2:
-        return "a window that reaches as far to the right as to the left only"
+        return "only a window that reaches as far to the right as to the left"
     if limits.window_is_bounded and None in sides:
-        return "a window with a bound on either side only"
+        return "only a window with a bound on each side"
     if any(side is not None and side < limits.min_window for side in sides):
         return f"a window of {limits.min_window} keys a side and more only"
     return ""
@@ -175,7 +175,7 @@ _MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks"
 _ALL = (
     Keyword(
         "mask", "(B,H,T,S) bool", "True where a query may attend to a key", "masking", Acts.VISIBILITY, "{0} | None",
-        promise="a boolean mask hides keys, whatever stands in them", hides=True, axes="BHTS",
+        promise="a boolean mask excludes keys, whatever values they hold", hides=True, axes="BHTS",
         other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASKS),
     Keyword(
         "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf hides a key", "bias",
@@ -217,7 +217,7 @@ _ALL = (
             "window.reach": "Which keys does a query see through a window (left, right), where T = S?",
             "window.longer_keys": "Where does a query stand in its window where T < S?",
             "window.longer_queries": "Where does a query stand in its window where T > S?",
-            "hidden_row.window": "What does a query get in whose window there is no key?"},
+            "hidden_row.window": "What is the output of a query whose window holds no key?"},
         asks="Which keys does a query see through a window?",
         other_names=("window_size", "local_window_size"),
         parameters=("window", "window_size", "local_window_size", "sliding_window"),
@@ -241,7 +241,7 @@ _ALL = (
             # The law of roundings is of first order in them, and a low cap bends within one rounding of a half.
             generic=(30.0, 8.0)),
         sample=2.0, is_uncommon=True, questions={
-            "softcap.form": "What does a softcap c make of the scaled dot products x?",
+            "softcap.form": "What does a softcap c turn the scaled dot products x into?",
             "softcap.bias": "What does a softcap make of them where there is a bias?"},
         asks="What does a softcap make of the scaled dot products?",
         other_names=("logits_soft_cap", "soft_cap", "logit_cap"),

@@ -71,11 +71,11 @@ def _wrong(lengths: Mapping[str, int]) -> str:
     """What is wrong with these sizes, after `the sizes … `; empty if nothing is."""
     heads, queries, keys = lengths["B"] * lengths["H"], lengths["T"], lengths["S"]
     if lengths["H"] % lengths["Hkv"]:
-        return f"have {lengths['H']} query heads, which {lengths['Hkv']} key/value heads do not share out evenly."
+        return f"have {lengths['H']} query heads, which is no multiple of {lengths['Hkv']} key/value heads."
     if heads > MOST_HEADS:
-        return f"have {heads:,} head slices (B·H); at most {MOST_HEADS:,} are put. Name fewer."
+        return f"have {heads:,} head slices (B·H); at most {MOST_HEADS:,} are tested. Name fewer."
     if (entries := heads * queries * keys) > MOST_ENTRIES:
-        return f"have {entries:,} scores (B·H·T·S); at most {MOST_ENTRIES:,} are put. Name a smaller batch."
+        return f"have {entries:,} scores (B·H·T·S); at most {MOST_ENTRIES:,} are tested. Name a smaller batch."
     if heads * (queries + keys) * max(lengths["D"], lengths["Dv"]) > MOST_ENTRIES:
         return f"have more than {MOST_ENTRIES:,} entries of query, key and value. Name a smaller batch."
     return ""

@@ -37,8 +37,8 @@ def missing_lift(subject: Subject, said: str) -> Explanation | None:
 
 
 def _to_lift(subject: Subject, lift: str, why: str) -> Explanation:
-    return Explanation(f"it is handed arrays of NumPy, and {why} (--lift {lift} hands it tensors)",
-                       f"Hand it tensors, with --lift {lift}", f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
+    return Explanation(f"it gets NumPy arrays, and {why} (--lift {lift} gives it tensors)",
+                       f"Give it tensors, with --lift {lift}", f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
 
 
 def frameworks_of(subject: Subject) -> frozenset[str]:
@@ -77,7 +77,7 @@ def _mask_inverted(subject: Subject) -> Explanation | None:
     """Of a function of one's own: to turn it round, or to have an adapter do so."""
     if ":" not in subject.id:
         return None
-    return Explanation(INVERTED, "Turn it round. If your library documents that True hides a key, keep it: "
+    return Explanation(INVERTED, "Invert it. If your library documents that True hides a key, keep it: "
                                  f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
 
 
@@ -91,7 +91,7 @@ def _causal_by_default(subject: Subject) -> Explanation | None:
     wrap = (f", or wrap it: def {wrapper}(query, key, value, *, causal=False): "
             f"return {name}(query, key, value, causal=causal)") if is_own else ""
     return Explanation(
-        cause=f"its default, causal=True, hides later keys where no flag is given (`{ALWAYS}`)",
+        cause=f"its default, causal=True, masks later keys where no flag is given (`{ALWAYS}`)",
         advice=f"Write causal=False{wrap}",
         declare=f"{name}.causal_only = True" if is_own else manifest_line(subject, "limits", {"causal_only": True}))
 

@@ -65,7 +65,7 @@ class Wider:
     fits: str = ""
 
 
-_SUBNORMALS = Wider("it takes subnormal numbers for 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
+_SUBNORMALS = Wider("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
 _SEPARATE = "Divide by the sum of the exponentials"
 
 

@@ -31,15 +31,16 @@ _SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
 WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
 
-NOTHING = ("no read-out shows it: on small square problems mask, logits, scale, softmax, bias, values and heads all "
-           "read right, so it takes something of this case")
+NOTHING = ("no small test input shows it: with those mask, logits, scale, softmax, bias, values and heads are all "
+           "right, "
+           "so the cause is something that this case has and they do not")
 
 INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
 SPOILT = "the answer is "
 """How it begins where keywords of the case are told without which it is answered rightly."""
 
-UNTAKEN = "the read-outs could not be taken, since the function raises {}"
-PARTLY_TAKEN = "no read-out that could be taken shows it; in others the function raises {}"
+UNTAKEN = "no small test input could be tried, since the function raises {}"
+PARTLY_TAKEN = "no small test input that could be tried shows it; on others the function raises {}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +137,7 @@ def _repeated(reader: Reader) -> Iterator[str]:
     """The same call twice."""
     one, two = (reader.look(reader.problem()) for _ in range(2))
     if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
-        yield "the same call is answered differently the second time (memory, or chance)"
+        yield "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
 
 def _inverted(reader: Reader) -> Iterator[str]:
@@ -157,9 +158,9 @@ def _hidden(reader: Reader) -> Iterator[str]:
             claimed, visible = sight.expected.claimed[..., None], sight.expected.visible
             lost, leaked = (claimed & visible & (sight.seen == 0)).any(), (claimed & ~visible & (sight.seen != 0)).any()
             if leaked:
-                yield f"a query sees keys that the {what} hides ({what})"
+                yield f"a query attends to keys that the {what} excludes ({what})"
             elif lost:
-                yield f"a query does not see keys that are open to it{' under the ' + what if keyword else ''} (mask)"
+                yield f"a query does not attend to keys that it may see{' under the ' + what if keyword else ''} (mask)"
 
 
 def _normalised(reader: Reader) -> Iterator[str]:
@@ -171,9 +172,9 @@ def _normalised(reader: Reader) -> Iterator[str]:
         total, claimed = sight.seen.sum(axis=-1), sight.expected.claimed
         if (claimed & ~(np.abs(total - 1) <= sight.expected.row_sum_allowance)).any():
             worst = total[claimed][np.abs(total[claimed] - 1).argmax()]
-            yield f"rows of weights do not sum to one but to {worst:.7g} (softmax)"
+            yield f"rows of weights sum to {worst:.7g}, not to 1 (softmax)"
         elif is_flat and not sight.is_right:
-            yield "equal logits get weights that differ (softmax)"
+            yield "equal logits get different weights (softmax)"
 
 
 def _scaled(reader: Reader) -> Iterator[str]:
@@ -188,7 +189,7 @@ def _biased(reader: Reader) -> Iterator[str]:
     """The same with a query of zeros: what is left is the bias."""
     sight = reader.weights("bias", is_flat=True)
     if sight and not sight.is_right:
-        yield _compared(sight, "what the bias adds to the logits", "bias")
+        yield _compared(sight, "the bias terms of the logits", "bias")
 
 
 def _compared(sight: Sight, what: str, stage: str) -> str:
@@ -198,16 +199,16 @@ def _compared(sight: Sight, what: str, stage: str) -> str:
     seen = relative_logits(sight.seen, true)
     counts = expected.claimed[..., None] & expected.visible & np.isfinite(allowance) & np.isfinite(seen)
     if not (counts & (true != 0)).any():
-        return f"{what} cannot be read off the weights ({'logits' if stage.endswith('scale') else stage})"
+        return f"{what} cannot be computed from the weights ({'logits' if stage.endswith('scale') else stage})"
     slope = float((seen * true)[counts].sum() / (true * true)[counts].sum())
     rest = np.abs(seen - slope * true)[counts] <= (allowance * max(1.0, abs(slope)))[counts]
     if rest.all():
-        return f"{what} are right up to the factor {slope:.4g} ({stage})"
+        return f"{what} are wrong by the factor {slope:.4g} ({stage})"
     if stage == "bias":
-        return "what the bias adds to the logits is no multiple of it (bias)"
+        return "the bias terms of the logits are wrong, and not by one factor (bias)"
     if _is_function(seen, true, allowance, counts):
-        return "the weights hang on the logits alone, but not as their exponential (softmax)"
-    return "the logits are wrong, and by no common factor (logits)"
+        return "the weights depend on the logits alone, but are not their softmax (softmax)"
+    return "the logits are wrong, and not by one factor (logits)"
 
 
 def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> bool:
@@ -232,7 +233,7 @@ def _mixed(reader: Reader) -> Iterator[str]:
     """The weights read right by now, so a wrong output is mixed or merged wrongly."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
-        yield "the weights are right, and the output is not their mixture of the values (values, merge)"
+        yield "the weights are right, but the output is not weights @ value (values, merge)"
 
 
 def _owner(sight: Sight, head: int) -> int:

@@ -32,7 +32,7 @@ def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> O
         verdict = Verdict.VIOLATED if word == dtype.value else Verdict.INAPPLICABLE
         return _outcome(subject, word, dtype, verdict, reason=_broken(word, reason) if word == dtype.value else reason)
     if word in {each.value for each in contract.dtypes if each is not dtype}:
-        return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is put at {word}")
+        return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is tested at {word}")
     if word != ALL and (lacking := subject.lacks(frozenset({word} & {*contract.keywords}))):
         return _outcome(subject, word, dtype, Verdict.VIOLATED, reason=_broken(word, lacking))
     recipe = recipe_for(contract, word, subject.declaration.limits)
@@ -85,14 +85,14 @@ def _too_large(sizes: Sizes) -> str:
     scores = sizes.B * sizes.H * sizes.T * sizes.S
     if scores <= MOST_SCORES and scores * (sizes.D + sizes.Dv) <= MOST_WORK:
         return ""
-    return f"all of it together is too large to be put here ({sizes}); each word is put by itself"
+    return f"all of it together is too large to test here ({sizes}); each word is tested by itself"
 
 
 def _alone(subject: Subject, contract: Contract, dtype: DType) -> str:
     """Why it says nothing more that all is refused together: a word is refused by itself; empty if none is."""
     alone = (try_word(subject, contract, word, dtype) for word in (*contract.keywords, *contract.sizes))
     refused = next((each.clause for each in alone if each.verdict is not Verdict.HELD), "")
-    return f"{refused} says it already" if refused else ""
+    return f"{refused} fails already, on its own" if refused else ""
 
 
 def _broken(word: str, why: str) -> str:

@@ -68,7 +68,7 @@ def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Out
     name, says = changed_convention(outcome, known)
     if not name:
         return outcome
-    reason = f"{says}: see whether that is meant, and run with --update-baseline. {outcome.reason}".strip()
+    reason = f"{says}: if that is intended, run with --update-baseline. {outcome.reason}".strip()
     verdict = outcome.change.verdict if outcome.change else outcome.verdict
     return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason,
                    change=Change(Novelty.CHANGED, says, verdict, name))

@@ -38,7 +38,7 @@ from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 
-PUT_ONCE = "it is put at {} alone; a gate that names dtypes, or looks with effort default, puts it at all"
+PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a gate does not put a clause that does not depend on the dtype."""
 
 CASES_OF_THE_KNOWN = 10
@@ -282,5 +282,5 @@ def _case(trial: Trial, recipe: Recipe) -> str:
 def _why_no_claim(tally: Tally) -> str:
     outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
     if len(tally.silent) == 1 and not tally.outside:
-        return f"no case says anything, since {next(iter(tally.silent))} ({tally.no_claims} tried)"
-    return f"no case lay in the domain of the bound ({tally.no_claims} tried){outside}"
+        return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
+    return f"the rounding bound covers none of the {tally.no_claims} cases{outside}"

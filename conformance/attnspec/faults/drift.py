@@ -95,7 +95,8 @@ def _float32_root(work: Work) -> float:
 
 
 FAULTS = (
-    Fault("scale_off_1e6", Stage.SCALE, "The constant is typed with six digits.", "float32, float64",
+    Fault("scale_off_1e6", Stage.SCALE, "The scale is off by 1e-6: a constant is typed with six digits.",
+          "float32, float64",
           staged(scale=lambda work: sound.scale(work) * 1.000001), equivalents=_HALVES),
     Fault("scale_root_in_float32", Stage.SCALE, "The root is held in a float32 tensor that no conversion reaches.",
           "float64 and D no power of four", staged(scale=_float32_root),

@@ -44,10 +44,11 @@ def _narrowed(call: HandedOver) -> Answer:
 
 
 FAULTS = (
-    Fault("causal_needs_mask", Stage.CAUSAL, "The triangle is merged into the caller's mask, which may be absent.",
+    Fault("causal_needs_mask", Stage.CAUSAL, "The causal mask is combined with the caller's mask, which may be absent.",
           "causal without a mask", around(_causal_with_mask_only),
           link="https://github.com/keras-team/keras/pull/19093"),
-    Fault("mask_not_broadcast", Stage.MASK, "The mask is handed to a kernel that wants it at full shape.",
+    Fault("mask_not_broadcast", Stage.MASK,
+          "The mask is passed on without broadcasting to a kernel that needs its full shape.",
           "a mask with an axis of length 1", around(_full_mask_only),
           link="https://github.com/jax-ml/jax/issues/28974"),
     Fault("mask_in_float32", Stage.MASK, "The mask is cast to the default dtype, not to that of the scores.",
@@ -64,8 +65,9 @@ _FAST = "https://github.com/keras-team/keras/issues/23038"
 
 SWITCHES: tuple[Fault, ...] = (
     Fault("switch_mask_dropped", Stage.MASK, "The fused path never looks at the mask; the plain one does.",
-          "any mask that hides a key", staged(masked=lambda work: np.ones(work.shape, bool)), other_path=staged()),
-    Fault("switch_causal_dropped", Stage.CAUSAL, "The path that keeps scores for a backward pass forgets the flag.",
+          "any mask with a masked key", staged(masked=lambda work: np.ones(work.shape, bool)), other_path=staged()),
+    Fault("switch_causal_dropped", Stage.CAUSAL,
+          "The causal flag is dropped on the path that keeps scores for the backward pass.",
           "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool)), link=_FAST,
           other_path=staged()),
     Fault("switch_scale_left_out", Stage.SCALE, "The fused kernel scales by itself, the plain path not at all.",

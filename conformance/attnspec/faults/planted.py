@@ -33,7 +33,7 @@ class Relation(enum.Enum):
     WHOLE = "whole"          # several whole blocks
     ONE_MORE = "one more"    # whole blocks, and one
     ONE_LESS = "one less"    # whole blocks, less one
-    NO_POWER = "no power"    # above the number, no power of two
+    NO_POWER = "no power"    # above the number, not a power of two
     LONGER = "longer"        # than another axis, by more than the number
     UNLIKE = "unlike"        # another axis
 
@@ -74,11 +74,11 @@ class Term:
         more = f" + {number}" if number else ""
         return {Relation.ABOVE: f"{axis} > {number}", Relation.UP_TO: f"{axis} <= {number}",
                 Relation.EXACTLY: f"{axis} = {number}", Relation.BAND: f"{axis} from {number + 1} to {2 * number}",
-                Relation.PARTIAL: f"{axis} > {number}, no multiple of {number}",
+                Relation.PARTIAL: f"{axis} > {number}, not a multiple of {number}",
                 Relation.WHOLE: f"{axis} > {number}, a multiple of {number}",
                 Relation.ONE_MORE: f"{axis} > {number}, one more than a multiple of {number}",
                 Relation.ONE_LESS: f"{axis} > {number}, one less than a multiple of {number}",
-                Relation.NO_POWER: f"{axis} > {number}, no power of two",
+                Relation.NO_POWER: f"{axis} > {number}, not a power of two",
                 Relation.LONGER: f"{axis} > {self.other}{more}", Relation.UNLIKE: f"{axis} other than {self.other}",
                 }[self.relation]
 

@@ -147,7 +147,7 @@ class Servant:
 def _give_up(device: str, ended: Ended) -> None:
     """End this process, with the words of the call that lost the device: no call after it could be answered."""
     why = ended.told.get("traceback") or ended.told.get("reading") or ""
-    os.write(2, "{}\nNothing can be computed on {} any more.\n".format(why, device).encode(errors="replace"))
+    os.write(2, "{}\nNo more computation on {} is possible.\n".format(why, device).encode(errors="replace"))
     os.abort()
 
 

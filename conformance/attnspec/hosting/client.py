@@ -168,7 +168,7 @@ class Client:
     def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
         """is_call: whether its time is the item's; an import has a deadline to itself."""
-        assert not self._is_at_work, "an answer is still due"
+        assert not self._is_at_work, "an answer is still awaited"
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started

@@ -29,7 +29,7 @@ STARTING = 120.0
 LAST_WORDS = 3.0
 """Seconds that the far end may take to tell how it ended."""
 
-NO_ANSWER = "what came back is no answer"
+NO_ANSWER = "what came back is not an answer"
 
 DIED = "the process died while the implementation ran"
 
@@ -146,7 +146,7 @@ class HostProcess:
         """Raise BrokenFrame for an answer to another request: something in that process has written one of its own."""
         unsaid = self._number if self._surroundings.speaks is Speaks.PROTOCOL else None
         if (said := told.get("number", unsaid)) != self._number:
-            raise BrokenFrame(f"it answers request {str(said)[:20]} where {self._number} was put")
+            raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
 
     def _reader(self, until: float, most: int) -> Callable[[int], Any]:
         incoming = Incoming(lambda view: self._fill(view, until), self._ahead)

@@ -58,7 +58,7 @@ def _grouped(asker: Asker) -> Problem:
 def _self(asker: Asker, **features: bool) -> LayerProblem:
     """A layer's own problem: one array is query, key and value."""
     if asker.subject.declaration.kind is not Kind.LAYER:
-        raise NotAsked("it is no layer")
+        raise NotAsked("it is not a layer")
     limits, sizes = asker.subject.declaration.limits, Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
     recipe = Recipe(sizes, ("normal",), "none", frozenset(), 1, M=model_width(sizes, limits), inputs="one")
     problem = make_layer(recipe, asker.dtype, limits=limits)

@@ -267,14 +267,15 @@ FAMILIES: Mapping[str, Family] = {
         Family("scale_ladder", _scale_ladder, False,
                "query (16,0,…), keys (-j,0,…) in even steps down the range of exp"),
         Family("faint_weights", _faint_weights, False,
-               "values are 0 but where the weight is below 2e-8: what is flushed or cut off is all there is"),
+               "values are 0 except where the weight is below 2e-8, so the output shows what is flushed to 0 or cut "
+               "off"),
         Family("mask_attack", _mask_attack, False,
-               "visible logits -2e4, hidden keys at logit 0 with values out of reach"),
-        Family("mask_attack_far", _mask_attack_far, False, "the same at -2e9 (float16: as deep as raw dots reach)"),
+               "visible logits -2e4, masked keys at logit 0 with values far outside the others"),
+        Family("mask_attack_far", _mask_attack_far, False, "the same at -2e9 (float16: as low as dot products get)"),
         Family("zero_query", _zero_query, False,
-               "query 0: weights are uniform on the visible keys, and read the mask off"),
+               "query 0: weights are uniform on the visible keys, which shows the mask"),
         Family("worked_example", _worked_example, False,
                "the four tokens of self_attention_note, logits 0 or far above"),
-        Family("spread_logits", _spread_logits, True, "N(0,1), queries twice that: a drift of the scale shows most"),
+        Family("spread_logits", _spread_logits, True, "N(0,1), queries twice that: shows a drift of the scale best"),
     )
 }

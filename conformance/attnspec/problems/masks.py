@@ -129,17 +129,17 @@ MASKS: Mapping[str, MaskRecipe] = {
     for mask in (
         MaskRecipe("all_true", _all_true, "hides nothing"),
         MaskRecipe("padding", _padding, "each batch element has its own number of leading keys"),
-        MaskRecipe("random", _random, "independent entries, every row with a density of its own"),
-        MaskRecipe("per_head", _per_head, "each head hides keys of its own, the same for all queries"),
+        MaskRecipe("random", _random, "independent entries; each row has another density"),
+        MaskRecipe("per_head", _per_head, "each head masks other keys, the same for all queries"),
         MaskRecipe("single_key", _single_key, "each query sees one key"),
         MaskRecipe("block", _block, "block diagonal: packed sequences"),
         MaskRecipe("packed", _packed, "block diagonal, in blocks as short as eight"),
-        MaskRecipe("banded", _banded, "a band around the diagonal, as wide as the batch element wants"),
+        MaskRecipe("banded", _banded, "a band around the diagonal, of another width for each batch element"),
         MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
         MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),
         MaskRecipe("triangle", _triangle, "a query sees no later key"),
         MaskRecipe("with_empty_rows", _with_empty_rows, "random, and a quarter of the rows see no key"),
-        MaskRecipe("attack", _attack, "the trailing half of the keys is hidden: for the families mask_attack…"),
+        MaskRecipe("attack", _attack, "the second half of the keys is masked: for the families mask_attack…"),
     )
 }
 
@@ -193,9 +193,9 @@ BIASES: Mapping[str, BiasRecipe] = {
         BiasRecipe("integers", _integers, "small whole numbers"),
         BiasRecipe("normal", _normal, "independent N(0,1)"),
         BiasRecipe("zero", _zero, "all zero"),
-        BiasRecipe("row_constant", _row_constant, "one number for all keys of a query: softmax does not see it"),
+        BiasRecipe("row_constant", _row_constant, "one number for all keys of a query: it does not change the softmax"),
         BiasRecipe("slopes", _slopes, "falls linearly with distance, each head at its own rate"),
         BiasRecipe("large", _large, "64 times N(0,1): the bias decides"),
-        BiasRecipe("hiding", _hiding, "N(0,1), and -inf where the random mask hides; every row sees a key"),
+        BiasRecipe("hiding", _hiding, "N(0,1), and -inf where the random mask is False; every row sees a key"),
     )
 }

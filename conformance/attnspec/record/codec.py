@@ -237,7 +237,7 @@ def from_line(line: str) -> Event:
     """The event of a line. Raises RecordError (without a place: the reader adds file and line)."""
     data = _parsed(line)
     if not isinstance(data, dict) or "event" not in data:
-        raise RecordError("this line is no event: a JSON object with a member 'event' is expected.")
+        raise RecordError("this line is not an event: a JSON object with a member 'event' is expected.")
     name = data.pop("event")
     if not isinstance(name, str) or name not in EVENTS:
         raise RecordError(f"{name!r:.60} is not a known event.{hint(name, EVENTS)}")

@@ -186,8 +186,8 @@ class _Joint:
     def _hold_to(self, digest: str, where: Place) -> None:
         known, place = self.law = self.law or (digest, where)
         if digest != known:
-            raise MismatchedSpecError(f"this was judged by the law {digest[:12]}, and {place.file} by {known[:12]}. "
-                                      "Judge both by the same.", where=Place(where.file))
+            raise MismatchedSpecError(f"this was judged by the spec {digest[:12]}, and {place.file} by {known[:12]}. "
+                                      "Judge both by the same spec.", where=Place(where.file))
 
     def _enter(self, event: Done, where: Place) -> None:
         key = (*_of(event), self.environment)

@@ -108,18 +108,21 @@ class Sign:
 
 
 SIGNS: Mapping[Verdict, Sign] = {
-    Verdict.CRASHED: Sign("C", "crashed", "bad", 0, "The process died while the case was on trial."),
-    Verdict.TIMED_OUT: Sign("T", "timed out", "bad", 1, "No answer came within the time an item may take."),
-    Verdict.VIOLATED: Sign("✗", "violated", "bad", 2, "An answer contradicts the clause beyond the derived allowance."),
-    Verdict.ERRORED: Sign("E", "errored", "bad", 3, "The implementation raised on input that it claims to take."),
+    Verdict.CRASHED: Sign("C", "crashed", "bad", 0, "The process died during the call."),
+    Verdict.TIMED_OUT: Sign("T", "timed out", "bad", 1, "No answer came before the deadline."),
+    Verdict.VIOLATED: Sign("✗", "violated", "bad", 2,
+                           "An answer differs from what the clause says by more than rounding allows."),
+    Verdict.ERRORED: Sign("E", "errored", "bad", 3,
+                          "The implementation raised an exception on input that it claims to accept."),
     Verdict.UNEXPECTED: Sign("U", "unexpected", "odd", 4,
-                             "A listed deviation passes, or fails in another way than the one listed."),
-    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A listed deviation, failing in the listed way."),
+                             "A known failure that now passes, or fails in another way than the list says."),
+    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A known failure: it is on the list, and it fails as "
+                                                               "the list says."),
     Verdict.NOT_RUN: Sign("?", "not run", "idle", 6, "Interrupted, or the adapter itself is broken. Never a pass."),
     Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
-                           "Every case fell outside the domain of the bound, so nothing was decided. Never a pass."),
+                           "No case could be judged, because the rounding bound does not cover it. Never a pass."),
     Verdict.INAPPLICABLE: Sign("–", "inapplicable", "idle", 8,
-                               "The subject lacks what the clause needs; the reason is given. Never a pass."),
+                               "The implementation lacks what the clause needs; the reason is given. Never a pass."),
     Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
 }
 

@@ -183,8 +183,9 @@ def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
     share = "All" if suite.convicted.convicted == suite.convicted.tried else f"{percent(suite.convicted.part)} of"
     sound = {put.subject for put in puts if not put.is_fault}
     wronged = len({name for alarm in suite.alarms if alarm for name in alarm.accused}) or "none"
-    alarms = f"{wronged} of {counted(len(sound), 'sound implementation')} accused" if sound else "nobody sound on trial"
-    return f"{share} {faults} convicted, {alarms}"
+    tested = counted(len(sound), "correct implementation")
+    alarms = f"false alarms for {wronged} of {tested}" if sound else "no correct implementation tested"
+    return f"{share} {faults} detected, {alarms}"
 
 
 def _is_short(records: Sequence[RunRecord], puts: Sequence[SubjectPut]) -> bool:
@@ -243,8 +244,8 @@ AT_SIZES = "shows only at certain sizes"
 
 
 def _head(measured: Power) -> str:
-    names = ("convicted by", *(dtype.value for dtype in measured.dtypes),
-             *([AT_SIZES] if measured.has_size_faults else []), "cases: median, 95 %, worst", "sound ones accused")
+    names = ("detected by", *(dtype.value for dtype in measured.dtypes),
+             *([AT_SIZES] if measured.has_size_faults else []), "cases: median, 95 %, worst", "false alarms")
     return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
 
 

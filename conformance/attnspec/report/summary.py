@@ -15,16 +15,16 @@ from attnspec.report.joined import Joined, JoinedRun, Judged
 
 EXITS = {
     0: "conforms",
-    1: "violated: a clause that gates does not hold",
+    1: "violated: a `must` clause does not hold",
     2: "could not judge: something was not run, or nothing was executed",
 }
 POWER_EXITS = {
-    0: "nobody sound is accused, and power did not fall where it was held against an earlier measurement",
-    1: "power fell, or somebody sound is accused",
-    2: "cannot say: interrupted, or a run was lost",
+    0: "no false alarm, and no less power than the earlier record, if one was given",
+    1: "power fell, or there is a false alarm",
+    2: "not known: interrupted, or a part of the run was lost",
 }
 PROBE_EXITS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
-CAMPAIGN_EXITS = {0: "nobody is accused", 1: "somebody sound is accused", 2: "not all cases were judged"}
+CAMPAIGN_EXITS = {0: "no false alarm", 1: "a false alarm", 2: "not all cases were judged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
 
 def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> tuple[str, str]:
     if not standings and joined.faults:
-        return f"{counted(len(joined.faults), 'known fault')} on trial", "idle"
+        return f"{counted(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
         return "Nothing was judged", "idle"
     if not is_whole:

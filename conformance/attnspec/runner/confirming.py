@@ -60,7 +60,7 @@ def _confirmed(finding: Finding, known: Mapping[str, Registered], there: Surroun
         return Confirmation(finding, Shown.CANNOT_RUN, concerned[0].missing)
     version = present[0].library.version if present else ""
     if not finding.is_of(version):
-        reason = f"it is said of versions {finding.versions}; {version} is installed"
+        reason = f"the finding is about versions {finding.versions}; {version} is installed"
         return Confirmation(finding, Shown.CANNOT_RUN, reason)
     return _run(finding, present[0] if present else None, there)
 

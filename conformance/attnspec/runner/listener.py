@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 4  # workers that may die in a row without a job to blame before the run is given up
 ENDED = {
-    Verdict.CRASHED: "a process of attnspec died twice at this item, with no call of the implementation under way",
-    Verdict.TIMED_OUT: "attnspec came to no end twice at this item, with no call of the implementation under way",
+    Verdict.CRASHED: "a process of attnspec died at this item, twice, with no call of the implementation running",
+    Verdict.TIMED_OUT: "attnspec did not finish this item, twice, with no call of the implementation running",
 }
 
 
@@ -102,7 +102,7 @@ class Listener:
 
     def _reason(self, target: str) -> str:
         reasons = [_why_lost(done) for item, done in self.done.items() if item.target == target]
-        return next(filter(None, reasons), "no item of it came to an end")
+        return next(filter(None, reasons), "none of its items was finished")
 
     def _item(self, nodeid: str) -> Job:
         return self._by_id[nodeid.partition("[")[2].removesuffix("]")]

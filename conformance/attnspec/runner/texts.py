@@ -14,13 +14,13 @@ HAPPENED: Mapping[Verdict, str] = {
     Verdict.HELD: "holds",
     Verdict.VIOLATED: "is violated",
     Verdict.INAPPLICABLE: "does not apply",
-    Verdict.NO_CLAIM: "makes no claim on any case",
-    Verdict.ERRORED: "ended in an exception of the implementation",
-    Verdict.CRASHED: "ended in a crash",
-    Verdict.TIMED_OUT: "ended at the deadline",
+    Verdict.NO_CLAIM: "could not be decided on any case",
+    Verdict.ERRORED: "fails: the implementation raised an exception",
+    Verdict.CRASHED: "fails: the process crashed",
+    Verdict.TIMED_OUT: "fails: no answer before the deadline",
     Verdict.NOT_RUN: "was not run",
-    Verdict.EXPECTED: "is violated, as listed among the known deviations",
-    Verdict.UNEXPECTED: "does not fare as listed among the known deviations",
+    Verdict.EXPECTED: "is violated, as the list of known deviations says",
+    Verdict.UNEXPECTED: "differs from the list of known deviations",
 }
 
 

@@ -47,7 +47,8 @@ class Expected:
             return 0.0, ""
         place = np.unravel_index(np.argmax(np.where(np.isnan(apart), np.inf, apart)), apart.shape)
         worst = float(apart[place])
-        told = f"{output[place]:.3g} where {self.output[place]:.3g} is due, at {tuple(int(each) for each in place)}"
+        at = tuple(int(each) for each in place)
+        told = f"{output[place]:.3g} where {self.output[place]:.3g} is expected, at {at}"
         return (math.inf if math.isnan(worst) else worst), told
 
 

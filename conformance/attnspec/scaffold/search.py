@@ -114,6 +114,7 @@ def _failure(callee: Examined, trier: Trier) -> str:
     told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
     known = parameters_of_all(callee)
     unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
-    said = f" Nobody can tell what its {' and '.join(unknown)} means, which has to be given." if unknown else ""
-    return (f"{callee.target} answers as attention in none of the {trier.tried} forms that were tried.{told}{said} "
+    said = f" Nobody can tell what its {' and '.join(unknown)} means, and it has no default." if unknown else ""
+    return (f"{callee.target} does not compute attention in any of the {trier.tried} forms that were "
+            f"tried.{told}{said} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")

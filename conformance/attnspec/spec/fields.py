@@ -174,7 +174,7 @@ class Fields:
     def _refuse_torn_text(self, key: str) -> None:
         """`{quote: one, two}` makes a key of `two`: such a key has a space or no plain letters, and holds nothing."""
         if self.mapping[key] is None and not (key.isascii() and key.isidentifier()):
-            message = f"{key!r} is no key of {self.what}: within {{…}} a text that holds a comma needs quotes."
+            message = f"{key!r} is not a key of {self.what}: within {{…}} a text with a comma needs quotes."
             raise self.error(message, where=self.place(key))
 
     def _present(self) -> str:

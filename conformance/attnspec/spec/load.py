@@ -79,7 +79,7 @@ def _refuse_two(key: str, noun: str, documents: Iterable[Located]) -> None:
 def _files(folder: Path) -> dict[str, bytes]:
     """Every YAML file of the folder, by name, in the order of names; the three common ones must be there."""
     if not folder.is_dir():
-        reason = "is no folder" if folder.exists() else "there is no such folder"
+        reason = "is not a folder" if folder.exists() else "there is no such folder"
         way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
         raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=Place(shown(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}

@@ -28,8 +28,8 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "given": "the named problem, what differs from it, and further drawn values",
     "runs": "chains of transforms by name; without it one run `original` of no transform",
     "then": "relations between what is observed of the runs",
-    "refuted_by": f"known faults that must violate this clause: at most {MOST_FAULTS}, those that teach",
-    "glance": "at how many dtypes a glance puts it: one dtype, or every dtype where the answer depends on the dtype",
+    "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, the most instructive",
+    "glance": "at how many dtypes effort glance tests it: one, or every dtype where the answer depends on the dtype",
     "note": "what a reader should know besides",
 }
 CITATION_KEYS: Mapping[str, str] = {
@@ -37,7 +37,7 @@ CITATION_KEYS: Mapping[str, str] = {
     "at": "the section or heading",
     "quote": f"the source's own words, at most {LONGEST_QUOTE} characters",
     "translation": "the quote in English, where it is in another language",
-    "note": "what the source says there, in ours",
+    "note": "what the source says there, in our words",
 }
 ID = r"[a-z][a-z0-9_]*(\.[a-z0-9][a-z0-9_]*)+"
 NAME = r"[a-z][a-z0-9_]*"
@@ -103,7 +103,7 @@ def _refuted_by(fields: Fields) -> tuple[str, ...]:
 
 def _problem(name: str, fields: Fields) -> Word:
     if not _NAME.fullmatch(name):
-        message = f"{quoted(name)} is no name of a problem: lower-case letters, digits and _ only."
+        message = f"{quoted(name)} is not a name for a problem: lower-case letters, digits and _ only."
         raise SpecError(message, where=fields.place())
     fields.text("kind")
     return Word(name, fields.mapping, fields.place())
@@ -185,7 +185,7 @@ def _keywords(fields: Fields, key: str) -> tuple[str, ...]:
 def _then(fields: Fields) -> tuple[Word, ...]:
     if claims := _words(fields, "then"):
         return claims
-    raise fields.complain("then", "is empty; a clause claims something.")
+    raise fields.complain("then", "is empty; a clause must claim something.")
 
 
 def _runs(fields: Fields) -> dict[str, tuple[Word, ...]]:
@@ -217,7 +217,8 @@ def _word(value: object, place: Place) -> Word:
 
 def _name(fields: Fields, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise SpecError(f"{quoted(name)} is no name: lower-case letters, digits and _ only.", where=fields.place(name))
+        raise SpecError(f"{quoted(name)} is not a name: lower-case letters, digits and _ "
+                        "only.", where=fields.place(name))
     return name
 
 
@@ -259,7 +260,7 @@ def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, Source]
 def _source(key: str, fields: Fields) -> Source:
     fields.only(_SOURCE_KEYS)
     if not _KEY.fullmatch(key):
-        raise SpecError(f"{quoted(key)} is no key of a source: lower-case letters, digits and _ only.",
+        raise SpecError(f"{quoted(key)} is not a key for a source: lower-case letters, digits and _ only.",
                         where=fields.place())
     return Source(
         key=key, title=fields.text("title"), kind=fields.one_of("kind", KINDS, kind="kind of source"),

@@ -67,7 +67,7 @@ def read_refutations(law: Spec) -> Refutations:
         return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
         where = Place(shown(path), getattr(cause, "lineno", 1))
-        raise SpecError(f"is not what the command makes. Make it anew: {COMMAND}.", where=where) from None
+        raise SpecError(f"is out of date. Make it again: {COMMAND}.", where=where) from None
 
 
 def _by_fault(groups: Mapping[str, Iterable[str]]) -> dict[str, tuple[DType, ...]]:

@@ -125,20 +125,20 @@ def _decoded(data: bytes, file: str, error: type[AttnspecError]) -> str:
 
 
 def _hidden(character: str) -> str:
-    return f"holds the character U+{ord(character):04X}, which does not show. Leave it out."
+    return f"holds the character U+{ord(character):04X}, which is invisible. Leave it out."
 
 
 def _complaint(cause: yaml.YAMLError, text: str, file: str, error: type[AttnspecError]) -> AttnspecError:
     """The parser's complaint in our form."""
     if not isinstance(cause, yaml.MarkedYAMLError) or cause.problem_mark is None:
-        return error("is no YAML.", where=Place(file, 1))
+        return error("is not YAML.", where=Place(file, 1))
     where = Place(file, cause.problem_mark.line + 1)
     line = "".join(text.split("\n")[where.line - 1 : where.line])
     if "\t" in line[: cause.problem_mark.column + 1]:
-        return error("is no YAML: a tab indents this line. Indent with spaces.", where=where)
+        return error("is not YAML: a tab indents this line. Indent with spaces.", where=where)
     begun = f" begun on line {cause.context_mark.line + 1}" if cause.context_mark else ""
     context = f" {cause.context}{begun}" if cause.context else ""
-    return error(f"is no YAML: {cause.problem}{context}.", where=where)
+    return error(f"is not YAML: {cause.problem}{context}.", where=where)
 
 
 class _Builder:
@@ -168,7 +168,7 @@ class _Builder:
             event: yaml.Event = self._parser.get_event()
         except (ValueError, OverflowError):  # PyYAML without libyaml: an escape that names no character
             where = Place(self._file, self._parser.get_mark().line + 1)
-            raise self._error("is no YAML: an escape of this text names no character.", where=where) from None
+            raise self._error("is not YAML: an escape of this text names no character.", where=where) from None
         return event
 
     def _value(self, event: yaml.Event, *, depth: int) -> object:

@@ -272,10 +272,10 @@ def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries
     int(str(told["call"]))
     due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
     if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
-        raise ValueError("the arrays are not those that are due")
+        raise ValueError("the arrays are not those that were expected")
     shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
     if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
-        raise ValueError("the gradients are not those that are due")
+        raise ValueError("the gradients are not those that were expected")
 
 
 def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:

@@ -152,7 +152,7 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
     fields.only(_LIBRARY)
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
-        raise ManifestError(f"the folder {folder.name!r} is no identifier, so its adapters cannot be imported. "
+        raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
@@ -244,7 +244,7 @@ def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
 def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.only(VARIANT_KEYS)
     if not NAME.fullmatch(name):
-        raise fields.error(f"{quoted(name)} is no name of a variant: {NAME_SAYS}.", where=fields.place())
+        raise fields.error(f"{quoted(name)} is not a name for a variant: {NAME_SAYS}.", where=fields.place())
     return Variant(
         name=name,
         function=_function(fields, folder),

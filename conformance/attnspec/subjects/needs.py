@@ -24,7 +24,7 @@ def read_variables(fields: Fields) -> Mapping[str, str]:
     """Environment variables with their values. Raises the error of the fields."""
     for name in fields.mapping:
         if not _VARIABLE.fullmatch(name):
-            raise fields.error(f"{quoted(name)} is no name of an environment variable: letters, digits and _ only.",
+            raise fields.error(f"{quoted(name)} is not a name for an environment variable: letters, digits and _ only.",
                                where=fields.place(name))
     return {name: fields.text(name) for name in fields.mapping}
 

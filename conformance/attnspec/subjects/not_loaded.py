@@ -32,7 +32,7 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         path = Path(name)
         return TargetError(f"there is no such file.{near_file(path)}", where=Place(str(path)))
     if kind == "no_python":
-        return TargetError("is no Python file; its name should end in .py.", where=Place(name))
+        return TargetError("is not a Python file; its name should end in .py.", where=Place(name))
     if kind == "member":
         return TargetError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}",
                            where=Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"])))

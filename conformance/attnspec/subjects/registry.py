@@ -117,4 +117,4 @@ def _inside(parent: Path) -> Iterator[Path]:
         if (path / FILE).is_file():
             yield path
         elif path.is_dir() and any(path.glob("*.py")):
-            raise ManifestError(f"holds adapters and no {FILE}.", where=Place(shown(path)))
+            raise ManifestError(f"holds adapters but no {FILE}.", where=Place(shown(path)))

@@ -98,7 +98,7 @@ def _parameters(function: Described, name: str, target: str) -> list[Parameter]:
     if function.is_deferred:
         raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
     if function.parameters is None:
-        raise _error(function, f"{name} tells no signature, so what it can take is unknown. "
+        raise _error(function, f"{name} has no readable signature, so attnspec cannot know what it takes. "
                                f"Wrap it in a function that names its keywords: {_FORM}. "
                                f"Or have that written: attnspec init {target}")
     return list(function.parameters)
@@ -107,7 +107,8 @@ def _parameters(function: Described, name: str, target: str) -> list[Parameter]:
 def _by_position(parameter: Parameter) -> str:
     """What is wrong with a keyword that can be given by position only; empty for any other."""
     is_hidden = parameter.kind is Parameter.POSITIONAL_ONLY
-    return f"{parameter.name!r} by position only; only query, key and value are given by position." if is_hidden else ""
+    says = f"{parameter.name!r} by position only, but attnspec gives only query, key and value by position."
+    return says if is_hidden else ""
 
 
 def _mistyped(name: str, taken: Collection[str]) -> str:

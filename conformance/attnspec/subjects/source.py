@@ -39,7 +39,7 @@ class Source:
         if module.endswith(".py") or "/" in module or "\\" in module:
             return cls(module, name, str(Path(module).absolute()))
         if not all(part.isidentifier() for part in module.split(".")):
-            raise TargetError(f"{module!r} is no name of a module. Write package.module:function.")
+            raise TargetError(f"{module!r} is not a module name. Write package.module:function.")
         return cls(module, name)
 
     @classmethod

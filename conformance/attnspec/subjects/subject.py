@@ -100,7 +100,7 @@ class Subject:
             yield misfit(sizes, limits) or _own_layout(problem)
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
-            yield f"{self.id} is no layer"
+            yield f"{self.id} is not a layer"
         yield self._misfit(limits, sizes, problem.keywords)
         yield self.lacks(problem.keywords)
 

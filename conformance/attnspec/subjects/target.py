@@ -174,7 +174,7 @@ def _flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType,
     for dtype in declaration.dtypes:
         said = declaration.precision.get(dtype, {})
         if "flushes_subnormals" not in said and (operation := callee.flushed(dtype)):
-            reason = f"here {declaration.lift} takes subnormal numbers for 0 in {operation}"
+            reason = f"here {declaration.lift} treats subnormal numbers as 0 in {operation}"
             yield dtype, {"flushes_subnormals": True, "reason": reason, **said}
 
 

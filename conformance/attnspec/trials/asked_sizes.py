@@ -55,11 +55,11 @@ def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
     """Why a clause is not put at these sizes; empty if it is."""
     arrays = check.domain.always & {"mask", "bias"}
     if subject.declaration.kind is Kind.LAYER:
-        return f"{subject.id} is a layer, which is put what is drawn alone"
+        return f"{subject.id} is a layer, and layers are tested at drawn sizes only"
     if refused := subject.refuses_sizes(sizes, check.domain.always):
         return refused
     if not check.demand(projects=False).suits(sizes, subject.declaration.limits):
-        return "the clause speaks of other sizes"
+        return "the clause is about other sizes"
     if arrays and logits(sizes) > LARGEST_ARRAYS:
         return f"a {min(arrays)} would have {logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
     return ""

@@ -72,7 +72,7 @@ class Check:
     def lacking(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
         if self.domain.is_layer and subject.declaration.kind is not Kind.LAYER:
-            return "it is no layer: it has no projections"
+            return "it is not a layer: it has no projections"
         return subject.lacks(self.needs)
 
     @property

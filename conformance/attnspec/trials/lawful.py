@@ -31,7 +31,7 @@ def _refused_together(evaluator: Evaluator) -> str:
     subject, name = evaluator.subject, "mask_with_causal"
     if name not in subject.declaration.conventions and evaluator.conventions[name] == UNDEFINED:
         return unfound(name, subject.id)
-    return "it makes no promise of mask or bias together with the causal flag"
+    return "it does not say what mask or bias do together with the causal flag"
 
 
 def _of_causal_lengths(recipe: Recipe, domain: Domain, limits: Limits) -> Recipe:

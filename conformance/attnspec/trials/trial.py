@@ -39,7 +39,7 @@ ATTEMPTS = 24
 SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
 """The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
-NOTHING_CLAIMED = "no case of these sizes says anything"
+NOTHING_CLAIMED = "no case of these sizes could be judged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +192,9 @@ class Trial(Judging):
         """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
         subject = self.evaluator.subject
         if self._menu(self.effort, limits_without_refusals(subject)) is None:
-            return "no shape of the clause's problems lies within the subject's declared limits"
+            return "the subject's declared limits exclude every shape that this clause needs"
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
-        return f"the function refuses what the clause's problems need ({told})"
+        return f"the function refuses the inputs that this clause needs ({told})"
 
     def _run(self, menu: Menu, tally: Tally, drawn: list[Choices], **how: Any) -> None:  # noqa: ANN401  (settings)
         """Let Hypothesis work; what it draws is added to `drawn`, so that what failed is the last."""

@@ -195,7 +195,7 @@ class Scene:
         """The evaluators of the variants that this case is put to. Raises OutsideLimits where there are none at all."""
         declared, evaluators = self.subject.declaration.variants, self.evaluator.variants()
         if not evaluators:
-            raise OutsideLimits("it declares no hidden switch")
+            raise OutsideLimits("it declares no variant")
         return {name: evaluator for name, evaluator in evaluators.items()
                 if self.compiles or not declared[name].compiles}
 

@@ -13,7 +13,7 @@ from attnspec.vocabulary.transforms import axes, contents, history, keywords, la
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
-_ROUNDINGS = "bound of independent roundings, at most {false_alarm:g} false alarms a clause"
+_ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} false alarms a clause"
 
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
@@ -23,7 +23,7 @@ INSTRUMENTS: Mapping[str, str] = {
     "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
     "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
     "hidden_rows_follow_convention": "probe of a convention", "is_refused": "refusal of the call",
-    "has_variance": "chi-squared law, at most {false_alarm:g} false alarms a shape",
+    "has_variance": "chi-squared test, at most {false_alarm:g} false alarms a shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms a clause",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
@@ -31,7 +31,7 @@ INSTRUMENTS: Mapping[str, str] = {
 
 _WITHIN: Mapping[object, str] = {"exact": EQUALITY, "rounding": WORST_CASE}
 _READ_OUTS: Mapping[object, str] = {
-    "weights": " on weights read out through V = I", "logits": " on logits read out through V = I"}
+    "weights": " on the weights, measured with V = I", "logits": " on the logits, measured with V = I"}
 
 
 def instrument_of(bound: Bound) -> str:

@@ -60,13 +60,13 @@ def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord |
         return None
     record = read_record(path)
     if record.outcomes or record.puts:
-        raise UsageError("this is the record of another kind of run, in which a campaign cannot go on. Name another "
+        raise UsageError("this is the record of another kind of run, so a campaign cannot continue in it. Name another "
                          "file: --record PATH.", where=Place(str(path)))
     for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
         if before != after:
             raise UsageError(
-                f"this campaign was begun with {what} {before}; now it is {after}, and the two do not add up. "
-                "Begin anew in another file (--record PATH), or go back to what it was begun with.",
+                f"this campaign was started with {what} {before}; now it is {after}, so the two cannot be added up. "
+                "Start again in another file (--record PATH), or go back to what it was started with.",
                 where=Place(str(path)))
     return record
 

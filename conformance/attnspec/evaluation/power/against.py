@@ -112,10 +112,10 @@ def _because(now: SubjectPut) -> str:
     """What stands in the way of a conviction."""
     said = _said(now)
     if now.equivalent:
-        return f"it is listed as giving no wrong answer: {now.equivalent}"
+        return f"it is listed as a fault that gives no wrong answer: {now.equivalent}"
     if now.lost or said is None:
         return now.lost or "the suite was not asked"
-    return f"no clause convicts it within {said.cases} cases"
+    return f"no clause detects it within {said.cases} cases"
 
 
 def _falls(here: Mapping[Key, SubjectPut], there: Mapping[Key, SubjectPut]) -> Iterator[Fall]:

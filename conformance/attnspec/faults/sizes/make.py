@@ -33,7 +33,7 @@ def drawn(family: Family, seed: int = 0) -> Fault:
 def _numbers(planted: Planted) -> str:
     """The second sentence of a story: what the seed has drawn. The reach tells the sizes."""
     size = f" a block, tile or grid of {planted.size}, and" if planted.size else ""
-    return f"Seed {planted.seed} draws{size} where it bites."
+    return f"Seed {planted.seed} draws{size} where it shows."
 
 
 def _maker(planted: Planted) -> Callable[[], Attend]:

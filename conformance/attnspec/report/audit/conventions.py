@@ -36,8 +36,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("causal, T ≠ S", "Which diagonal bounds the causal mask?", ("causal_alignment",)),
     Column("mask and causal", "What do a mask (a bias of -inf) and the causal flag do together?",
            ("mask_with_causal", "bias_with_causal")),
-    Column("hidden row", "What does a query get from which every key is hidden?", ("hidden_row",)),
-    Column("hidden NaN", "What does a NaN in a hidden key or value do to the visible output?",
+    Column("hidden row", "What is the output of a query for which every key is masked?", ("hidden_row",)),
+    Column("hidden NaN", "What does a NaN in a masked key or value do to the visible output?",
            ("hidden_key.nan", "hidden_value.nan")),
     Column("scale", "What is the default scale, and is an explicit one honoured?", ("scale",)),
     Column("grouped heads", "Which key/value head does query head h use, of Hkv < H?", ("grouped_heads",), "grouped"),
@@ -47,7 +47,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("float64", "Is float64 computed as float64? The class that explains it, and what comes back.",
            ("precision", "dtype.output"), dtype=DType.FLOAT64),
     Column("zero sizes", "What comes back where an axis is empty?", ("zero",)),
-    Column("gradient", "Does a gradient reach hidden positions?", ("gradient",)),
+    Column("gradient", "Does a gradient reach masked positions?", ("gradient",)),
 )
 
 

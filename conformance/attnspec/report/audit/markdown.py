@@ -46,17 +46,17 @@ def _head(looked: Audit, joined: Joined) -> Lines:
                f"seed {header.seed}, {plain(moment(header.started))}.")
     yield ""
     yield ("This page is generated from the record of the audit, as the page that can be searched is "
-           "([how to read it](reading-a-report.md#the-audit)). A finding stands once for all clauses and dtypes that "
-           "complain of it; its script exits with 1 where it is so, and with 0 where it is not.")
+           "([how to read it](reading-a-report.md#the-audit)). Each finding is told once, for all clauses and dtypes "
+           "that fail because of it. Its script exits with 1 if the finding is true, and with 0 if not.")
     yield ""
 
 
 def _table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("What matters most stands first. Clauses held, of those that apply, and violated, by level; by choice: "
-           "violated by nothing but what the library documents that it does; listed deviations; clauses that cannot be "
-           "put to it; what was not decided.")
+    yield ("What matters most comes first. How many of the applicable clauses hold and how many are violated, by level; by "
+           "choice: violated only by what the library documents; deviations that the manifest lists; clauses that do not "
+           "apply; and what was not decided.")
     for shelf in looked.shelves:
         yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
@@ -87,8 +87,8 @@ def _call(call: Nearness | None) -> str:
 def _conventions(looked: Audit) -> Lines:
     yield "## Conventions"
     yield ""
-    yield ("What each does where practice is divided, as found by probing. *Slanted*: declared, not probed. ✗: the "
-           "manifest says otherwise.")
+    yield ("What each implementation does where libraries differ, as a probe found it. *Italic*: declared, not "
+           "probed. ✗: the manifest says otherwise.")
     yield ""
     titles = [column.title for _, column in looked.habits.columns]
     yield from _rows(("implementation", *titles), (_convention(each, looked) for each in looked.habits.customs))
@@ -150,7 +150,7 @@ def _facts(told: Told) -> Iterator[tuple[str, str]]:
         if web_address(told.known.issue):
             yield "Thread", link(thread(told.known.issue), told.known.issue)
     if told.shown is None:
-        yield "Found by", "probing or reading; no clause complains of it"
+        yield "Found by", "found by probing or reading; no clause fails because of it"
     else:
         yield from _case(told.shown)
         yield "Complaining", "; ".join(map(_concern, told.concerns))
@@ -184,13 +184,13 @@ def _switches(looked: Audit) -> Lines:
         return
     yield "## Hidden switches"
     yield ""
-    yield "The same inputs with one switch flipped: where the answers differ, and both of them."
+    yield "The same inputs with one switch changed. The table lists where the answers differ, with both answers."
     for each in looked.habits.switches:
         if each.flips:
             yield from _flipped(each)
     quiet = [each for each in looked.habits.switches if not each.flips]
     if quiet:
-        yield from ("", f"No difference by any switch: {', '.join(code(each.subject.card.id) for each in quiet)}.")
+        yield from ("", f"No switch makes a difference: {', '.join(code(each.subject.card.id) for each in quiet)}.")
     yield ""
 
 

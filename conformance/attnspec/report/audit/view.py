@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.report.audit.cells import Cells, cells
@@ -13,7 +12,7 @@ from attnspec.report.audit.table import ClauseTally, LibraryTable, Standing, Sub
 from attnspec.report.figures import counted
 from attnspec.report.joined import Joined
 
-LEADING = 8  # how many findings the head of the page names
+LEADING = 3  # how many findings the head of the page names
 MANY = 12    # more subjects than these make an audit: one finding for all, not one for each
 
 
@@ -25,6 +24,24 @@ class Missing:
     library: str
     title: str
     reason: str
+
+
+_FARED: Mapping[Standing, tuple[str, str, str]] = {
+    Standing.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
+    Standing.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
+    Standing.CHOOSES: ("good", "keep every other `must` clause: the rest is a documented choice",
+                       "keeps every other `must` clause: the rest is a documented choice"),
+    Standing.UNFINISHED: ("idle", "were not judged to the end", "was not judged to the end")}
+"""How they stand: the style of their squares, and what is said of many and of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """Implementations that fared alike: a row of squares in the picture at the head of the page."""
+
+    css: str
+    says: str
+    lines: tuple[SubjectLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +82,23 @@ class Audit:
         """What was judged, in one line."""
         libraries = len({shelf.card.id.partition("/")[0] for shelf in self.shelves})
         many = "libraries" if libraries != 1 else "library"
-        return f"{counted(len(self.lines), 'implementation')} from {libraries} {many} on trial"
+        return f"{counted(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
+
+    @property
+    def fared(self) -> tuple[Fared, ...]:
+        """All subjects by how they stand, the gravest first in each row."""
+        rows = ((*words, tuple(sorted((line for line in self.lines if line.standing is standing),
+                                      key=lambda line: line.weight))) for standing, words in _FARED.items())
+        return tuple(Fared(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows if lines)
 
     @property
     def sentence(self) -> str:
         """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
-        found = Counter(line.standing for line in self.lines)
-        chosen, idle = found[Standing.CHOOSES], found[Standing.UNFINISHED]
-        apart = f" ({chosen} of them apart from a documented choice)" if chosen else ""
-        fared = [f"{found[Standing.KEEPS] + chosen} keep every `must` clause{apart}",
-                 f"{found[Standing.BREAKS]} {'breaks' if found[Standing.BREAKS] == 1 else 'break'} at least one",
-                 *([f"{idle} {'was' if idle == 1 else 'were'} not judged to the end"] if idle else [])]
-        return f"{', '.join(fared)}. {self._explained}"
+        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.fared)}. {self.explained}"
 
     @property
-    def _explained(self) -> str:
+    def explained(self) -> str:
+        """How much of what failed is explained."""
         known, rest = len(self.explaining), self.open_failures
         if not known:
             return f"None of the {counted(rest, 'failure')} is explained yet." if rest else "Nothing failed."

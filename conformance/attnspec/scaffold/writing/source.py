@@ -63,7 +63,7 @@ def source(form: Form) -> str:
 def _docstring(form: Form) -> Iterator[str]:
     yield f'"""`{form.module}.{form.name}` for attnspec.'
     yield ""
-    yield "Written by `attnspec init`: read it, mend what is wrong. Found out by trying:"
+    yield "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:"
     for sentence in told(form):
         yield from wrapped(f"- {sentence}", hanging=2)
     yield '"""'

@@ -110,7 +110,7 @@ def keep_prefix(posed: Attention, *, cut: DrawnRow) -> Attention:
     """Cut the whole sequence off after position `cut`; only where T = S."""
     problem = posed.one
     if problem.sizes.T != problem.sizes.S:
-        raise NoClaim("queries and keys are no one sequence")
+        raise NoClaim("queries and keys are not one sequence")
     index = np.arange(cut + 1)
     shorter = problem.but(**entries_along(problem, "T", index))
     return posed.but(**{**entries_along(problem, "T", index), **entries_along(shorter, "S", index)})
@@ -122,7 +122,7 @@ def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "t
     H, Hkv = problem.sizes.H, problem.sizes.Hkv
     answer = posed.conventions.get("grouped_heads", "") if order == "declared" else order
     if answer not in {"repeat", "tile"}:
-        raise NoClaim("grouped_heads is undefined: no order is declared, and none of the known ones was found")
+        raise NoClaim("grouped_heads is undefined: none is declared, and no known order was found")
     heads = np.arange(H) // (H // Hkv) if answer == "repeat" else np.arange(H) % Hkv
     return posed.but(key=taken(problem.key, heads, 1), value=taken(problem.value, heads, 1))
 
@@ -131,7 +131,7 @@ def keep_kv_heads(posed: Attention, *, kept: DrawnCount) -> Attention:
     """Cut the key/value heads off from `kept` on; query heads share those that are left."""
     problem = posed.one
     if problem.sizes.H % kept:
-        raise NoClaim("so many key/value heads cannot share the query heads evenly")
+        raise NoClaim("the number of query heads is not a multiple of the number of key/value heads")
     index = np.arange(kept)
     return posed.but(key=taken(problem.key, index, 1), value=taken(problem.value, index, 1))
 

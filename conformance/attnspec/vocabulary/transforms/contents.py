@@ -79,7 +79,7 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], .
         raise NoClaim("heads are grouped")
     hidden = np.asarray(~visible_keys(problem, posed.conventions).any(axis=2))
     if not hidden.any():
-        raise NoClaim("no key is hidden from every query")
+        raise NoClaim("no key is masked for every query")
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and reach > unit(problem.dtype).largest:
         raise NoClaim("a dot product with the new keys would overflow")
