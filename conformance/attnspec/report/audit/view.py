@@ -29,8 +29,8 @@ class Missing:
 _FARED: Mapping[Standing, tuple[str, str, str]] = {
     Standing.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
     Standing.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
-    Standing.CHOOSES: ("good", "keep every other `must` clause: the rest is a documented choice",
-                       "keeps every other `must` clause: the rest is a documented choice"),
+    Standing.CHOOSES: ("good", "keep every `must` clause apart from documented choices",
+                       "keeps every `must` clause apart from documented choices"),
     Standing.UNFINISHED: ("idle", "were not judged to the end", "was not judged to the end")}
 """How they stand: the style of their squares, and what is said of many and of one."""
 
