@@ -155,6 +155,14 @@ def assumed(dtype: DType) -> Precision:
     return graded("G3" if is_half(dtype) else "G0", dtype)
 
 
+def with_range_of_float32(precision: Precision) -> Precision:
+    """The same class, but that no logit up to float32's largest overflows: bfloat16, which has that range, stands for
+    float16. It rounds more coarsely, so that what is declared to be rounded to float16 still may be.
+    """
+    through = {word: getattr(precision, word) for word in ("accumulate", "logits", "softmax")}
+    return replace(precision, **{word: DType.BFLOAT16 for word, dtype in through.items() if dtype is DType.FLOAT16})
+
+
 def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
     """The class that a manifest declares for a dtype; with None, the one assumed of a bare function.
 
