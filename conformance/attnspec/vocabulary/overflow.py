@@ -8,8 +8,8 @@ from typing import Literal
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.questions.ranges import told, tried
 from attnspec.record.outcome import Measured, Reading
+from attnspec.vocabulary import observables
 from attnspec.vocabulary.measures import measure
-from attnspec.vocabulary.observables import see
 from attnspec.vocabulary.scene import Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 
@@ -19,7 +19,8 @@ def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName 
     it: only roundings are granted, no overflow. How much the subject stands in a half dtype is read off.
     """
     wide = scene.evaluator.under(with_range_of_float32(scene.evaluator.precision))
-    seen = see(scene.against(wide), run, observe)
+    observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
+    seen = observables.see(scene.against(wide), run, observe)
     found = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition, no overflow excused")
     return replace(found, readings=_readings(scene))
