@@ -86,7 +86,7 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
      "findings.yaml:2: the finding 'mine/ignored' is a documented choice, and 'documented' has no words of the library. "
      'Quote them in "…", with where they stand.'),
     ("needs: [causal]", "clauses: [casual.*]",
-     "findings.yaml:2: the finding 'mine/ignored' speaks of 'casual.*', which no clause is called. Did you mean "
+     "findings.yaml:2: the finding 'mine/ignored' names 'casual.*', but there is no such clause. Did you mean "
      "'causal.*'? `attnspec list clauses` names them all."),
 ], ids=["a subject", "a clause", "a key", "every clause", "a pattern without evidence", "no harm", "a choice unquoted",
         "a clause of what was seen"])
@@ -108,7 +108,7 @@ def test_lint_tells_a_mistake_of_every_library(cli: Cli, library: Path) -> None:
 
 
 def test_lint_tells_a_quote_that_is_not_in_english_and_has_no_translation(cli: Cli, spec: Path) -> None:
-    assert cli("lint", "--spec", "spec")[1] == "Nothing to mend.\n"
+    assert cli("lint", "--spec", "spec")[1] == "No problem found.\n"
     causal = spec / "causal.yaml"
     causal.write_text(causal.read_text(encoding="utf-8").replace(", translation: only to tokens generated before", ""))
     assert cli("lint", "--spec", "spec")[1].splitlines() == [

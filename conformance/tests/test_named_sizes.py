@@ -256,7 +256,7 @@ def test_the_page_says_which_sizes_were_named() -> None:
     told = outcome("lib/attend", "core.a", asked={"T8": ""})
     page = render([run(told, sizes=("T8",))])
     assert "sizes namedT8" in words(section(page, "environment"))
-    assert "At the sizes that were named, lib/attend: 1 clause at T8." in words(section(page, "sizes"))
+    assert "At the sizes that you named, lib/attend: 1 clause at T8." in words(section(page, "sizes"))
 
 
 @pytest.mark.parametrize("handler", [Plain, Live])
@@ -287,11 +287,11 @@ def test_blocks_put_half_of_the_weight_on_their_ends() -> None:
 def test_a_subject_with_blocks_has_a_plan_of_its_own() -> None:
     demand = Demand(domain())
     at_ends = Counter[bool]()
-    for seed, is_cut in product(range(6), (False, True)):
+    for seed, is_cut in product(range(30), (False, True)):
         plan = plan_for((demand,), Declaration().limits, Effort.DEFAULT, seed, DType.FLOAT32, compiles=False, flipped=0,
                         blocks=(("T", (48,)),) if is_cut else ())
         at_ends[is_cut] += sum(min(row.T % 48, -row.T % 48) <= 1 and row.T > 1 for row in plan.rows(demand))
-    assert at_ends[True] > 1.5 * at_ends[False] > 0
+    assert at_ends[True] > 4 * at_ends[False] > 0
 
 
 def test_what_a_function_says_of_its_blocks_reaches_its_cases(tmp_path: Path) -> None:

@@ -386,7 +386,7 @@ def test_a_variant_that_answers_otherwise_is_named() -> None:
     found = relations.variants_agree(with_variant(wrong(plus(0.5))), observe="output")
     assert found.margin > 1
     assert found.sentence.startswith("output with eval should be that without")
-    with pytest.raises(OutsideLimits, match="no hidden switch"):
+    with pytest.raises(OutsideLimits, match="it declares no variant"):
         relations.variants_agree(plain, observe="output")
 
 

@@ -54,9 +54,9 @@ def _head(looked: Audit, joined: Joined) -> Lines:
 def _table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("What matters most comes first. How many of the applicable clauses hold and how many are violated, by level; "
-           "by choice: violated only by what the library documents; deviations that the manifest lists; clauses that do "
-           "not apply; and what was not decided.")
+    yield ("What matters most comes first. How many of the applicable clauses hold and how many are violated, by "
+           "level; by choice: violated only by what the library documents; deviations that the manifest lists; clauses "
+           "that do not apply; and what was not decided.")
     for shelf in looked.shelves:
         yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
