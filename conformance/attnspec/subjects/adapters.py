@@ -1,0 +1,37 @@
+"""Whose failure an exception is: the library's, or that of an adapter which does not know the installed release."""
+
+from __future__ import annotations
+
+import re
+
+from attnspec.core.errors import NotWithThisRelease
+from attnspec.host.loading import PACKAGE
+from attnspec.subjects.call import SubjectRaised
+from attnspec.subjects.manifest import Library
+
+_UNKNOWN_TO_A_RELEASE = re.compile(
+    r"unexpected keyword argument|invalid keyword argument|takes .*positional arguments?|missing .*required .*argument")
+"""What a TypeError says of a call whose parameters have changed."""
+
+
+def not_with_this_release(subject: str, library: Library, words: str) -> NotWithThisRelease:
+    """The error. words: what went wrong, and where."""
+    return NotWithThisRelease(f"{subject} cannot be judged with this release ({library.name} {library.version}): {words}")
+
+
+def failure_of_adapter(raised: SubjectRaised, subject: str, library: Library) -> NotWithThisRelease | None:
+    """The error for an adapter's own failure; None where the library raised, or no release of one is in play.
+
+    It is the adapter's own if the adapter's file raised it, and asks for what is not there: an attribute, a keyword, a
+    name to import.
+    """
+    if not (raised.module.startswith(f"{PACKAGE}.") and _asks_in_vain(raised) and library.version):
+        return None
+    place = f" ({raised.place})" if raised.place else ""
+    return not_with_this_release(subject, library, f"its adapter fails, {raised.summary}{place}")
+
+
+def _asks_in_vain(raised: SubjectRaised) -> bool:
+    if raised.classes & {"AttributeError", "ImportError"}:
+        return True
+    return "TypeError" in raised.classes and bool(_UNKNOWN_TO_A_RELEASE.search(raised.summary))
