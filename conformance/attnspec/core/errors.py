@@ -58,11 +58,11 @@ class TargetError(AttnspecError):
     """What is to be judged cannot be found, imported or called."""
 
 
-class NotImportable(TargetError):
+class ImportingError(TargetError):
     """What is to be judged is there, and importing it fails."""
 
 
-class NotWithThisRelease(TargetError):
+class ReleaseError(TargetError):
     """An adapter does not work with the release of its library that is installed; it is no failure of the library."""
 
 

@@ -9,13 +9,13 @@ from attnspec.report.markdown import code, plain, row
 
 _HEAD = """# Releases
 
-Each adapter, tried with the oldest and the newest release of the range that its manifest declares (`versions`), each in an
-environment of its own on a CPU. An adapter works with a release if it answers the five fixed inputs of `attnspec smoke` and
-the worked example of `attention.worked_example` rightly. `attnspec ranges` does it, keeps what came of it in
-`reports/ranges/tried.jsonl`, and writes this page; what is known already is not tried again.
+Each adapter was tried with the oldest and the newest release of the range that its manifest declares (`versions`),
+each in an environment of its own, on a CPU. An adapter works with a release if it answers the five inputs of
+`attnspec smoke`, and the worked example of `attention.worked_example` rightly. `attnspec ranges` tries them, keeps what
+came of it in `reports/ranges/tried.jsonl` and writes this page. It does not try again what is known.
 
-Outside of its range a library is refused, with its version and the range. Where an adapter itself fails with a release, it
-says so: "cannot be judged with this release". That is no failure of the library.
+A release outside of the range is refused, and the message names both. Where an adapter itself fails with a release, the
+message is "cannot be judged with this release". That is no failure of the library.
 """
 _MARKS = {Fate.WORKS: "works", Fate.NOT_TESTED: "not tested", Fate.NOT_INSTALLED: "not installed",
           Fate.UNJUDGED: "**cannot be judged**", Fate.FAILS: "**the library fails**", Fate.REFUSED: "**refused**"}
@@ -23,9 +23,8 @@ _MARKS = {Fate.WORKS: "works", Fate.NOT_TESTED: "not tested", Fate.NOT_INSTALLED
 
 def ranges_page(tried: Iterable[Tried], ranges: Mapping[str, str]) -> str:
     """The page. ranges: by library the versions that its manifest declares, for all that declare some."""
-    by_library = {library: [each for each in tried if each.subject.partition("/")[0] == library]
-                  for tried in (tuple(tried),) for library in ranges}
-    known = [each for each in by_library.values() for each in each]
+    known = [each for each in tried if each.subject.partition("/")[0] in ranges]
+    by_library = {library: [each for each in known if each.subject.partition("/")[0] == library] for library in ranges}
     lines = [_HEAD, _summary(known, ranges, by_library), "", "## Libraries", "",
              row(["library", "range", "oldest", "newest"]), row(["---"] * 4)]
     lines += [row([plain(library), code(ranges[library]), *(_of_library(each, end) for end in ("oldest", "newest"))])

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from attnspec.core.errors import AttnspecError, NotWithThisRelease
+from attnspec.core.errors import AttnspecError, ReleaseError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.plan import Plan
@@ -102,7 +102,7 @@ def fate_of(target: str, plan: Plan) -> tuple[Fate, str]:
         subject = summon(target, plan)
         wrong = [f"{line.sentence}: {line.detail}" for line in smoke(subject) if not line.passed]
         return (Fate.FAILS, wrong[0]) if wrong else _exemplary(plan, subject.declaration.dtypes)
-    except NotWithThisRelease as cause:
+    except ReleaseError as cause:
         return Fate.UNJUDGED, str(cause)
     except AttnspecError as cause:
         return Fate.REFUSED, str(cause)
@@ -124,9 +124,10 @@ def _exemplary(plan: Plan, dtypes: Sequence[DType]) -> tuple[Fate, str]:
 
 def _interpreter(version: str) -> str:
     """The interpreter of this version, `3.9`; attnspec's own where none is named. Raises NotInstalled."""
-    found = shutil.which(f"python{version}") if version else sys.executable
-    if not found:
-        raise NotInstalled(f"there is no python{version} on the path")
+    name = f"python{version}"
+    found = shutil.which(name) if version else sys.executable
+    if not found or subprocess.run([found, "--version"], capture_output=True, check=False).returncode:
+        raise NotInstalled(f"there is no {name} on the path that starts")
     return found
 
 

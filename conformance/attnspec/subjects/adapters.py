@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from attnspec.core.errors import NotWithThisRelease
+from attnspec.core.errors import ReleaseError
 from attnspec.host.loading import PACKAGE
 from attnspec.subjects.call import SubjectRaised
 from attnspec.subjects.manifest import Library
@@ -14,12 +14,13 @@ _UNKNOWN_TO_A_RELEASE = re.compile(
 """What a TypeError says of a call whose parameters have changed."""
 
 
-def not_with_this_release(subject: str, library: Library, words: str) -> NotWithThisRelease:
+def not_with_this_release(subject: str, library: Library, words: str) -> ReleaseError:
     """The error. words: what went wrong, and where."""
-    return NotWithThisRelease(f"{subject} cannot be judged with this release ({library.name} {library.version}): {words}")
+    release = f"{library.name} {library.version}"
+    return ReleaseError(f"{subject} cannot be judged with this release ({release}): {words}")
 
 
-def failure_of_adapter(raised: SubjectRaised, subject: str, library: Library) -> NotWithThisRelease | None:
+def failure_of_adapter(raised: SubjectRaised, subject: str, library: Library) -> ReleaseError | None:
     """The error for an adapter's own failure; None where the library raised, or no release of one is in play.
 
     It is the adapter's own if the adapter's file raised it, and asks for what is not there: an attribute, a keyword, a

@@ -33,8 +33,8 @@ from attnspec.subjects.program import Program, read_program
 from attnspec.subjects.tested import End, read_ends
 
 FILE = "manifest.yaml"
-_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install", "requires",
-            "faster_with", "host", "python", "device", "subjects")
+_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
+            "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")

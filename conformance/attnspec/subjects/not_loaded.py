@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core import paths
-from attnspec.core.errors import NotImportable, Place, TargetError, either, hint, near_misses
+from attnspec.core.errors import ImportingError, Place, TargetError, either, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
 from attnspec.hosting.process import DIED, Death
@@ -25,7 +25,7 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     """The error for what `host.loading` tells. name: of the module or the file."""
     kind = told.get("kind")
     if kind == "missing":
-        return NotImportable(_missing(told, name))
+        return ImportingError(_missing(told, name))
     if kind == "syntax":
         return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
     if kind == "no_file":
@@ -36,7 +36,7 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     if kind == "member":
         return TargetError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}",
                            where=Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"])))
-    return NotImportable(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
+    return ImportingError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
                          where=_place(told) if told.get("file") else None)
 
 

@@ -50,7 +50,7 @@ class Subject:
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
-        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason; NotWithThisRelease where the
+        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason; ReleaseError where the
         adapter itself fails.
         """
         if reason := self.refuses(problem):

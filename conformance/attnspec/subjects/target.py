@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import NotImportable, TargetError
+from attnspec.core.errors import ImportingError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
@@ -206,8 +206,9 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     library = registered.library
     source = Source.registered(library, function_name)
     try:
-        found = _there(source, function_name, client, (library.distribution,)) if client else _here(source, function_name)
-    except NotImportable as cause:
+        versions = (library.distribution,)
+        found = _there(source, function_name, client, versions) if client else _here(source, function_name)
+    except ImportingError as cause:
         raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
     described = found.described
     if not described.is_callable or described.is_class:
