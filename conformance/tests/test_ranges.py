@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
 from attnspec.record.tried import Fate, read_tried
-from attnspec.subjects.installed import look_in
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
 
@@ -47,12 +45,6 @@ def {name}(logits):
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
 """
-
-
-@pytest.fixture(autouse=True)
-def _asked_here() -> Iterator[None]:
-    yield
-    look_in(Surroundings())
 
 
 def written(parent: Path, body: str, *, least: str = "1", name: str = "mine") -> Path:
