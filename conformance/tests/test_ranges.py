@@ -76,6 +76,7 @@ def test_what_an_adapter_asks_in_vain_is_its_own_failure(tmp_path: Path, name: s
 @pytest.mark.parametrize(("name", "body"), [
     ("value", "raise ValueError('no attribute, unexpected keyword argument')"),
     ("kind", "return query + object()"),
+    ("arguments", "return np.transpose(query, None, None)"),  # a function that takes no mask
     ("inside", "import fractions; return fractions.Fraction(query)"),  # raised in the library's own file
     ("inner", "import types; import json; return json.dumps(1, cls=lambda **k: types.SimpleNamespace())"),
 ])

@@ -53,7 +53,8 @@ class Bench:
         look_in(plan.surroundings({}))
         version = _python_of(python)
         for subject in subjects:
-            fate, words = fate_of(subject.id, replace(plan, targets=(subject.id,)))
+            fate, words = (Fate.NOT_TESTED, subject.not_here) if subject.not_here else fate_of(
+                subject.id, replace(plan, targets=(subject.id,)))
             release = installed_version(subject.library.distribution)
             yield replace(told(subject.id, end, fate, words), release=release, python=version)
 

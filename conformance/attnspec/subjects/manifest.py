@@ -133,7 +133,7 @@ class Registered:
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        return self.cannot_run or self._elsewhere or self.library.missing or self._lacking
+        return self.not_here or self.library.missing or self._lacking
 
     @property
     def _lacking(self) -> str:
@@ -142,11 +142,11 @@ class Registered:
         return not_installed(absent, installing(absent)) if absent else ""
 
     @property
-    def _elsewhere(self) -> str:
-        """Why it cannot be judged on the device of this run; empty if it can. NumPy's arrays are on the CPU."""
+    def not_here(self) -> str:
+        """Why it cannot be judged on this machine or device; empty if it can. NumPy's arrays are on the CPU."""
         needed = self.device or ("" if self.declaration.lift else "cpu")
-        if needed in ("", kind_of_device()):
-            return ""
+        if self.cannot_run or needed in ("", kind_of_device()):
+            return self.cannot_run
         return f"it runs on {needed} alone; name a device: attnspec check --device {needed} {self.id}"
 
 

@@ -25,7 +25,8 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     """The error for what `host.loading` tells. name: of the module or the file."""
     kind = told.get("kind")
     if kind == "missing":
-        return ImportingError(_missing(told, name))
+        inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
+        return (ImportingError if inner else TargetError)(_missing(told, name))
     if kind == "syntax":
         return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
     if kind == "no_file":
