@@ -10,8 +10,8 @@ from attnspec.subjects.call import SubjectRaised
 from attnspec.subjects.manifest import Library
 
 _UNKNOWN = re.compile(r"unexpected keyword argument|invalid keyword argument")
-"""What a TypeError says of a keyword that is not known. Too many arguments are another thing: a function may be documented
-to take no mask.
+"""What a TypeError says of a keyword that is not known. Too many arguments are another thing: a function may be
+documented to take no mask.
 """
 
 
