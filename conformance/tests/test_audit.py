@@ -65,7 +65,7 @@ def test_an_audit_holds_verdicts_answers_findings_and_who_could_not_run() -> Non
     assert [(probed.subject, bool(probed.found)) for probed in record.probes] == [("mine/values", True)]
     assert record.header.absent == ({
         "subject": "mine/elsewhere", "library": "Mine", "title": "Elsewhere",
-        "reason": "nowhere_to_be_found is not installed. Install it: pip install nowhere_to_be_found"},)
+        "reason": "nowhere_to_be_found is not installed. Install the distribution that holds this module."},)
     [card] = [known.card for known in record.subjects]
     assert (card.library, card.install, card.issues, card.note) == (
         "Mine", "pip install mine", "https://example.org/issues", "It attends to nothing.")

@@ -60,6 +60,7 @@ COMMANDS: Mapping[str, str] = {
     "refutations": "attnspec.cli.refutations:refutations",
     "campaign": "attnspec.cli.campaign:campaign",
     "confirm": "attnspec.cli.confirm:confirm",
+    "ranges": "attnspec.cli.ranges:ranges",
     "combine": "attnspec.cli.combine:combine_",
     "report": "attnspec.cli.report:report",
     "lint": "attnspec.cli.lint:lint",

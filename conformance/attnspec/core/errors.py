@@ -58,6 +58,14 @@ class TargetError(AttnspecError):
     """What is to be judged cannot be found, imported or called."""
 
 
+class ImportingError(TargetError):
+    """What is to be judged is there, and importing it fails."""
+
+
+class ReleaseError(TargetError):
+    """An adapter does not work with the release of its library that is installed; it is no failure of the library."""
+
+
 class RecordError(AttnspecError):
     """A record cannot be read."""
 

@@ -156,7 +156,28 @@ def told_of(raised: BaseException) -> Dict[str, Any]:
     return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
             "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
-            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0}
+            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
+            "by": _asker(raised)}
+
+
+_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
+
+
+def _asker(raised: BaseException) -> List[Any]:
+    """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
+    of who asked for it.
+    """
+    try:
+        places = [(frame.f_globals.get("__name__", ""), frame.f_code.co_filename, line)
+                  for frame, line in traceback.walk_tb(raised.__traceback__)
+                  if _is_subjects(frame.f_code.co_filename) and frame.f_code.co_name not in _LOOKING_UP]
+        return [str(places[-1][0]), places[-1][1], places[-1][2]] if places else ["", "", 0]
+    except BaseException:
+        return ["", "", 0]
+
+
+def _is_subjects(file: str) -> bool:
+    return Path(file).parent != OURS and not file.startswith("<frozen")
 
 
 def summary(raised: BaseException) -> str:
@@ -173,7 +194,7 @@ def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
     """The subject's frames, the innermost last."""
     try:
         return [each for each in traceback.extract_tb(raised.__traceback__)
-                if Path(each.filename).parent != OURS and not each.filename.startswith("<frozen")]
+                if _is_subjects(each.filename)]
     except BaseException:
         return []
 

@@ -31,7 +31,7 @@ def smoked(target: str, plan: Plan) -> Smoked:
     from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
 
     try:
-        subject = summon(target, replace(plan, targets=(target,)))
+        lines = smoke(summon(target, replace(plan, targets=(target,))))
     except AttnspecError as problem:
         return Smoked(death=str(problem))
-    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in smoke(subject)))
+    return Smoked(tuple(SmokedInput(line.sentence, line.passed, line.detail) for line in lines))

@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
 from attnspec.host.calling import Arguments, Ended
@@ -18,6 +20,7 @@ from attnspec.host.frames import Entries
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
+from attnspec.spec.yaml_lines import shown
 
 _AS_BYTES = 2**16  # up to so many bytes, a copy to compare is up to ten times as fast as an array's own comparison
 
@@ -26,17 +29,20 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line.
 
     classes: the names of the exception's class and of those that it comes from.  statement: the line that raised it.
-    asked: the problem that was put, where that is known.
+    asked: the problem that was put, where that is known.  module: the name of the module that raised it.
+    place: the line of that.
     """
 
     def __init__(self, summary: str, traceback: str, stderr: str = "", *, classes: frozenset[str] = frozenset(),
-                 statement: str = "") -> None:
+                 statement: str = "", module: str = "", place: Place | None = None) -> None:
         super().__init__(summary)
         self.summary = summary
         self.traceback = traceback
         self.stderr = stderr
         self.classes = classes
         self.statement = statement
+        self.module = module
+        self.place = place
         self.asked: Problem | LayerProblem | None = None
 
     @property
@@ -200,8 +206,10 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
 
 def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     """The exception in the words of the process that it was raised in."""
+    module, file, line = map(str, told.get("by") or ("", "", 0))
     return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
-                         classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]))
+                         classes=frozenset(map(str, told["classes"])), statement=str(told["statement"]),
+                         module=module, place=Place(shown(Path(file)), int(line)) if file else None)
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:

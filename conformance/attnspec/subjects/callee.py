@@ -285,5 +285,7 @@ def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
         raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
     if ended == "raised":
         _ = [str(each) for each in words["classes"]]
+        _, _, line = words.get("by") or ("", "", 0)
+        _ = int(line)
     if ended == "unusable" and words["name"] != "the pair":
         _ = call.shapes[words["at"]]

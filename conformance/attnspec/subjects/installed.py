@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings, kind_of
+from attnspec.record.events import OF_SUBJECTS
 
 if TYPE_CHECKING:
     from attnspec.hosting.client import Client
+
+NAMED_ALIKE = frozenset({*OF_SUBJECTS, "einops", "pytest", "scipy", "tensorflow", "triton"})
+"""The modules whose distributions are known to have the same name."""
 
 _audited = [Surroundings()]
 
@@ -75,6 +79,19 @@ def is_installed(module: str, python: str = "") -> bool:
         specification = PathFinder.find_spec(".".join([top, *inner[: depth + 1]]),
                                              list(specification.submodule_search_locations))
     return specification is not None
+
+
+def installing(module: str) -> str:
+    """The command that installs a module; empty where its distribution may be called otherwise: a stranger's may be
+    called like the module.
+    """
+    return f"pip install {module}" if module in NAMED_ALIKE else ""
+
+
+def not_installed(module: str, command: str) -> str:
+    """The sentence about a module that is not there. command: what installs it; empty where nobody knows."""
+    way_out = f"Install it: {command}" if command else "Install the distribution that holds this module."
+    return f"{module} is not installed. {way_out}"
 
 
 @functools.cache

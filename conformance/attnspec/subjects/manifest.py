@@ -26,14 +26,15 @@ from attnspec.subjects.declared import (
     read_precision,
     read_precision_on,
 )
-from attnspec.subjects.installed import installed_version, is_installed, kind_of_device
+from attnspec.subjects.installed import installed_version, installing, is_installed, kind_of_device, not_installed
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_variables
 from attnspec.subjects.program import Program, read_program
+from attnspec.subjects.tested import End, read_ends
 
 FILE = "manifest.yaml"
-_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "homepage", "issues", "install", "requires",
-            "faster_with", "host", "python", "device", "subjects")
+_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
+            "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
             "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
@@ -47,7 +48,7 @@ class Library:
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
     program: the host of a library that is no Python.  interpreter: the one that its manifest names.
-    told: the version that the process of its subjects tells.
+    told: the version that the process of its subjects tells.  tested: how the ends of `versions` are installed.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Library:
     program: Program | None = None
     interpreter: Interpreter | None = None
     told: str = ""
+    tested: tuple[End, ...] = ()
 
     @property
     def version(self) -> str:
@@ -84,14 +86,16 @@ class Library:
         if self.interpreter and (reason := self.interpreter.missing):
             return reason
         if absent := absent_module(self.requires, self.python):
-            return f"{absent} is not installed. Install it: {self.install or f'pip install {absent}'}"
+            own = self.distribution if absent == self.requires.split()[0] else ""
+            return not_installed(absent, self.install or (f"pip install {own}" if own else installing(absent)))
         return self.unfit
 
     @property
     def unfit(self) -> str:
         """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
         if self.version and not SpecifierSet(self.versions).contains(self.version, prereleases=True):
-            return f"{self.name} {self.version} is installed; its adapters are written for {self.versions}"
+            return (f"{self.name} {self.version} is installed; its adapters are written for {self.versions}. "
+                    "Install a release in that range.")
         return ""
 
 
@@ -129,20 +133,20 @@ class Registered:
     @property
     def missing(self) -> str:
         """Why it cannot be judged here; empty if it can."""
-        return self.cannot_run or self._elsewhere or self.library.missing or self._lacking
+        return self.not_here or self.library.missing or self._lacking
 
     @property
     def _lacking(self) -> str:
         """Which module it needs beside its library and has not, and what to do; empty if it has them."""
         absent = absent_module(self.requires, self.library.python)
-        return f"{absent} is not installed. Install it: pip install {absent}" if absent else ""
+        return not_installed(absent, installing(absent)) if absent else ""
 
     @property
-    def _elsewhere(self) -> str:
-        """Why it cannot be judged on the device of this run; empty if it can. NumPy's arrays are on the CPU."""
+    def not_here(self) -> str:
+        """Why it cannot be judged on this machine or device; empty if it can. NumPy's arrays are on the CPU."""
         needed = self.device or ("" if self.declaration.lift else "cpu")
-        if needed in ("", kind_of_device()):
-            return ""
+        if self.cannot_run or needed in ("", kind_of_device()):
+            return self.cannot_run
         return f"it runs on {needed} alone; name a device: attnspec check --device {needed} {self.id}"
 
 
@@ -162,18 +166,20 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
 
 def _library(fields: Fields, folder: Path) -> Library:
     program = read_program(fields, folder)
+    distribution, versions = fields.text("distribution", ""), read_versions(fields)
     return Library(
         name=fields.text("library"),
         folder=folder.name,
-        distribution=fields.text("distribution", ""),
+        distribution=distribution,
         also_distributed_as=fields.texts("also_distributed_as", ()),
-        versions=read_versions(fields),
+        versions=versions,
         homepage=fields.url("homepage", ""),
         issues=fields.url("issues", ""),
         install=fields.text("install", ""),
         requires="" if program else _modules(fields),
         program=program,
         interpreter=read_interpreter(fields, folder),
+        tested=read_ends(fields, distribution, versions),
     )
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core import paths
-from attnspec.core.errors import Place, TargetError, either, hint, near_misses
+from attnspec.core.errors import ImportingError, Place, TargetError, either, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
 from attnspec.hosting.process import DIED, Death
-from attnspec.record.events import OF_SUBJECTS
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.described import Described
+from attnspec.subjects.installed import installing
 from attnspec.subjects.manifest import FILE, read_manifest
 from attnspec.subjects.outline import near_file, no_function
 
@@ -25,7 +25,8 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     """The error for what `host.loading` tells. name: of the module or the file."""
     kind = told.get("kind")
     if kind == "missing":
-        return TargetError(_missing(told, name))
+        inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
+        return (ImportingError if inner else TargetError)(_missing(told, name))
     if kind == "syntax":
         return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
     if kind == "no_file":
@@ -36,8 +37,8 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     if kind == "member":
         return TargetError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}",
                            where=Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"])))
-    return TargetError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
-                       where=_place(told) if told.get("file") else None)
+    return ImportingError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
+                         where=_place(told) if told.get("file") else None)
 
 
 def _place(told: Mapping[str, Any]) -> Place:
@@ -64,8 +65,8 @@ def _install(module: str) -> str:
     for manifest in sorted(paths.folder("implementations").glob(f"*/{FILE}")):
         library = next(iter(read_manifest(manifest.parent))).library
         if module in library.requires.split()[:1]:
-            return library.install or f"pip install {library.distribution or module}"
-    return f"pip install {module}" if module in OF_SUBJECTS else ""
+            return library.install or (f"pip install {library.distribution}" if library.distribution else "")
+    return installing(module)
 
 
 def _looked(told: Mapping[str, Any]) -> str:

@@ -126,7 +126,9 @@ class SmokeLine:
 
 
 def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
-    """Put the five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of the subject's."""
+    """Put the five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of the subject's,
+    but ReleaseError where its adapter fails.
+    """
     dtype = DType.FLOAT32 if DType.FLOAT32 in subject.declaration.dtypes else subject.declaration.dtypes[0]
     small, single = _problem(subject, dtype, 3, 3), _problem(subject, dtype, 1, 1)
     cross = _problem(subject, dtype, 2, 4)

@@ -13,6 +13,7 @@ from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
+from attnspec.subjects.adapters import failure_of_adapter
 from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
@@ -49,7 +50,8 @@ class Subject:
     def answer(self, problem: Problem) -> Answer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
 
-        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason.
+        Raises SubjectRaised, UnusableAnswer; ValueError where `refuses` gives a reason; ReleaseError where the
+        adapter itself fails.
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
@@ -163,7 +165,10 @@ class Subject:
         """
         keywords = {**more, **self._keywords(problem)}
         call = Call(arrays, keywords, problem.dtype, shapes if problem.return_weights else shapes[:1])
-        return self.callee.perform(call)
+        try:
+            return self.callee.perform(call)
+        except SubjectRaised as raised:
+            raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import TargetError
+from attnspec.core.errors import ImportingError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere, here
 from attnspec.hosting.pool import client_of
+from attnspec.subjects.adapters import not_with_this_release
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted
 from attnspec.subjects.declared import declaration_of
 from attnspec.subjects.declared_precision import check_precision
@@ -204,7 +205,11 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
     source = Source.registered(library, function_name)
-    found = _there(source, function_name, client, (library.distribution,)) if client else _here(source, function_name)
+    try:
+        versions = (library.distribution,)
+        found = _there(source, function_name, client, versions) if client else _here(source, function_name)
+    except ImportingError as cause:
+        raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)

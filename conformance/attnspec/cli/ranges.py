@@ -1,0 +1,90 @@
+"""`ranges`: does each adapter work with the oldest and the newest release that its manifest declares?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from attnspec.cli import completion
+from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS
+from attnspec.core.characters import visible
+from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
+from attnspec.core.files import write_whole
+from attnspec.core.plan import Plan
+from attnspec.record.tried import Fate, Tried, read_tried, write_tried
+from attnspec.report.ranges import ranges_page
+from attnspec.runner.ranges import Bench, recipe_of
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import registered
+from attnspec.subjects.tested import End
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_COLOURS = {Fate.WORKS: "green", Fate.NOT_TESTED: "yellow", Fate.NOT_INSTALLED: "yellow"}
+
+
+@click.command()
+@click.argument("libraries", nargs=-1, metavar="[LIBRARY]...", shell_complete=completion.libraries)
+@click.option("--environments", default="reports/run/ranges", show_default=True, metavar="DIR",
+              type=click.Path(file_okay=False, path_type=Path), help="Where environments are made and kept.")
+@click.option("--record", default="reports/ranges/tried.jsonl", show_default=True, metavar="PATH", type=_FILE,
+              help="What came of it; what stands there is not tried again.")
+@click.option("--markdown", metavar="PATH", type=_FILE, help="Write the page, too.")
+@click.option("--again", is_flag=True, help="Try what is known, too.")
+@IMPLEMENTATIONS
+@DEADLINE
+def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, markdown: Path | None, again: bool,
+           implementations: tuple[str, ...], deadline: float) -> int:
+    """Try each adapter of each LIBRARY, or of all, with the oldest and the newest release of its declared range.
+
+    Each release is installed in an environment of its own, as the manifest says under `tested`.
+
+    Exit codes: 0 all adapters that were tried can be judged, 1 one cannot, 2 cannot run.
+    """
+    folders = tuple(str(Path(folder).absolute()) for folder in implementations)
+    by_library = _ranged(registered(folders), libraries)
+    bench = Bench(environments, Plan((), implementations=folders, deadline=deadline))
+    known = {(each.subject, each.end): each for each in read_tried(record)}
+    for end, subjects in _open(by_library, {} if again else known):
+        for each in bench.tried(subjects[0].library.folder, end, subjects):
+            known[each.subject, each.end] = each
+            _tell(each)
+        write_tried(record, known.values())
+    if markdown:
+        declared = {name: each[0].library.versions for name, each in _ranged(registered(folders), ()).items()}
+        write_whole(markdown, ranges_page(known.values(), declared), "the page")
+    fates = [each.fate for each in known.values() if each.subject.partition("/")[0] in by_library]
+    return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
+
+
+def _ranged(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mapping[str, Sequence[Registered]]:
+    """The subjects of each library that declares a range, or of these libraries. Raises UsageError."""
+    found: dict[str, list[Registered]] = {}
+    for subject in known.values():
+        if subject.library.versions:
+            found.setdefault(subject.library.folder, []).append(subject)
+    for name in libraries:
+        if name not in found:
+            raise UsageError.unknown("library that declares a range", name, found)
+    return {name: found[name] for name in libraries or found}
+
+
+def _open(by_library: Mapping[str, Sequence[Registered]],
+          known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[End, Sequence[Registered]]]:
+    """The ends of which something is not known, each with those adapters."""
+    for subjects in by_library.values():
+        for end in subjects[0].library.tested:
+            due = [each for each in subjects if not _is_known(known.get((each.id, end.which.value)), end)]
+            if due:
+                yield end, due
+
+
+def _is_known(tried: Tried | None, end: End) -> bool:
+    return tried is not None and tried.recipe == recipe_of(end)
+
+
+def _tell(tried: Tried) -> None:
+    fate = click.style(tried.fate.value, fg=_COLOURS.get(tried.fate, "red"))
+    words = f": {visible(tried.words)}" if tried.words else ""
+    click.echo(f"{tried.subject} with {tried.end} {tried.release}: {fate}{words}")
