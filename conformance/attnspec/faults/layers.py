@@ -109,7 +109,7 @@ def _split_interleaved(x: Array, heads: int) -> Array:
 
 
 def _split_flat(x: Array, heads: int) -> Array:
-    """(B,T,H·D) -> (B,H,T,D) by Heads are split by view(B, H, T, D) without the transpose."""
+    """(B,T,H·D) -> (B,H,T,D) by view(B, H, T, D) without the transpose."""
     B, T, width = x.shape
     return x.reshape(B, heads, T, width // heads)
 
@@ -184,9 +184,8 @@ _KERAS = "https://github.com/keras-team/keras/issues/23038"
 _FAST = "https://github.com/pytorch/pytorch/pull/178588"
 
 FAULTS = (
-    _fault("layer_scale_by_model_width", Stage.SCALE,
-           "The logits are divided by sqrt(d_model), not by sqrt(d_model / h).", "H > 1",
-           staged_layer(attend=_by_model_width)),
+    _fault("layer_scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(d_model), not by sqrt(d_k).",
+           "H > 1", staged_layer(attend=_by_model_width)),
     _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
     _fault("layer_query_bias_too_large", Stage.PROJECTION,
@@ -204,8 +203,8 @@ FAULTS = (
     _fault("layer_out_bias_twice", Stage.PROJECTION, "The output bias is added twice, once on each of two shards.",
            "b_out other than 0", staged_layer(project_out=_bias_twice)),
     _fault("layer_query_bias_subtracted", Stage.PROJECTION,
-           "The query's bias is subtracted: its sign was lost in a conversion.", "b_query other than 0",
-           staged_layer(project_query=_bias_subtracted)),
+           "The query's bias is subtracted: its sign was lost in a conversion.",
+           "b_query other than 0", staged_layer(project_query=_bias_subtracted)),
     _fault("layer_queries_and_keys_exchanged", Stage.PROJECTION,
            "Query and key are exchanged: the fused projection is split in the order K, Q, V.",
            "T ≠ S, or weights that differ", staged_layer(project_query=_as_if("key"), project_key=_as_if("query"))),
@@ -222,8 +221,7 @@ FAULTS = (
            "H·Dv = M", staged_layer(project_out=_skipped_if_square),
            link="https://github.com/Cerebras/modelzoo/pull/85"),
     _fault("layer_split_interleaved", Stage.SPLIT, "Each head takes every H-th column, not D neighbouring ones.",
-           "H > 1 and D > 1",
-           staged_layer(split=_split_interleaved)),
+           "H > 1 and D > 1", staged_layer(split=_split_interleaved)),
     _fault("layer_split_not_transposed", Stage.SPLIT, "Heads are split by view(B, H, T, D) without the transpose.",
            "H > 1 and T > 1",
            staged_layer(split=_split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),

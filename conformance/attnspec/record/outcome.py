@@ -54,9 +54,9 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.]*(e[-+]?\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An array of the counterexample as the page shows it: a name, the axes of its rows and columns, and the entries.
+    """An array of the counterexample as the page shows it: a name, the axes of its rows and columns, and the entries
+    (as strings where they are not finite: "nan", "inf", "-inf").
 
-    Non-finite entries are the strings "nan", "inf" and "-inf", since JSON has no such numbers.
     first: row and column of the first entry here, and whole: rows and columns of the array that these are cropped from;
     both empty where that is not known.  worst: row and column of the worst entry, as the whole array counts them.
     marks: a row of characters a row: `x` for an entry that is masked, `u` for one that the clause does not judge, `.`
@@ -78,8 +78,7 @@ class Picture:
 class Reading:
     """What an instrument read off a subject, whether or not a claim was broken: a number with its spread, or a word.
 
-    quantity: what was read ("temperature drift", "precision grade").  sentence: the same for a reader, with the rate
-    of error where chance is involved.
+    quantity: what was read ("temperature drift").  sentence: the same for a reader, with any rate of false alarms.
     """
 
     quantity: str
@@ -112,10 +111,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A fault of the catalogue whose answers are, within rounding, those of the subject.
-
-    agreed of tried: on how many of the diagnosis's cases.
-    """
+    """A fault whose answers are, within rounding, those of the subject on `agreed` of `tried` cases of the diagnosis."""
 
     fault: str
     stage: str
