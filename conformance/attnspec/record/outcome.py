@@ -111,7 +111,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A fault whose answers are, within rounding, those of the subject on `agreed` of `tried` cases of the diagnosis."""
+    """A fault whose answers are, within rounding, those of the subject on `agreed` of `tried` cases."""
 
     fault: str
     stage: str
