@@ -128,5 +128,5 @@ def attend(query, key, value):
 def test_an_answer_to_another_request_is_a_crash(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OUT_OF_TURN, encoding="utf-8")
     subject = load(f"{tmp_path}/mine.py:attend", Surroundings())
-    with pytest.raises(SubjectDied, match=r"it answers request 1 where \d+ was put"):
+    with pytest.raises(SubjectDied, match=r"it answers request 1, but request \d+ was sent"):
         subject.callee.perform(CALL)

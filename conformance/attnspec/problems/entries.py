@@ -171,10 +171,9 @@ Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the word
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One way to make entries, and what it is for. overflows: its logits are to overflow float16."""
+    """One way to make entries, and what it is for."""
 
     name: FamilyName
     make: Callable[[HeadWords], Entries]
     generic: bool
     meaning: str
-    overflows: bool = False

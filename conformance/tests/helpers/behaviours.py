@@ -71,7 +71,7 @@ def defined(name: str, source: str, verdict: Verdict, reason: str = "", **more: 
     return Behaviour(name, f"{SOUND}\n{source}\n", verdict, reason, **more)
 
 
-MUTE = "attend tells no signature"  # `inspect.signature` asks for attributes, and compares
+MUTE = "attend has no readable signature"  # `inspect.signature` asks for attributes, and compares
 LATE = "had not returned after"
 DIED = "the process died while the implementation ran"
 LONG = 40.0
