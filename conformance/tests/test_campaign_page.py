@@ -68,7 +68,8 @@ def test_a_block_that_was_lost_adds_nothing_and_is_told() -> None:
     (row,) = margins((block(0, 0.9), lost))
     assert (row.cases, row.lost) == (1, ("the worker died",))
     page = render([record_of(block(0, 0.9), lost, replace(lost, dtype=F16))])
-    assert "Blocks of these could not be judged: the worker died 1 implementation lib/plain f32 f16" in spaced_words(page)
+    assert "Blocks of these could not be judged: the worker died 1 implementation lib/plain f32 f16" in (
+        spaced_words(page))
     assert '<h1 class="verdict idle">0 violations in 1 case<' in page
     assert page.count('<path class="fine"') == 1
 
