@@ -56,8 +56,8 @@ def checked(*more: str) -> tuple[int, str]:
 def test_a_gate_knows_what_it_knew_when_it_was_set_up(here: Path) -> None:
     code, output = judged(here, shift=1)
     assert code == 1  # a file that nobody committed must not make anybody's gate green
-    assert ("baseline: wrote known.yaml with 1 known failure. Commit it: from now on the gate fails only where something "
-            "changes") in output
+    assert ("baseline: wrote known.yaml with 1 known failure. Commit it: from now on the gate fails only where "
+            "something changes") in output
     written = (here / "known.yaml").read_text(encoding="utf-8")
 
     assert judged(here, shift=1)[0] == 0  # known
