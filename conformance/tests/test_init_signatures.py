@@ -168,6 +168,8 @@ DEPARTS: Mapping[str, set[str]] = {
     "torch_functions:openfold_attention": {"attention.definition", "bias.definition", "masking.definition"},
     # the flag is dropped beside a mask or a bias
     "torch_layers:TorchtuneMultiHeadAttention": {"causal.no_lookahead"},
+    # its rotary embedding turns pairs of features: heads of odd width raise
+    "torch_layers:GptFastAttention": {"attention.definition", "masking.definition"},
 }
 """What some do not keep, as they are published."""
 
@@ -228,7 +230,7 @@ LINTED = ("torch_functions:flash_attn_func", "torch_functions:single_prefill_wit
 STRANGERS: Mapping[str, str] = {
     "strangers:linear_attn": "Nearest is a function that takes torch tensors (B,H,T,D), key and value (B,H,S,D), its "
                              "output (B,H,T,D); but its output is 1.02 where 3.28 is expected, at (3, 1, 2, 5).",
-    "strangers:sigmoid_attention": "its output (B,H,T,D); but its output is 5.13 where 1.98 is due",
+    "strangers:sigmoid_attention": "its output (B,H,T,D); but its output is 5.13 where 1.98 is expected",
     "strangers:MultiHeadAttention": "without its layer_norm, its output answer[0], (B,T,M); but its output is 1.91 "
                                     "where -0.618 is expected, at (3, 1, 12); it adds its input (a residual), "
                                     "without which "

@@ -40,7 +40,7 @@ def test_a_clause_carries_what_its_file_says(spec: Path) -> None:
     assert law.refuted_by == ("causal_ignored",)
 
 
-def test_a_clause_that_rests_on_a_chinese_note_also_cites_an_english_source() -> None:
+def test_a_clause_on_a_chinese_note_cites_an_english_source_too() -> None:
     law = load_spec()
     titles = {key: source.title for key, source in law.bibliography.items()}
     chinese = {clause.id for clause in law.clauses

@@ -173,7 +173,7 @@ def test_a_lambda_gets_a_wrapper_that_can_be_pasted_too() -> None:
 
 
 def test_what_tells_no_signature_is_offered_an_adapter() -> None:
-    with pytest.raises(TargetError, match=r"tells no signature, .* have that written: attnspec init m:f$"):
+    with pytest.raises(TargetError, match=r"has no readable signature, .* have that written: attnspec init m:f$"):
         signature_of(type, "f", target="m:f")
 
 

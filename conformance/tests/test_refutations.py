@@ -214,7 +214,7 @@ ASKED = ("refutations", "--fault", NONE, "--fault", SAME, "--clause", "scale.exp
 def test_the_command_writes_what_it_finds_and_compares(cli: Cli, law: Path) -> None:
     code, out, _ = cli(*ASKED)
     assert code == 1
-    assert f"{CLAUSE} convicts {NONE} at float64 float32 float16 bfloat16; it was no dtype\n" in out
+    assert f"{CLAUSE} detects {NONE} at float64 float32 float16 bfloat16; it was no dtype\n" in out
     assert out.endswith("law/refutations.json differs. To update it, run the same command with --write.\n")
     assert not (law / FILE).exists()
     code, out, _ = cli(*ASKED, "--write")

@@ -36,7 +36,7 @@ _SAYS: Mapping[Harm, str] = {
     Harm.FOREIGN_MEMORY: "reads memory that was never written, or lies outside the arrays",
     Harm.FOREIGN_ENTRY: "mixes up batch entries",
     Harm.FUTURE: "a query sees later keys",
-    Harm.MASK_DROPPED: "a mask, a bias or a window is dropped or misread",
+    Harm.MASK_DROPPED: "masking or a bias is dropped or misread",
     Harm.WRONG_ANSWER: "silently wrong in another way at everyday settings",
     Harm.SWITCH: "a switch that should not matter changes the answer",
     Harm.REFUSED: "an ordinary call raises",

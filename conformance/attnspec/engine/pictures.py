@@ -46,14 +46,14 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class Crop:
     """The part of the last two axes that is drawn."""
 
     rows: slice
     columns: slice
 
     @classmethod
-    def around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Window:
+    def around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
         """As many rows and columns as a picture holds."""
         rows, columns = (_part(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
         return cls(rows, columns)
@@ -129,19 +129,19 @@ def _panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Pictur
     """The rows and columns around the worst entry. marks: of the shape of what is compared."""
     at, (row, column) = compared.index[:ROWS], compared.index[ROWS:]
     rows, columns = (NAMES[axis] for axis in compared.axes[ROWS:])
-    window = Window.around((row, column), side.array.shape)
-    drawn = _picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at], marks[at], window)
+    crop = Crop.around((row, column), side.array.shape)
+    drawn = _picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at], marks[at], crop)
     drawn = replace(drawn, panel=panel, worst=(row + compared.first_row, column))
     if not compared.first_row:
         return drawn
     return replace(drawn, first=(drawn.first[0] + compared.first_row, drawn.first[1]), whole=())
 
 
-def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, window: Window) -> Picture:
-    """The part of an array (rows, columns) that a window shows; marks: of the same shape, one character an entry."""
-    entries = tuple(tuple(_plain(entry) for entry in line) for line in window.of(array))
-    marked = tuple("".join(line) for line in window.of(marks))
-    first = (window.rows.start, window.columns.start)
+def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, crop: Crop) -> Picture:
+    """The part of an array (rows, columns) that a crop shows; marks: of the same shape, one character an entry."""
+    entries = tuple(tuple(_plain(entry) for entry in line) for line in crop.of(array))
+    marked = tuple("".join(line) for line in crop.of(marks))
+    first = (crop.rows.start, crop.columns.start)
     return Picture(name, *axes, entries, first=first, whole=array.shape,
                    marks=marked if any(line.strip(PLAIN) for line in marked) else ())
 
@@ -183,7 +183,7 @@ def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:
     last = int(np.flatnonzero(seen[row])[-1]) if seen[row].any() else 0
     marks = np.where(seen, PLAIN, MASKED)
     yield _picture(f"weights by definition {whose}, with the mask", (NAMES["T"], NAMES["S"]),
-                   weights[batch, mixed].mean(axis=0), marks, Window.around((row, last), seen.shape))
+                   weights[batch, mixed].mean(axis=0), marks, Crop.around((row, last), seen.shape))
 
 
 def _part(place: int, length: int) -> slice:
