@@ -14,7 +14,9 @@ from attnspec.report.power_view import markdown_table
 from helpers.places import CHECKOUT
 from helpers.records import run_started
 
-RECORD, PICTURE = CHECKOUT / "reports" / "power" / "quick.jsonl", CHECKOUT / "docs" / "images" / "power.svg"
+POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
+RECORD, TODAY = POWER / "rules.jsonl", POWER / "quick.jsonl"
+"""The suite beside the rules of others, and the suite alone as CI measures it."""
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -28,10 +30,10 @@ def made_up() -> RunRecord:
     return RunRecord(run_started(), (), (), RunFinished("", 1.0, {}, 0), puts=(put,))
 
 
-def test_the_table_of_rules_is_that_of_the_record() -> None:
-    given = [markdown_table(read_record(RECORD))] if RECORD.exists() else []
+def test_the_tables_of_rules_are_those_of_the_records() -> None:
+    given = [markdown_table(read_record(record)) for record in (RECORD, TODAY) if record.exists()]
     assert tables((CHECKOUT / "README.md").read_text(encoding="utf-8")) == given, (
-        f"attnspec report {RECORD.relative_to(CHECKOUT)} --table prints the table that belongs into the README")
+        "attnspec report reports/power/NAME.jsonl --table prints the tables that belong into the README")
 
 
 def test_the_picture_is_drawn_from_the_record(tmp_path: Path) -> None:
