@@ -54,7 +54,7 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
     if markdown:
         declared = {name: each[0].library.versions for name, each in _ranged(registered(folders), ()).items()}
         write_whole(markdown, ranges_page(known.values(), declared), "the page")
-    fates = [each.fate for each in known.values() if each.subject.partition("/")[0] in by_library]
+    fates = [each.fate for each in known.values() if each.library in by_library]
     return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
 
 

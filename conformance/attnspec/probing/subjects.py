@@ -10,6 +10,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.faults.declared import declaration_of
 from attnspec.record.measurements import part_of_probe
+from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import registered
 
 
@@ -51,5 +52,4 @@ def offered(declaration: Declaration, plan: Plan) -> list[DType]:
 
 def first(declaration: Declaration, plan: Plan) -> DType:
     """The one of them at which everything is asked: float32, or the first that there is."""
-    dtypes = offered(declaration, plan)
-    return DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
+    return first_of(offered(declaration, plan))

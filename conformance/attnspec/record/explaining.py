@@ -32,7 +32,7 @@ def explains(finding: KnownFinding, outcome: Outcome) -> bool:
         return False
     if outcome.how == RECOMMENDS:  # no pattern speaks of these: what is seen there is the convention, and no number
         return outcome.clause in finding.clauses
-    return (_is_named(finding.clauses, outcome.clause)
+    return (is_named(finding.clauses, outcome.clause)
             and (not finding.seen or any(_shows(each, outcome) for each in finding.seen)))
 
 
@@ -41,13 +41,14 @@ def is_choice(finding: KnownFinding) -> bool:
     return finding.harm is Harm.DOCUMENTED_CHOICE
 
 
-def _is_named(patterns: Sequence[str], clause: str) -> bool:
+def is_named(patterns: Sequence[str], clause: str) -> bool:
+    """Whether one of these ids, with * for any text, is the clause's; no patterns name all."""
     return not patterns or any(fnmatch.fnmatchcase(clause, pattern) for pattern in patterns)
 
 
 def _shows(seen: Seen, outcome: Outcome) -> bool:
     evidence = outcome.evidence
-    if evidence is None or not _is_named(seen.clauses, outcome.clause):
+    if evidence is None or not is_named(seen.clauses, outcome.clause):
         return False
     if bool(seen.exception) != (evidence.measured is None):
         return False

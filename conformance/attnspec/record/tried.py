@@ -40,6 +40,11 @@ class Tried:
     fate: Fate
     words: str = ""
 
+    @property
+    def library(self) -> str:
+        """The folder of its library."""
+        return self.subject.partition("/")[0]
+
 
 def read_tried(path: Path) -> tuple[Tried, ...]:
     """The lines of the file; none if there is no file yet. Raises RecordError."""

@@ -120,7 +120,7 @@ class _Shown:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return len(self.entries), max((len(row) for row in self.entries), default=0)
+        return _shape(self.entries)
 
 
 def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> Grid:
@@ -155,19 +155,19 @@ def grids(pictures: Sequence[Picture]) -> tuple[Grid, ...]:
 
 def drawn_cells(picture: Picture) -> int:
     """How many entries of a picture are drawn, which is what it costs."""
-    rows, columns = _shape(picture)
+    rows, columns = _shape(picture.entries)
     return min(rows, _SIDE) * min(columns, _SIDE)
 
 
 def _shown(picture: Picture, around: tuple[int, int]) -> _Shown:
-    top, left = (_start(place, length) for place, length in zip(around, _shape(picture), strict=True))
+    top, left = (_start(place, length) for place, length in zip(around, _shape(picture.entries), strict=True))
     entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
     row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
     return _Shown(picture, entries, (row + top, column + left), (top, left))
 
 
 def _around(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
-    alike = [other for other in differences if _shape(other) == _shape(picture)]
+    alike = [other for other in differences if _shape(other.entries) == _shape(picture.entries)]
     return _worst(alike[0]) if alike else (0, 0)
 
 
@@ -190,12 +190,12 @@ def _size(entry: float | str) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def _shape(picture: Picture) -> tuple[int, int]:
-    return len(picture.entries), max((len(row) for row in picture.entries), default=0)
+def _shape(entries: Sequence[Sequence[float | str]]) -> tuple[int, int]:
+    return len(entries), max((len(row) for row in entries), default=0)
 
 
 def _whole(picture: Picture) -> tuple[int, int]:
-    rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape(picture)
+    rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape(picture.entries)
     return rows, columns
 
 

@@ -23,8 +23,8 @@ _MARKS = {Fate.WORKS: "works", Fate.NOT_TESTED: "not tested", Fate.NOT_INSTALLED
 
 def ranges_page(tried: Iterable[Tried], ranges: Mapping[str, str]) -> str:
     """The page. ranges: by library the versions that its manifest declares, for all that declare some."""
-    known = [each for each in tried if each.subject.partition("/")[0] in ranges]
-    by_library = {library: [each for each in known if each.subject.partition("/")[0] == library] for library in ranges}
+    known = [each for each in tried if each.library in ranges]
+    by_library = {library: [each for each in known if each.library == library] for library in ranges}
     lines = [_HEAD, _summary(known, ranges, by_library), "", "## Libraries", "",
              row(["library", "range", "oldest", "newest"]), row(["---"] * 4)]
     lines += [row([plain(library), code(ranges[library]), *(_of_library(each, end) for end in ("oldest", "newest"))])
@@ -67,8 +67,8 @@ def _reasons(tried: Iterable[Tried]) -> list[str]:
     found: dict[tuple[str, str, str], list[str]] = {}
     for each in tried:
         if each.fate is not Fate.WORKS:
-            library, _, name = each.subject.partition("/")
-            found.setdefault((library, each.end, each.words), []).append(name)
+            name = each.subject.removeprefix(f"{each.library}/")
+            found.setdefault((each.library, each.end, each.words), []).append(name)
     if not found:
         return []
     return ["", "## Reasons", "", row(["library", "end", "adapters", "reason"]), row(["---"] * 4),

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, ReleaseError
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
 from attnspec.core.paths import portable
 from attnspec.core.plan import Plan
 from attnspec.record.tried import Fate, Tried
 from attnspec.runner.judge import pronounce
 from attnspec.runner.judge import summon as judge_of
+from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.tested import End
@@ -111,14 +112,13 @@ def fate_of(target: str, plan: Plan) -> tuple[Fate, str]:
 
 def _exemplary(plan: Plan, dtypes: Sequence[DType]) -> tuple[Fate, str]:
     """Whether it answers the documented example of four tokens rightly, at one dtype."""
-    dtype = DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0]
-    plan = replace(plan, clauses=(EXAMPLE,), dtypes=(dtype,), effort=Effort.GLANCE)
+    plan = replace(plan, clauses=(EXAMPLE,), dtypes=(first_of(dtypes),), effort=Effort.GLANCE)
     judge = judge_of(plan)
     for item in judge.items():
         outcome = pronounce(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             return Fate.UNJUDGED, outcome.reason
-        if outcome.verdict in (Verdict.VIOLATED, Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT):
+        if outcome.verdict in FAILURES:
             return Fate.FAILS, f"{EXAMPLE} is {outcome.verdict.value}: {outcome.reason}"
     return Fate.WORKS, ""
 

@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from attnspec.core.errors import ManifestError, Place
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType
-from attnspec.record.explaining import explains
+from attnspec.record.explaining import explains, is_named
 from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.record.seen import Seen
 from attnspec.spec.fields import Fields
@@ -82,7 +82,7 @@ class Finding:
     def speaks_of(self, subject: str, clause: str, dtype: str) -> bool:
         """Whether this finding can be what a failure of the subject under the clause is about."""
         return (self.concerns(subject) and dtype in (self.dtypes or (dtype,))
-                and any(fnmatch.fnmatchcase(clause, pattern) for pattern in self.clauses or ("*",)))
+                and is_named(self.clauses, clause))
 
     def explains(self, outcome: Outcome) -> bool:
         """Whether it is what a failure is about, by what was seen."""

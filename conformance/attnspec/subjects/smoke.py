@@ -11,6 +11,7 @@ from attnspec.core.errors import Place, TargetError
 from attnspec.core.keywords import listed
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
 from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
@@ -129,7 +130,7 @@ def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
     """Put the five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of the subject's,
     but ReleaseError where its adapter fails.
     """
-    dtype = DType.FLOAT32 if DType.FLOAT32 in subject.declaration.dtypes else subject.declaration.dtypes[0]
+    dtype = first_of(subject.declaration.dtypes)
     small, single = _problem(subject, dtype, 3, 3), _problem(subject, dtype, 1, 1)
     cross = _problem(subject, dtype, 2, 4)
     with_all = _with_keywords(subject, small)
