@@ -46,7 +46,7 @@ def test_entries_are_finite_at_every_width(family: str, dtype: DType) -> None:
                 assert np.isfinite(array.astype(np.float64)).all()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if not family.overflows])
 def test_raw_dot_products_fit_float16(family: str) -> None:
     for seed in range(5):
         problem = problem_of(family, DType.FLOAT16, Sizes(2, 2, 2, 9, 17, 80, 4), seed)
@@ -55,10 +55,10 @@ def test_raw_dot_products_fit_float16(family: str) -> None:
 
 
 FROZEN = {
-    DType.FLOAT64: "0b452b8f05e72d0b",
-    DType.FLOAT32: "b4591c119f1e4a79",
-    DType.FLOAT16: "4e5dd412b12fa0c9",
-    DType.BFLOAT16: "83bd48f2f7806a9a",
+    DType.FLOAT64: "ce2e023cf5a6a908",
+    DType.FLOAT32: "376c1a3255353a31",
+    DType.FLOAT16: "a51a2553e5e259a1",
+    DType.BFLOAT16: "cb3425f336c6e84a",
 }
 
 
@@ -110,6 +110,7 @@ PROMISES: dict[str, Callable[[Problem], object]] = {
     "mask_attack": lambda p: attack_depth(p) == pytest.approx(2e4),
     "mask_attack_far": lambda p: attack_depth(p) == pytest.approx(2e9),
     "zero_query": lambda p: not p.query.any() and rows_with_one_entry(p.value, 1),
+    "beyond_float16": lambda p: np.partition(np.abs(logits(p)), -2, axis=-1)[..., -2].min() > 65504,
     "worked_example": lambda p: set(np.unique(logits(p))) == {0, 4096 / np.sqrt(12)},
 }
 

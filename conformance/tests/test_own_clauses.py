@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.errors import Place, SpecError
-from attnspec.core.nouns import Level
+from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import Item, Plan
 from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.subject import own_subject
 from attnspec.record.read import RunRecord, read_record
 from attnspec.report.page import render
 from attnspec.runner.gate import gate
 from attnspec.runner.judge import replay_command
 from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import load_yaml
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.dealer import Dealer
 from attnspec.vocabulary.draws import DRAWS, MEANINGS
 from attnspec.vocabulary.schema import schema
 from attnspec.vocabulary.tables import WORDS
@@ -72,6 +75,23 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
     assert law.clauses[:-1] == shipped.clauses
     own = law.clauses[-1]
     assert (own.id, own.theme, own.level, own.where) == ("mine.doubled", "mine", Level.MUST, Place("mine.yaml", 2))
+
+
+def test_own_clauses_leave_the_sizes_of_the_shipped_ones_as_they_are(mine: Path) -> None:
+    subject = own_subject("sound/naive")
+    shipped, law = compile_spec(load_spec()), compile_spec(load_spec(added=[mine]))
+    alone, beside = (Dealer(subject, lambda checks=checks: checks, Effort.QUICK, 0) for checks in (shipped, law))
+    dealt = {name: (alone.shapes(check, DType.FLOAT32), beside.shapes(check, DType.FLOAT32))
+             for name, check in shipped.items() if not check.lacking(subject)}
+    assert len(dealt) > 100
+    assert all(before == after for before, after in dealt.values())
+    assert beside.shapes(law["mine.doubled"], DType.FLOAT32)
+
+
+def test_an_own_clause_may_name_the_pool_with_which_it_shares_out_sizes(mine: Path) -> None:
+    assert load_spec(added=[mine]).clauses[-1].pool == "own"
+    mine.write_text(MINE.replace("    level: must", "    level: must\n    pool: ours"), encoding="utf-8")
+    assert load_spec(added=[mine]).clauses[-1].pool == "ours"
 
 
 def test_own_clauses_use_sources_and_problems_of_their_own_and_shipped(mine: Path) -> None:

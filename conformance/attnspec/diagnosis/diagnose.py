@@ -18,6 +18,7 @@ from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.planted import axes_of
 from attnspec.faults.subject import own_subject
+from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
@@ -26,6 +27,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator, Violated
 from attnspec.trials.trial import Trial
+from attnspec.vocabulary.overflow import does_not_overflow
 
 ROUNDS = 8
 """How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
@@ -151,7 +153,10 @@ class Examiner:
                 break
         failure = tally.failure
         relation = failure.measured.relation if isinstance(failure, Violated) else ""
-        bar = Bar(subject, trial.evaluator.precision, trial.evaluator.conventions, aspect_of(relation))
+        precision = trial.evaluator.precision
+        if relation == does_not_overflow.__name__:  # under the declared class nothing is claimed of what overflows it
+            precision = with_range_of_float32(precision)
+        bar = Bar(subject, precision, trial.evaluator.conventions, aspect_of(relation))
         return FailingCase(trial, failing, bar, tuple(log), fails=failure is not None)
 
     def _anew(self, trial: Trial) -> Subject:
@@ -161,7 +166,8 @@ class Examiner:
         place = case.trial.evaluator.dtype, case.bar.aspect
         if place not in self._fares:
             # made anew where it can be: what a failing case left in its memory must not answer these calls
-            bar = replace(case.bar, subject=self._anew(case.trial))
+            # and held to its own class: nothing in the panel overflows
+            bar = replace(case.bar, subject=self._anew(case.trial), precision=case.trial.evaluator.precision)
             self._fares[place] = Faring.of(bar, case.trial.evaluator.dtype)
         return self._fares[place]
 

@@ -155,6 +155,17 @@ def assumed(dtype: DType) -> Precision:
     return graded("G3" if is_half(dtype) else "G0", dtype)
 
 
+_WIDER = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16, "softmax": DType.BFLOAT16}
+
+
+def with_range_of_float32(precision: Precision) -> Precision:
+    """The same class, but that no logit up to float32's largest overflows. Who has one at all that float16 cannot hold
+    stores it wider; what else float16 rounds has the range of bfloat16, which rounds no finer.
+    """
+    wider = {word: dtype for word, dtype in _WIDER.items() if getattr(precision, word) is DType.FLOAT16}
+    return replace(precision, **wider)  # type: ignore[arg-type]  # by name
+
+
 def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
     """The class that a manifest declares for a dtype; with None, the one assumed of a bare function.
 

@@ -39,7 +39,8 @@ class Demand:
 
     reads: whether weights are read out through the values.  parted: the axes along which a run takes a problem apart.
     runs: how many runs a case has.  projects: whether the subject is a layer, whose projections cost, too.
-    flips: whether variants of the subject are asked, which may compile for every shape.
+    flips: whether variants of the subject are asked, which may compile for every shape.  pool: the name of the clauses
+    that share out the pairs of sizes; a clause that is added to one leaves the sizes of all others as they are.
     """
 
     domain: Domain
@@ -48,6 +49,7 @@ class Demand:
     runs: int = 1
     projects: bool = False
     flips: bool = False
+    pool: str = ""
 
     @property
     def spelled(self) -> str:

@@ -22,7 +22,7 @@ FamilyName = Literal[
     "alternating_values", "duplicated_keys", "log_normal", "offset", "tiny_query_key", "one_hot_values",
     "mixed_magnitudes", "extreme", "far_below_zero", "above_88", "cancellation", "signed_zeros",
     "gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
-    "spread_logits"]
+    "spread_logits", "beyond_float16"]
 MaskName = Literal["all_true", "padding", "random", "per_head", "single_key", "block", "packed", "banded",
                    "left_padding", "causal_like", "triangle", "with_empty_rows", "attack"]
 BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "large", "hiding"]
@@ -30,7 +30,7 @@ BiasName = Literal["integers", "normal", "zero", "row_constant", "slopes", "larg
 # Families that a clause must ask for: they serve one purpose and bring their own mask or shape.
 SPECIAL_FAMILIES: frozenset[FamilyName] = frozenset(
     {"gaussian", "scale_ladder", "faint_weights", "mask_attack", "mask_attack_far", "zero_query", "worked_example",
-     "spread_logits"})
+     "spread_logits", "beyond_float16"})
 # Masks that a clause must ask for: rows that see nothing, and the attack's own mask.
 SPECIAL_MASKS: frozenset[MaskName] = frozenset({"with_empty_rows", "attack"})
 # A bias that holds -inf is a mask, and a clause must ask for it.

@@ -171,9 +171,10 @@ Entries = tuple[Floats, Floats, Floats]  # query, key, value, shaped as the word
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One way to make entries, and what it is for."""
+    """One way to make entries, and what it is for. overflows: its logits are to overflow float16."""
 
     name: FamilyName
     make: Callable[[HeadWords], Entries]
     generic: bool
     meaning: str
+    overflows: bool = False

@@ -239,6 +239,22 @@ def _worked_example(words: HeadWords) -> Entries:
             integers(words.value, -8, 8))
 
 
+# The largest logit, but for a factor below 2: half of it overflows float16, and float64 takes exp of its roundings.
+_BEYOND_FLOAT16 = 2.0**17
+
+
+def _beyond_float16(words: HeadWords) -> Entries:
+    """Each query has one key above all others, by 2^16 and more: no rounding to float16 makes up for that."""
+    S, D = words.key.shape[1:]
+    share = 2.0**10
+    top = _BEYOND_FLOAT16 / share * 2.0 ** np.ceil(np.log2(D) / 2)
+    place = integers(words.key[:, :1, :1], 0, min(S, 2**16) - 1)[..., 0]
+    keys, level = np.arange(S), integers(words.key[..., 0], -2, 2) / 4
+    level = np.where(keys == place, 1.0, np.where(keys == (place + 1) % S, -1.0, level))
+    queries, key = _first_coordinate(words, share, top * level)
+    return queries * signs(words.query[..., :1]), key, normal(words.value)
+
+
 FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
@@ -277,5 +293,7 @@ FAMILIES: Mapping[str, Family] = {
         Family("worked_example", _worked_example, False,
                "the four tokens of self_attention_note, logits 0 or far above"),
         Family("spread_logits", _spread_logits, True, "N(0,1), queries twice that: shows a drift of the scale best"),
+        Family("beyond_float16", _beyond_float16, False, "the largest logits of a row are beyond float16's range",
+               overflows=True),
     )
 }

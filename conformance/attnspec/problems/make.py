@@ -152,7 +152,8 @@ def fill(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entr
         of_query, of_key, of_value = (array[heads] for array in all_words)
         made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
         query[heads], key[heads], value[heads] = made
-    return _within_half(query, key, value) if dtype is DType.FLOAT16 else (query, key, value)
+    is_bounded = dtype is DType.FLOAT16 and not any(FAMILIES[family].overflows for family in families)
+    return _within_half(query, key, value) if is_bounded else (query, key, value)
 
 
 def _within_half(*entries: Floats) -> Entries:

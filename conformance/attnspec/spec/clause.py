@@ -61,7 +61,8 @@ class Clause:
 
     `given` is the word that makes problems: its name is that of the named problem, its arguments (`kind` among them)
     come from the named problem and from the clause; `draw` names further drawn values; `runs` are chains of transforms
-    by name; `then` are relations between what is observed of the runs.
+    by name; `then` are relations between what is observed of the runs. The clauses of one `pool` share out among them
+    the pairs of sizes that a run meets.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Clause:
     refuted_by: tuple[str, ...]
     note: str
     glance: Glance = Glance.ONE_DTYPE
+    pool: str = ""
     where: Place = field(default=Place("", 0), compare=False)
     places: Mapping[str, Place] = field(default_factory=dict, compare=False)
 

@@ -14,6 +14,7 @@ from attnspec.spec.clause import Citation, Clause, Glance, Source, Word
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, describe
 
+OWN_POOL = "own"  # of the clauses of an added file that name none
 MOST_FAULTS = 4  # under `refuted_by`: those that teach; spec/refutations.json names all
 LONGEST_ID = 80  # characters: it stands in tests' names, in commands and in tables
 LONGEST_QUOTE = 120  # characters: a quote shows where a sentence comes from, it does not replace the source
@@ -30,6 +31,7 @@ CLAUSE_KEYS: Mapping[str, str] = {
     "then": "relations between what is observed of the runs",
     "refuted_by": f"faults that must violate this clause: at most {MOST_FAULTS}, the most instructive",
     "glance": "at how many dtypes effort glance tests it: one, or every dtype where the answer depends on the dtype",
+    "pool": "clauses of one pool share out the pairs of sizes; a new clause changes the sizes of its own pool alone",
     "note": "what a reader should know besides",
 }
 CITATION_KEYS: Mapping[str, str] = {
@@ -90,7 +92,8 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
         needs=given.always | frozenset(_keywords(fields, "needs")),
         problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
         refuted_by=_refuted_by(fields), note=fields.text("note", ""),
-        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), where=fields.place(), places=fields.mapping.places)
+        glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), pool=fields.text("pool", "" if theme else OWN_POOL),
+        where=fields.place(), places=fields.mapping.places)
 
 
 def _refuted_by(fields: Fields) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ class Check:
                   if step.bound.name in PARTING)
         return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)), projects=projects or self.domain.is_layer,
-                      flips=any(step.bound.name == FLIPPING for step in self.then))
+                      flips=any(step.bound.name == FLIPPING for step in self.then), pool=self.clause.pool)
 
     def lacking(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""

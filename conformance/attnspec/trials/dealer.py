@@ -37,7 +37,8 @@ class Dealer:
         if check.domain.kind in FIXED_KINDS:
             return None
         demand = check.demand(projects=self._projects)
-        demands = self.demands if demand in self.demands else (demand,)
+        pool = tuple(each for each in self.demands if each.pool == demand.pool)
+        demands = pool if demand in pool else (demand,)
         return self._plan(demands, dtype, limits or self.subject.declaration.limits).rows(demand)
 
     @property

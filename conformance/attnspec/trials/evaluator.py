@@ -24,6 +24,7 @@ from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.ranges import Most, ranges_of
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.causes import Found
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised
@@ -144,6 +145,11 @@ class Evaluator:
         # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`
         silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
         return {**silent, **declared}
+
+    @cached_property
+    def ranges(self) -> tuple[Most, ...]:
+        """What the subject stands of logits, values and keys in a half dtype, as a probe finds it; else nothing."""
+        return ranges_of(self.subject, self.dtype)
 
     @property
     def limits(self) -> Limits | None:

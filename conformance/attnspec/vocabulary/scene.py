@@ -12,6 +12,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.questions.ranges import Most
 from attnspec.subjects.subject import Answer, Subject
 
 AnyProblem = Problem | LayerProblem
@@ -100,6 +101,13 @@ class AnyEvaluator(Protocol):
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
+
+    def under(self, precision: Precision) -> AnyEvaluator:
+        """The same subject, its answers remembered, held to another class of arithmetic."""
+
+    @property
+    def ranges(self) -> tuple[Most, ...]:
+        """What the subject stands of logits, values and keys in a half dtype, by a probe; nothing in another."""
 
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""

@@ -75,9 +75,10 @@ def _clause(faults: list[str]) -> Schema:
         "then": _list(_ref("relation")),
         "refuted_by": {"type": "array", "items": fault, "uniqueItems": True, "maxItems": MOST_FAULTS},
         "glance": {"enum": [glance.value for glance in Glance]},
+        "pool": _TEXT,
         "note": _TEXT,
     }
-    optional = {"formula", "needs", "runs", "refuted_by", "glance", "note"}
+    optional = {"formula", "needs", "runs", "refuted_by", "glance", "pool", "note"}
     return _explained(fields, CLAUSE_KEYS, required=[name for name in fields if name not in optional])
 
 

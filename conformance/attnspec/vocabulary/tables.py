@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, relations, rulings
+from attnspec.vocabulary import chance, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
@@ -25,6 +25,7 @@ INSTRUMENTS: Mapping[str, str] = {
     "hidden_rows_follow_convention": "probe of a convention", "is_refused": "refusal of the call",
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms a shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms a clause",
+    "does_not_overflow": f"{WORST_CASE}, no overflow excused",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
 """By relation; in braces its arguments. A new relation joins this table when it joins the words."""
@@ -70,7 +71,7 @@ RELATIONS: Words = _words(
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
-    rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.is_refused,
+    overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.is_refused,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
 )
 

@@ -1,0 +1,182 @@
+"""How much a subject stands in a half dtype before it overflows: the largest logit, the largest value, the most keys.
+
+A storage in float16 may be declared, and then an overflow contradicts nothing. So it is read off instead: by bisection
+over powers of two, on problems whose answer is known without any rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.declaration import Limits
+from attnspec.core.nouns import DType
+from attnspec.numerics.precision import is_half
+from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.questions.asker import CLOSE, Asker, Failed, NotAsked, Question, Reply, When, softmax
+from attnspec.subjects.subject import Subject
+
+KEYS = 4
+"""S of the problems that ask for logits and values."""
+
+MOST_KEYS = 2**13
+MOST_KEYS_SQUARE = 2**11
+"""Where there are as many queries as keys."""
+
+_WRITTEN_OUT = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """What was searched for: `noun`, in the plural; the most that stands, 0 if nothing does; and the most tried."""
+
+    noun: str
+    stands: float
+    tried: float
+
+    def __str__(self) -> str:
+        """`logits up to 65,504`, `2,048 keys`."""
+        if not self.stands:
+            return f"no {self.noun}"
+        return f"{number(self.stands)} keys" if self.noun == "keys" else f"{self.noun} up to {number(self.stands)}"
+
+
+class _Exactly(Asker):
+    """Heads of width 16 where that can be: the root in the scale is 4, and logits are the powers of two asked for."""
+
+    @property
+    def width(self) -> int:
+        """D and Dv."""
+        limits = self.subject.declaration.limits
+        return limits.nearest("D", max(16, limits.min_head_width))
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest number of the dtype."""
+        return float(ml_dtypes.finfo(numpy_dtype(self.dtype)).max)
+
+    def powers(self, most: float) -> list[float]:
+        """The powers of two from 1 to `most`, and the largest number of the dtype if it is no more."""
+        numbers = {2.0**power for power in range(int(math.log2(most)) + 1)}
+        return sorted(numbers | {each for each in (self.largest,) if each <= most})
+
+    def last(self, problem: Problem) -> Array:
+        """The last row of every head, (B,H,Dv): it sees all keys under a causal flag too."""
+        return np.asarray(self.output(problem)[:, :, -1])
+
+
+def ranges_of(subject: Subject, dtype: DType) -> tuple[Most, ...]:
+    """What the subject stands of logits, values and keys at a half dtype; what cannot be asked is left out."""
+    if not is_half(dtype):
+        return ()
+    asker = _Exactly(subject, dtype)
+    searches = (("logits", _logits(asker), _stands_logit), ("values", asker.powers(asker.largest), _stands_value),
+                ("keys", [2.0**power for power in range(int(math.log2(_most_keys(asker))) + 1)], _stands_keys))
+    found = []
+    for noun, sizes, stands in searches:
+        try:
+            found.append(Most(noun, largest(sizes, partial(_answers, stands, asker)), sizes[-1]))
+        except NotAsked:
+            continue
+    return tuple(found)
+
+
+def largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> float:
+    """The largest of some growing sizes that stands; 0 if the least does not. What lies below one that stands does."""
+    if stands(sizes[-1]):
+        return sizes[-1]
+    low, high = -1, len(sizes) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if stands(sizes[middle]) else (low, middle)
+    return sizes[low] if low >= 0 else 0.0
+
+
+def told(found: Sequence[Most]) -> str:
+    """`logits up to 65,504, values up to 65,504, 2,048 keys`."""
+    return ", ".join(map(str, found))
+
+
+def tried(found: Sequence[Most]) -> str:
+    """What was the most of each that was tried: who stands it may stand more."""
+    return "tried up to " + ", ".join(f"{each.noun} {number(each.tried)}" for each in found)
+
+
+def number(size: float) -> str:
+    """`65,504`, `2^30`, `3.39e+38`."""
+    if size < _WRITTEN_OUT:
+        return f"{size:,.0f}"
+    power = math.log2(size)
+    return f"2^{power:.0f}" if power == int(power) else f"{size:.3g}"
+
+
+def _answers(stands: Callable[[_Exactly, float], bool], asker: _Exactly, size: float) -> bool:
+    try:
+        return stands(asker, size)
+    except Failed:
+        return False
+
+
+def _logits(asker: _Exactly) -> list[float]:
+    """As far as one product of two entries reaches, in float32."""
+    entry = 2.0 ** math.floor(math.log2(asker.largest))
+    return asker.powers(min(entry * (entry / _root(asker)), float(np.finfo(np.float32).max)))
+
+
+def _root(asker: _Exactly) -> float:
+    return math.sqrt(asker.subject.scale_width(asker.even(KEYS, KEYS)))
+
+
+def _stands_logit(asker: _Exactly, logit: float) -> bool:
+    """One key has this logit, the others have 0."""
+    problem, product = asker.even(KEYS, KEYS), logit * _root(asker)
+    share = 2.0 ** math.ceil(math.log2(product) / 2)
+    problem.query[..., 0], problem.key[..., 0, 0] = share, product / share
+    weights = softmax(np.array([[logit, 0.0, 0.0, 0.0]]))[0]
+    return _is_near(asker.last(problem)[..., :KEYS], weights)
+
+
+def _stands_value(asker: _Exactly, value: float) -> bool:
+    """All keys weigh the same, and all values are this one."""
+    problem = asker.even(KEYS, KEYS)
+    return _is_near(asker.last(problem.but(value=np.full_like(problem.value, value))) / value, np.ones(1))
+
+
+def _stands_keys(asker: _Exactly, keys: float) -> bool:
+    """So many keys weigh the same, and all values are one."""
+    S = int(keys)
+    problem = asker.even(S if _is_square(asker.subject.declaration.limits) else 1, S)
+    return _is_near(asker.last(problem.but(value=np.ones_like(problem.value))), np.ones(1))
+
+
+def _most_keys(asker: _Exactly) -> int:
+    return MOST_KEYS_SQUARE if _is_square(asker.subject.declaration.limits) else MOST_KEYS
+
+
+def _is_square(limits: Limits) -> bool:
+    """Whether a row sees all of many keys only where there are as many queries."""
+    return limits.self_attention_only or limits.causal_only or limits.lengths == "equal"
+
+
+def _is_near(seen: Array, wanted: Array) -> bool:
+    """Whether two arrays of any shape that broadcasts are equal as far as rounding in a half dtype lets one tell."""
+    return bool((np.abs(seen - wanted) <= CLOSE).all())
+
+
+def _range(asker: Asker) -> Reply:
+    if not is_half(asker.dtype):
+        raise NotAsked("it is asked in the half dtypes")
+    asker.put(asker.even(KEYS, KEYS))  # who answers nothing at all fails here
+    found = ranges_of(asker.subject, asker.dtype)
+    return Reply(told(found), tried(found))
+
+
+RANGE_QUESTIONS = (
+    Question("range", "How large may logits and values be, and how many keys may a row have, in a half dtype?", {},
+             _range, when=When.EVERY_DTYPE),
+)
