@@ -114,9 +114,9 @@ def test_a_clause_needs_what_its_problem_and_its_observables_imply(
     ("attention", "is_refused: {}", "refusal of the call"),
     ("attention", "convention_is: {convention: hidden_row}", "probe of a convention"),
     ("gaussian", "has_variance: {value: one, false_alarm: 1.0e-9}",
-     "chi-squared test, at most 1e-09 false alarms a shape"),
+     "chi-squared test, at most 1e-09 false alarms per shape"),
     ("long", "agrees_typically: {observe: output, false_alarm: 1.0e-6}",
-     "bound for independent rounding errors, at most 1e-06 false alarms a clause")])
+     "bound for independent rounding errors, at most 1e-06 false alarms per clause")])
 def test_a_check_names_what_its_verdict_rests_on(tmp_path: Path, kind: str, then: str, instrument: str) -> None:
     given = f"{{problem: any_attention, kind: {kind}, grouped: 'no'}}"
     assert compiled(tmp_path, given=given, then=then).instrument == instrument

@@ -251,7 +251,7 @@ def test_families_are_listed_and_explained(cli: Cli) -> None:
     assert all(f"{name} " in listed for name in FAMILIES)
     told = cli("explain", "size_groups_r*@7")[1]
     assert "size_groups_rounded_up@7  (a fault" in told
-    assert "  put to: attention.definition, attention.weights_definition, grouped.definition\n" in told
+    assert "  tried on it: attention.definition, attention.weights_definition, grouped.definition\n" in told
 
 
 # --- power, and the matrix of clauses and faults
