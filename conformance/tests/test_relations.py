@@ -56,7 +56,8 @@ def test_the_worst_claimed_entry_is_reported() -> None:
 
 def test_agreement_tells_the_closest_call() -> None:
     found = measured([1.0, 1.25], 1.0, 1.0)
-    assert found.sentence == "x: all 2 entries agree; the one closest to its bound, at (1,), is apart by 0.25 where 1 is allowed"
+    assert found.sentence == ("x: all 2 entries agree; the one closest to its bound, at (1,), is apart by 0.25 where 1 "
+                              "is allowed")
 
 
 def test_what_is_not_claimed_is_not_judged() -> None:

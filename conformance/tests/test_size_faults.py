@@ -192,8 +192,8 @@ def test_they_stand_in_the_catalogue_as_seed_0_draws_them() -> None:
 
 
 @pytest.mark.parametrize(("target", "answer"), [
-    (f"{ONE}@x", r"'x' is no seed: a whole number follows the @\. Name it so: size_keys_number_wraps@7\."),
-    (f"{ONE}@", r"'' is no seed: a whole number follows the @\."),
+    (f"{ONE}@x", r"'x' is not a seed: write a whole number after the @, such as size_keys_number_wraps@7\."),
+    (f"{ONE}@", r"'' is not a seed: write a whole number after the @, such as"),
     ("scale_none@7", r"'scale_none' draws nothing, so no seed can follow it\. Name it without @7\."),
     ("size_key_number_wraps@7", r"'size_key_number_wraps' is not a known fault\. Did you mean 'size_keys_")])
 def test_a_name_or_seed_that_nothing_takes_is_answered_with_the_way_out(target: str, answer: str) -> None:

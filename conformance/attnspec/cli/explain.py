@@ -89,8 +89,8 @@ def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from _wrapped(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` describes "
-                            "each)")
+        yield from _wrapped(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
+                            "describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
         yield from _wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
                             f"{shown(law.folder / FILE)}")

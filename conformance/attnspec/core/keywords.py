@@ -149,8 +149,7 @@ _WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has
 def _taken_window(window: Window) -> Window:
     for side in window:
         if side is not None and not 0 <= side <= _WIDEST:
-            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, {_WIDEST} the most, null is no "
-                            "bound.")
+            raise SpecError(f"a window reaches from 0 to {_WIDEST} keys to a side, not {side}; null means no bound.")
     left, right = window
     return left, right
 
@@ -242,8 +241,8 @@ _ALL = (
             generic=(30.0, 8.0)),
         sample=2.0, is_uncommon=True, questions={
             "softcap.form": "What does a softcap c turn the scaled dot products x into?",
-            "softcap.bias": "What does a softcap make of them where there is a bias?"},
-        asks="What does a softcap make of the scaled dot products?",
+            "softcap.bias": "What does a softcap turn them into if there is a bias?"},
+        asks="What does a softcap do to the scaled dot products?",
         other_names=("logits_soft_cap", "soft_cap", "logit_cap"),
         parameters=("softcap", "logits_soft_cap", "attn_logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap",
                     "attn_logit_softcapping"),
