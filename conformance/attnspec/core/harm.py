@@ -40,7 +40,7 @@ _SAYS: Mapping[Harm, str] = {
     Harm.WRONG_ANSWER: "silently wrong in another way at everyday settings",
     Harm.SWITCH: "a switch that should not matter changes the answer",
     Harm.REFUSED: "an ordinary call raises",
-    Harm.EDGE: "an edge case: no key to attend to, NaN in a masked key or value, T ≠ S",
+    Harm.EDGE: "an edge case (no key to attend to, NaN in a masked key or value, T ≠ S)",
     Harm.ROUNDING: "rounding errors are larger than they should be",
     Harm.EXTREME: "wrong at extremes of a dtype or of a scale",
     Harm.DOCUMENTED_CHOICE: "a documented choice",

@@ -71,7 +71,7 @@ SCALE_QUESTIONS = (
         "sqrt(D)": "the root of the head width", "1/sqrt(H·D)": "one over the root of the model width",
         "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same", **FAILURES},
         _default, promised("1/sqrt(D)")),
-    *(Question(f"scale.{name}", f"Is a scale of {value:g} honoured?", answers, partial(_given, scale=value),
+    *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers, partial(_given, scale=value),
                promised("honoured", "scale")) for name, (value, answers) in _GIVEN.items()),
 )
 
@@ -100,7 +100,7 @@ _OTHER_DTYPE = {DType.FLOAT64: DType.FLOAT32, DType.FLOAT32: DType.FLOAT64, DTyp
 
 def _promoted(asker: Asker) -> Reply:
     if asker.subject.declaration.kind is Kind.LAYER:
-        raise NotAsked("a layer's inputs are made by the lowering")
+        raise NotAsked("it is not asked of layers")
     problem, other = asker.even(4, 4), numpy_dtype(_OTHER_DTYPE[asker.dtype])
     answer = asker.put(problem.but(key=problem.key.astype(other), value=problem.value.astype(other)))
     return Reply(answer.output.dtype.name, f"queries of {asker.dtype.value}, keys and values of {other.name}")

@@ -83,7 +83,7 @@ def _claims_width(declaration: Declaration) -> str:
 HEAD_QUESTIONS = (
     Question("grouped", "Are fewer key/value heads than query heads accepted?",
              {YES: "yes", NO: "no: the call fails, or its answer is wrong"}, _accepted, _claims_groups),
-    Question("grouped_heads", "Which key/value head does query head h use, of Hkv < H?", {
+    Question("grouped_heads", "Which key/value head does query head h use if Hkv < H?", {
         "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _read, convention("grouped_heads")),
     Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"}, _value_width,
              _claims_width),

@@ -66,9 +66,9 @@ CAUSAL_QUESTIONS = (
     Question("causal.square", "Which keys does query i see under the causal flag, where T = S?", {
         "past": "keys 0 … i", "strict_past": "keys 0 … i - 1", "future": "keys i … S - 1",
         "everything": "all keys: the flag is ignored", **FAILURES}, _square, promised("past")),
-    Question("causal_alignment.longer_keys", "Which diagonal bounds the causal mask where T < S?", _ALIGNED,
+    Question("causal_alignment.longer_keys", "Along which diagonal does the causal mask lie if T < S?", _ALIGNED,
              partial(alignment, T=2, S=5), convention("causal_alignment")),
-    Question("causal_alignment.longer_queries", "Which diagonal bounds the causal mask where T > S?", _ALIGNED,
+    Question("causal_alignment.longer_queries", "Along which diagonal does the causal mask lie if T > S?", _ALIGNED,
              partial(alignment, T=5, S=2), convention("causal_alignment")),
 )
 
