@@ -112,7 +112,7 @@ FAULTS = (
           staged(softmax=_grown_by(_polynomial))),
     Fault("exp_bit_trick", Stage.SOFTMAX, "exp by writing into the exponent field, for speed.", "logits that differ",
           staged(softmax=_grown_by(_bits))),
-    Fault("exp_oscillating", Stage.SOFTMAX, "exp from a small table without interpolation, 1e-4 off to both sides.",
+    Fault("exp_oscillating", Stage.SOFTMAX, "exp from a small table without interpolation, off by up to ±1e-4.",
           "logits that differ", staged(softmax=_grown_by(_oscillating))),
     Fault("exp_zero_below_20", Stage.SOFTMAX, "Exponentials of less than -20 are flushed to zero.",
           "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_floored))),
@@ -136,6 +136,6 @@ FAULTS = (
           "queries or keys whose norm is not 1", staged(logits=_cosine)),
     Fault("logits_distance", Stage.LOGITS, "Squared distances are used instead of dot products.",
           "keys of different norms", staged(logits=_distance)),
-    Fault("softmax_first_of_ties", Stage.SOFTMAX, "Ties at the maximum are broken: only the first counts.",
+    Fault("softmax_first_of_ties", Stage.SOFTMAX, "Of keys with the same largest logit, only the first counts.",
           "two keys with the same largest logit", staged(softmax=_ties)),
 )

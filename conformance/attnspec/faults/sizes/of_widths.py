@@ -88,7 +88,7 @@ OF_GRIDS = (
     Family("size_batch_repeats_first", "heads", "the last batch entry repeats the first",
            "The offset of the last batch entry wraps to the first.", (0,), (above("B", BATCHES), above("D", WIDTHS))),
     Family("size_grid_wraps", "heads", "a slice's number wraps",
-           "Batch and heads share one number of too few bits.", GRIDS, (above(GRID),)),
+           "Batch and head share one index, which has too few bits.", GRIDS, (above(GRID),)),
     Family("size_grid_beyond_zero", "output", "slices beyond the grid are zero",
            "Batch and heads share one grid, which ends too early.", GRIDS, (above(GRID), above("B", (1, 2, 3)))),
     Family("size_grid_last_zero", "output", "the last slice is zero",
