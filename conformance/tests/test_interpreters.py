@@ -107,7 +107,7 @@ def test_an_interpreter_that_is_none_is_told_with_its_place(tmp_path: Path, prog
 
 @pytest.mark.parametrize(("python", "words"), [
     ("3", "should be text, not a whole number"), ("''", "is empty"),
-    ("python3\nhost: node host.mjs", "says where the subjects live, and so does `host`. Leave one of them out."),
+    ("python3\nhost: node host.mjs", "says where the subjects run, and so does `host`. Leave one of them out."),
 ])
 def test_a_python_that_makes_no_sense_is_an_error_with_its_line(tmp_path: Path, python: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words) as caught:

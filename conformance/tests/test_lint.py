@@ -84,7 +84,7 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
      "foreign_entry, future, mask_dropped, wrong_answer, switch, refused, edge, rounding, extreme, documented_choice."),
     ("harm: future", "harm: documented_choice",
      "findings.yaml:2: the finding 'mine/ignored' is a documented choice, and 'documented' has no words of the library. "
-     'Quote them in "…", with where they stand.'),
+     'Quote them in "…", and say where they are written.'),
     ("needs: [causal]", "clauses: [casual.*]",
      "findings.yaml:2: the finding 'mine/ignored' names 'casual.*', but there is no such clause. Did you mean "
      "'causal.*'? `attnspec list clauses` names them all."),

@@ -154,7 +154,7 @@ MISTAKES = [
     ("a misspelled fault", "    runs:", "    refuted_by: [scale_nne]\n    runs:",
      "mine.yaml:8: 'scale_nne' is not a known fault. Did you mean 'scale_none'? …"),
     ("a theme", "clauses:", "theme: mine\nclauses:",
-     "mine.yaml:1: there is no 'theme' in a file of own clauses: leave it out; what an id begins with is its theme."),
+     "mine.yaml:1: a file of your own clauses has no 'theme': leave it out. The part of an id before the dot is its theme."),
     ("text for a list", "families: [integers]", "families: integers",
      "mine.yaml:15: 'families' of the problem 'small' should be one of any or a list, each entry one of …"),
     ("a drawn value that is none", "multiply: {array: value, by: 2}", "shift_keys: {by: amount}",

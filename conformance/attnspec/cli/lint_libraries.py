@@ -83,7 +83,7 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
                             f"{', '.join(each.value for each in Harm)}.", where=finding.where)
     if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
         yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of the library. Quote them "
-                            'in "…", with where they stand.', where=finding.where)
+                            'in "…", and say where they are written.', where=finding.where)
 
 
 def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:

@@ -13,7 +13,7 @@ from attnspec.vocabulary.transforms import axes, contents, history, keywords, la
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
-_ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} false alarms a clause"
+_ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} false alarms per clause"
 
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
@@ -23,8 +23,8 @@ INSTRUMENTS: Mapping[str, str] = {
     "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
     "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
     "hidden_rows_follow_convention": "probe of a convention", "is_refused": "refusal of the call",
-    "has_variance": "chi-squared test, at most {false_alarm:g} false alarms a shape",
-    "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms a clause",
+    "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
+    "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
