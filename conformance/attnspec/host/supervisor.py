@@ -57,11 +57,11 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
     environment = {name: value for name, value in os.environ.items()
                    if not any(name.startswith(each) for each in settings.get("without", ()))}
     environment.update(settings["environment"])
-    requests, answers = os.dup(0), os.dup(1)
+    descriptors = [os.dup(0), os.dup(1), settings["shared"]]
     with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
         return subprocess.Popen(
-            [sys.executable, str(folder / "main.py"), str(requests), str(answers), str(folder / "trace")],
-            stdin=nothing, stdout=out, stderr=err, pass_fds=(requests, answers), env=environment,
+            [sys.executable, str(folder / "main.py"), *map(str, descriptors), str(folder / "trace")],
+            stdin=nothing, stdout=out, stderr=err, pass_fds=[each for each in descriptors if each >= 0], env=environment,
             cwd=settings.get("folder") or None, start_new_session=True)
 
 

@@ -42,10 +42,10 @@ def first_line(count: int) -> bytes:
             "'program','exec'))\n").encode()
 
 
-def program(surroundings: Surroundings) -> bytes:
-    """The supervisor, the files of the host, and what it is to set."""
+def program(surroundings: Surroundings, shared: int = -1) -> bytes:
+    """The supervisor, the files of the host, and what it is to set. shared: a descriptor of memory; -1 for none."""
     settings = {"environment": _environment(surroundings), "without": _TELLING, "memory": surroundings.memory,
-                "folder": str(Path.cwd()) if surroundings.is_here else ""}
+                "shared": shared, "folder": str(Path.cwd()) if surroundings.is_here else ""}
     supervisor = (_FILES / "supervisor.py").read_text(encoding="utf-8")
     calls = f"\nmain(json.loads({json.dumps(json.dumps(_files()))}), json.loads({json.dumps(json.dumps(settings))}))"
     return f"{supervisor}{calls}\nos._exit(0)\n".encode()
