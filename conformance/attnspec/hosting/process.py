@@ -24,7 +24,7 @@ from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
 from attnspec.host.sharing import NO_ROOMS, rooms
 from attnspec.host.supervisor import ENDED
-from attnspec.hosting.bundle import READY, environment, first_line, interpreter, program
+from attnspec.hosting.bundle import READY, environment, first_line, is_handed_a_program, program, started
 from attnspec.hosting.memory import shared_memory
 
 STARTING = 120.0
@@ -80,7 +80,7 @@ class HostProcess:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
         shared = shared_memory(surroundings)
         self._offered, self._rooms = rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
-        command = interpreter(surroundings)
+        command = started(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              stderr=self._stderr, start_new_session=True, env=environment(surroundings),
@@ -98,7 +98,7 @@ class HostProcess:
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
         self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
-        if surroundings.speaks is Speaks.PYTHON:
+        if is_handed_a_program(surroundings):
             self._hand_over(shared, time.monotonic() + STARTING)
 
     def _hand_over(self, shared: int, until: float) -> None:
@@ -108,6 +108,7 @@ class HostProcess:
             said, byte = b"", bytearray(1)
             while not said.endswith(READY):
                 said += byte if self._fill(memoryview(byte), until) else b""
+            os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
             self._write([text], until)
         except (_Late, _Gone):
             told = self._told()
@@ -206,8 +207,8 @@ class HostProcess:
         with contextlib.suppress(ValueError, IndexError):
             words = json.loads(lines[-1].removeprefix(ENDED))
             if isinstance(words, dict):
-                return words
-        if self._surroundings.speaks is Speaks.PROTOCOL:  # nobody stands beside it: it was our own child
+                return {"printed": self._told(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
+        if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
             return {"status": self._process.returncode, "printed": self._told(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
