@@ -233,9 +233,9 @@ def test_memory_that_nobody_here_can_watch_is_not_limited(tmp_path: Path, monkey
     (tmp_path / "docker").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     folder = library(tmp_path, command="docker run --rm -i tiny")
-    with pytest.raises(TargetError, match=r"--memory cannot be kept for 'docker run --rm -i tiny': what docker starts is "
-                                          r"no process that can be watched from here\. Limit the memory there, as "
-                                          r"`docker run --memory` does, and leave --memory out\."):
+    words = (r"--memory cannot be kept for 'docker run --rm -i tiny': what docker starts is no process that can be "
+             r"watched from here\. Limit the memory there, as `docker run --memory` does, and leave --memory out\.")
+    with pytest.raises(TargetError, match=words):
         load("tiny/attention", LIMITED, folders=[folder])
 
 

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.host import sharing
 from attnspec.host.frames import PREFIX, SHARED, BrokenFrame, Entries, Incoming, packed, received
 from attnspec.host.sharing import ROOM, Again
 from attnspec.hosting.memory import shared_memory
@@ -146,8 +145,8 @@ def test_a_new_process_shares_new_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("room", "count", "length"), [
-    (None, 64, SHARED | 64), (np.zeros(128, np.uint8), 192, SHARED | 192), (np.zeros(2000, np.uint8), 64, SHARED | 1920),
-    (np.zeros(128, np.uint8), 128, SHARED | 64),
+    (None, 64, SHARED | 64), (np.zeros(128, np.uint8), 192, SHARED | 192),
+    (np.zeros(2000, np.uint8), 64, SHARED | 1920), (np.zeros(128, np.uint8), 128, SHARED | 64),
 ], ids=["nothing is shared", "beyond the room", "more than can be meant", "an array beyond the body"])
 def test_a_body_that_cannot_lie_there_is_none(room: Any, count: int, length: int) -> None:  # noqa: ANN401  (see above)
     with pytest.raises(BrokenFrame):
@@ -181,7 +180,7 @@ def test_what_lies_behind_memory_used_again_is_no_earlier_array() -> None:
 
 
 def test_an_interpreter_that_counts_no_holders_gets_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(sharing.sys, "getrefcount")
+    monkeypatch.delattr(sys, "getrefcount")
     again = Again()
     first = again.buffer(100)
     assert first.base is not again.buffer(100).base

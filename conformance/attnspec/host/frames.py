@@ -135,6 +135,13 @@ def same_bits(first: Any, second: Any) -> bool:
     return bool((first.view(bits) == second.view(bits)).all())
 
 
+def buffer(count: int) -> Any:
+    """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
+    memory = np.empty(count + ALIGNED, np.uint8)
+    first = -memory.__array_interface__["data"][0] % ALIGNED
+    return memory[first:first + count]
+
+
 class Incoming:
     """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end.
 
@@ -143,11 +150,12 @@ class Incoming:
     """
 
     def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview, *, most: int = SHARED, room: Any = None,
-                 memory: Callable[[int], Any] = lambda count: buffer(count)) -> None:
+                 memory: Callable[[int], Any] = buffer) -> None:
         self._fill, self._ahead, self._most, self._room, self._memory = fill, ahead, most, room, memory
         self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
         self._told: Sequence[Mapping[str, Any]] = ()  # of the last frame, and its body
-        self._sent, self._body = True, None
+        self._body: Any = None
+        self._sent = True
 
     def text(self, count: int) -> bytes:
         """So many bytes."""
@@ -216,10 +224,3 @@ def send(parts: Sequence[Any], write: Callable[[List[Any]], int]) -> None:
             done -= len(left.pop(0))
         if done:
             left[0] = left[0][done:]
-
-
-def buffer(count: int) -> Any:
-    """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
-    memory = np.empty(count + ALIGNED, np.uint8)
-    first = -memory.__array_interface__["data"][0] % ALIGNED
-    return memory[first:first + count]

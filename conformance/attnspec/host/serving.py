@@ -212,7 +212,7 @@ def serve(requests: int, answers: int, memory: int) -> None:
 
 
 def _answered(servant: Servant, incoming: Incoming, room: Any) -> List[Any]:
-    """The frame that answers the next one, its arrays in the room, uint8. Nothing holds on to them when this returns."""
+    """The frame that answers the next one, its arrays in the room, uint8. Afterwards nothing here holds what came."""
     header, arrays = received(incoming)
     told, found = servant.answer(header, arrays)
     return packed({**told, "number": header.get("number")}, found, room)

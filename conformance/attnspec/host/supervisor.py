@@ -63,10 +63,11 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
     if "command" in settings:
         return subprocess.Popen(settings["command"], env=environment, start_new_session=True)
     descriptors = [os.dup(0), os.dup(1), settings["shared"]]
+    passed = [each for each in descriptors if each >= 0]
     with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
         return subprocess.Popen(
             [sys.executable, str(folder / "main.py"), *map(str, descriptors), str(folder / "trace")],
-            stdin=nothing, stdout=out, stderr=err, pass_fds=[each for each in descriptors if each >= 0], env=environment,
+            stdin=nothing, stdout=out, stderr=err, pass_fds=passed, env=environment,
             cwd=settings.get("folder") or None, start_new_session=True)
 
 
