@@ -76,8 +76,8 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
         yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "
                             "under 'seen' what a failure has to show.", where=finding.where)
     if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
-        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. Name the clauses, or say under "
-                            "'seen' what a failure has to show.", where=finding.where)
+        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. Name the clauses, or say "
+                            "under 'seen' what a failure has to show.", where=finding.where)
     if finding.harm is None:
         yield ManifestError(f"{found} does not say what it does to a user. Add 'harm', one of "
                             f"{', '.join(each.value for each in Harm)}.", where=finding.where)
