@@ -3,10 +3,10 @@
     python conformance/benchmarks/calls.py                         # torch/sdpa, float32
     python conformance/benchmarks/calls.py --target numpy/attention --calls 500
 
-Both calls are made one after the other, again and again, so every figure is a pair; both copy inputs and answer, and look
-whether the inputs were changed. Milliseconds: the median of each, of the differences, and the difference of the fastest
-twentieths, which other programs on the machine slow down least. Targets: at most 0.15 ms more at (B,H,T,S,D) =
-(2,4,33,48,32), and 0.5 ms at (4,8,128,128,64).
+The two calls take turns, so every figure is a pair. Both copy inputs and answer, and compare the inputs afterwards.
+Milliseconds: the median of each, of the differences, and the difference of the fastest twentieths, which other programs
+on the machine slow down least. Targets: at most 0.15 ms more at (B,H,T,S,D) = (2,4,33,48,32), and 0.5 ms more at
+(4,8,128,128,64).
 """
 
 from __future__ import annotations
