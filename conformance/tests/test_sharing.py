@@ -23,8 +23,7 @@ from attnspec.subjects.registry import load
 
 ON_LINUX = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has memory of a fixed size")
 KEEPS = '''
-import mmap, os, threading, time
-import numpy as np
+import os
 
 held = []
 
@@ -39,6 +38,13 @@ def keeps(query, key, value):
 def changes(query, key, value):
     value[..., 0] = 7
     return 2 * key
+
+def has_a_child_that_changes_its_own(query, key, value):
+    if not os.fork():
+        value[...] = 7
+        os._exit(0)
+    os.wait()
+    return 2 * value
 
 def cuts_the_memory_off(query, key, value):
     for name in os.listdir("/proc/self/fd"):
@@ -127,6 +133,12 @@ def test_a_change_of_an_input_is_noticed(tmp_path: Path, entries: int) -> None:
 def test_a_change_is_noticed_in_an_array_with_gaps(tmp_path: Path) -> None:
     given = {**arrays(), "value": np.ones((1, 1, 2, 4), np.float32)[..., ::2]}
     assert callee(tmp_path, "changes").perform(call(given)).mutated == ("value",)
+
+
+def test_what_a_child_does_to_its_copy_of_an_input_is_no_change(tmp_path: Path) -> None:
+    answer = asked(callee(tmp_path, "has_a_child_that_changes_its_own"))
+    assert answer.mutated == ()
+    assert (answer.output == 2).all()
 
 
 @ON_LINUX

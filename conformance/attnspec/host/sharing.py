@@ -39,7 +39,8 @@ class Again:
     """One piece of memory, given again and again as soon as nobody holds an array in it: fresh pages take time."""
 
     def __init__(self) -> None:
-        self._memory: List[Any] = [np.frombuffer(mmap.mmap(-1, ROOM + _BEYOND), np.uint8)]
+        own = mmap.mmap(-1, ROOM + _BEYOND, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # else children would share it
+        self._memory: List[Any] = [np.frombuffer(own, np.uint8)]
         self._alone = self._holders()
 
     def _holders(self) -> int:
