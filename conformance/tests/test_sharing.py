@@ -156,12 +156,14 @@ def test_a_new_process_shares_new_memory(tmp_path: Path) -> None:
     assert hosted.client.about["shared"] is True
 
 
-@pytest.mark.parametrize(("room", "count", "length"), [
-    (None, 64, SHARED | 64), (np.zeros(128, np.uint8), 192, SHARED | 192),
-    (np.zeros(2000, np.uint8), 64, SHARED | 1920), (np.zeros(128, np.uint8), 128, SHARED | 64),
+@pytest.mark.parametrize(("room", "count", "length", "words"), [
+    (None, 64, SHARED | 64, "64 bytes in memory that is not shared"),
+    (np.zeros(128, np.uint8), 192, SHARED | 192, "192 bytes in memory that is not shared"),
+    (np.zeros(2000, np.uint8), 64, SHARED | 1920, "1920 bytes where 1000 can be meant"),
+    (np.zeros(128, np.uint8), 128, SHARED | 64, "buffer is too small"),
 ], ids=["nothing is shared", "beyond the room", "more than can be meant", "an array beyond the body"])
-def test_a_body_that_cannot_lie_there_is_none(room: Any, count: int, length: int) -> None:  # noqa: ANN401  (see above)
-    with pytest.raises(BrokenFrame):
+def test_a_body_that_cannot_lie_there_is_none(room: Any, count: int, length: int, words: str) -> None:  # noqa: ANN401  (see above)
+    with pytest.raises(BrokenFrame, match=words):
         received(frame(room, count, length))
 
 
