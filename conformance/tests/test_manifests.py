@@ -105,7 +105,7 @@ def test_a_subject_that_cannot_be_loaded_says_why(tmp_path: Path, manifest: str,
     assert message.format(id=f"{name}/attention") in str(caught.value)
 
 
-def test_a_function_that_an_adapter_lacks_is_told_at_its_line_in_the_manifest(tmp_path: Path) -> None:
+def test_a_function_that_an_adapter_lacks_is_told_at_its_line(tmp_path: Path) -> None:
     library(tmp_path / "mine_lacking", manifest=MANIFEST.replace("attention:attend", "attention:atend"))
     with pytest.raises(AttnspecError, match=r"^\S+/manifest\.yaml:3: \S+/attention\.py: there is no 'atend' in it"):
         load("mine_lacking/attention", folders=[tmp_path])
