@@ -11,6 +11,7 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import INPUT, Declaration
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.surroundings import kind_of
 from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
@@ -135,6 +136,23 @@ def _huge(asker: Asker, share: float) -> Reply:
     return which(seen, {"right": np.eye(4)[3]})
 
 
+_FACTOR = 1 + 2.0**-9 + 2.0**-12
+"""float32 holds it; ten bits of a mantissa lose its last part, seven bits all but 1."""
+
+
+def _products(asker: Asker) -> Reply:
+    """All weights are a quarter, and all values alike: what comes back is what a product reads of a value."""
+    device = asker.subject.callee.place.get("device", "cpu")
+    if asker.dtype is not DType.FLOAT32 or kind_of(device) == "cpu":
+        raise NotAsked(f"TF32 is how GPUs may multiply float32; this is {asker.dtype.value} on {device}")
+    problem = asker.even(4, 4)
+    problem.value[...] = _FACTOR
+    seen = asker.output(problem)[0, 0]
+    read = {"float32": _FACTOR, "tf32": 1 + 2.0**-9, "bfloat16": 1.0}
+    name = next((name for name, value in read.items() if np.abs(seen - value).max() < 2.0**-14), OTHER)
+    return Reply(name, f"{_FACTOR:.7g} comes back as {seen[0, 0]:.7g}")
+
+
 _HUGE = {"right": "the value of the key with the largest logit", "nan": "NaN", "infinite": "infinity", **FAILURES}
 
 
@@ -153,4 +171,9 @@ NUMBER_QUESTIONS = (
              partial(_huge, share=0.0), when=When.EVERY_DTYPE),
     Question("huge_logits.largest", "What is the output if dot products are a quarter of the dtype's largest number?",
              _HUGE, partial(_huge, share=0.25), when=When.EVERY_DTYPE),
+)
+DEVICE_QUESTIONS = (
+    Question("float32.products", "How much of a float32 does a product on the device read?", {
+        "float32": "all of it", "tf32": "ten bits of the mantissa: TF32 is switched on",
+        "bfloat16": "seven bits of the mantissa", **FAILURES}, _products),
 )
