@@ -47,6 +47,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("float64", "Is float64 computed as float64? The class that explains it, and what comes back.",
            ("precision", "dtype.output"), dtype=DType.FLOAT64),
     Column("zero sizes", "What comes back where an axis is empty?", ("zero",)),
+    Column("mismatch", "Does it refuse lengths, widths, batches and masks that do not match?", ("mismatch",)),
     Column("gradient", "Does a gradient reach masked positions?", ("gradient",)),
 )
 
