@@ -1,4 +1,4 @@
-"""`curated_transformers.layers.SelfAttention` without rotary embeddings, written out, with three projections or with one."""
+"""`curated_transformers.layers.SelfAttention` without rotary embeddings: with three projections, or with one."""
 
 from __future__ import annotations
 

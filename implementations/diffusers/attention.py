@@ -1,8 +1,9 @@
 """`diffusers.models.attention_processor.Attention` with its ways of computing.
 
-`AttnProcessor` writes attention out and takes an additive mask only, and so does `SlicedAttnProcessor`, a few heads at a
-time; `AttnProcessor2_0` and `FusedAttnProcessor2_0` call SDPA and hand on boolean masks too. Masks are (B·H,T,S). The one context serves key and value alike, so key and value are put into it side by
-side, and each projection reads its half.
+`AttnProcessor` writes attention out and takes an additive mask only; `SlicedAttnProcessor` does so a few
+heads at a time; `AttnProcessor2_0` and `FusedAttnProcessor2_0` call SDPA and hand on boolean masks too. Masks are
+(B·H,T,S). The one context serves key and value alike, so key and value are put into it side by side, and each
+projection reads its half.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ def _attend(module: Module, query: Tensor, key: Tensor, value: Tensor, attention
     return module(query, encoder_hidden_states=torch.cat([key, value], dim=-1), attention_mask=per_head)
 
 
-def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, processor: Callable[[], object], *, dropout: float = 0.0,
-            wide: bool = False) -> Module:
+def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, processor: Callable[[], object], *,
+            dropout: float = 0.0, wide: bool = False) -> Module:
     M, inner = params["w_query"].shape
     module = _empty((M, heads, inner // heads), query.dtype, processor, dropout, wide)
     copy_into(module.to_q, params, "query")

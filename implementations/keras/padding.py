@@ -1,6 +1,7 @@
 """Keras's layers with the masks that tell padding: `value_mask`, (B,S), True where a value is a token.
 
-Models hand it over where an Embedding with mask_zero made one. A mask (B,H,T,S) here is the same for all heads and queries.
+Models hand it over where an Embedding with mask_zero made one. A mask (B,H,T,S) here is the same for all heads and
+queries.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def mha_scores(query: Array, key: Array, value: Array, *, params: Params, heads:
 def attention(query: Array, key: Array, value: Array, *, mask: Array = None, causal: bool = False,
               scale: float | None = None) -> Array:
     """`keras.layers.Attention`, whose masks are one for the query and one for the value."""
-    return attend_attention(query, key, value, causal=causal, scale=scale, padding=None if mask is None else mask[:, :, 0])
+    padding = None if mask is None else mask[:, :, 0]
+    return attend_attention(query, key, value, causal=causal, scale=scale, padding=padding)
 
 
 def _tokens(mask: Array) -> Array:

@@ -36,15 +36,16 @@ def attend_causal(query: Array, key: Array, value: Array, *, mask: Array = None,
 
 
 def attend_written_out(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None) -> Array:
-    """MatMul, Multiply, Add, Softmax and MatMul, which the compiler may put together (its transformation SDPAFusion), with
-    INFERENCE_PRECISION_HINT=f32.
+    """MatMul, Multiply, Add, Softmax and MatMul, which the compiler may put together (its transformation SDPAFusion).
+    With INFERENCE_PRECISION_HINT=f32.
     """
     added = _attention_mask(mask, bias)
     if mask is not None and bias is None:
         added = np.where(mask, 0, -np.inf).astype(query.dtype)
     factor = np.array(query.shape[-1] ** -0.5, query.dtype)
     inputs = [query, key, value, factor, *([] if added is None else [added])]
-    return np.array(_formula(str(query.dtype), added is not None)([np.asarray(array, order="C") for array in inputs])[0])
+    model = _formula(str(query.dtype), added is not None)
+    return np.array(model([np.asarray(array, order="C") for array in inputs])[0])
 
 
 def _attention_mask(mask: Array, bias: Array) -> Array:
@@ -74,7 +75,7 @@ def _compiled(dtype: str, mask: str, causal: bool, has_scale: bool, full: bool) 
 
 
 @lru_cache(maxsize=8)
-def _formula(dtype: str, has_mask: bool) -> Model:  # noqa: FBT001  (a cache's key)
+def _formula(dtype: str, has_mask: bool) -> Model:  # a cache's key
     query, key, value = (ops.parameter(DYNAMIC, np.dtype(dtype)) for _ in range(3))
     factor, mask = ops.parameter([], np.dtype(dtype)), ops.parameter(DYNAMIC, np.dtype(dtype))
     logits = ops.multiply(ops.matmul(query, key, transpose_a=False, transpose_b=True), factor)

@@ -1,7 +1,7 @@
 """The fast path of `nn.TransformerEncoderLayer` and `nn.TransformerEncoder`: one native call for the whole layer.
 
-It adds its input, normalises, and goes on to a feed-forward network, whatever the modules are. The network's weights are
-zero. The norms cannot be left out, so they are made to divide by what they multiply with: eps is so large that the
+It adds its input, normalises, and goes on to a feed-forward network, whatever the modules are. The network's weights
+are zero. The norms cannot be left out, so they are made to divide by what they multiply with: eps is so large that the
 variance beside it is nothing, and its root is the norm's weight, both powers of two. They still take off the mean, so a
 model is four times as wide as asked for: the input stands in the first quarter, its negative in the third, and the mean
 is zero but for roundings, which cancel where the projections read half of the one less half of the other. The output

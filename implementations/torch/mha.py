@@ -124,5 +124,5 @@ def fill_projections(module: Module, params: Mapping[str, Tensor]) -> Module:
 
 
 @lru_cache(maxsize=64)
-def _empty_module(width: int, heads: int, dtype: Dtype, dropout: float, batch_first: bool) -> Module:  # noqa: FBT001  (a key of the cache)
+def _empty_module(width: int, heads: int, dtype: Dtype, dropout: float, batch_first: bool) -> Module:  # a cache's key
     return nn.MultiheadAttention(width, heads, dropout=dropout, batch_first=batch_first, dtype=dtype)

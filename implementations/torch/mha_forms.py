@@ -31,14 +31,15 @@ def unbatched(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str,
     outputs = []
     for entry in range(query.shape[0]):
         one = slice(entry, entry + 1)
-        hidden = attn_mask(query[one], key[one], *(None if each is None else each[one] for each in (mask, bias)), causal)
+        masks = (None if each is None else each[one] for each in (mask, bias))
+        hidden = attn_mask(query[one], key[one], *masks, causal)
         outputs.append(_attended(module, (query[entry], key[entry], value[entry]), hidden))
     return torch.stack(outputs)
 
 
 def separate_projections(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
                          mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
-    """kdim and vdim, which give each input its own projection: keys and values get one more column, of zeros."""
+    """With kdim and vdim, which give each input its own projection: keys and values get one more column, of zeros."""
     module, M = _separate(query.shape[-1], heads, query.dtype).train(), query.shape[-1]
     fill_projections(module, params)
     with torch.no_grad():

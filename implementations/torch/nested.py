@@ -46,7 +46,7 @@ def layer(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Ten
     return _layer(query, params, heads, need_weights=False)
 
 
-def layer_with_weights(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int) -> Tensor:  # noqa: ARG001  (key and value are the query)
+def layer_weighed(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int) -> Tensor:  # noqa: ARG001  (key and value are the query)
     """The same, asked for weights, which the output does not show."""
     return _layer(query, params, heads, need_weights=True)
 

@@ -1,4 +1,4 @@
-"""`torch.nn.MultiheadAttention` with `key_padding_mask`: (B,S), True where a key is hidden from all heads and queries."""
+"""`torch.nn.MultiheadAttention` with `key_padding_mask`, (B,S): True hides a key from all heads and queries."""
 
 from __future__ import annotations
 

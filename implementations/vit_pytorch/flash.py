@@ -1,4 +1,4 @@
-"""The attention of `vit_pytorch.simple_flash_attn_vit`: one input, no mask. Its norm is made nn.Identity, as in attention.py."""
+"""The attention of `vit_pytorch.simple_flash_attn_vit`: one input, no mask. Its norm is made nn.Identity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, *, use_flas
 
 
 @lru_cache(maxsize=64)
-def _empty(width: int, heads: int, head_width: int, dtype: Dtype, use_flash: bool) -> Module:  # noqa: FBT001  (a key of the cache)
+def _empty(width: int, heads: int, head_width: int, dtype: Dtype, use_flash: bool) -> Module:  # a cache's key
     module = Attention(width, heads=heads, dim_head=head_width, use_flash=use_flash)
     module.norm = nn.Identity()
     return module.to(dtype)

@@ -21,8 +21,8 @@ _LESS, _MORE = 4, 5
 Pose = Callable[[Asker], Problem]
 
 
-def _asked(asker: Asker, pose: Pose) -> Reply:
-    """An output of another shape is an answer, too."""
+def _asked(asker: Asker, pose: Pose, paired: int) -> Reply:
+    """paired: how many keys have all that belongs to them. An output of another shape is an answer, too."""
     if asker.subject.declaration.limits.self_attention_only:
         raise NotAsked("one input serves as query, key and value")
     try:
@@ -30,12 +30,12 @@ def _asked(asker: Asker, pose: Pose) -> Reply:
     except Failed as failed:
         named = {RAISES: REFUSES, UNUSABLE: ANSWERS}.get(failed.reply.answer, failed.reply.answer)
         return Reply(named, failed.reply.detail)
-    return Reply(_named(output), shown(output))
+    return Reply(_named(output, paired), shown(output))
 
 
-def _named(output: Array) -> str:
-    """(B,H,T,Dv). Where all keys weigh the same, the mean of the first four values is that of those with a partner."""
-    return LEADING if is_close(output[..., :_LESS], np.full(_LESS, 1 / _LESS)) else ANSWERS
+def _named(output: Array, paired: int) -> str:
+    """(B,H,T,Dv), where all keys weigh the same and the values are the identity."""
+    return LEADING if is_close(output[..., :_LESS], (np.arange(_LESS) < paired) / paired) else ANSWERS
 
 
 def _more_keys(asker: Asker) -> Problem:
@@ -76,15 +76,15 @@ def _short(asker: Asker, form: str) -> Problem:
 
 _WORDS = {REFUSES: "the call raises", LEADING: "it takes what belongs together and ignores the rest",
           ANSWERS: "it answers with something else"}
-_POSED: Mapping[str, tuple[str, Pose]] = {
-    "more_keys": ("there are five keys and four values", _more_keys),
-    "more_values": ("there are four keys and five values", _more_values),
-    "head_width": ("queries are twice as wide as keys", _narrow_keys),
-    "batch": ("keys and values have one batch entry more than queries", _more_batches),
-    "mask": ("a mask has an entry for three of four keys", partial(_short, form="mask")),
-    "bias": ("a bias has an entry for three of four keys", partial(_short, form="bias")),
+_POSED: Mapping[str, tuple[str, Pose, int]] = {
+    "more_keys": ("there are five keys and four values", _more_keys, _LESS),
+    "more_values": ("there are four keys and five values", _more_values, _LESS),
+    "head_width": ("queries are twice as wide as keys", _narrow_keys, _LESS),
+    "batch": ("keys and values have one batch entry more than queries", _more_batches, _LESS),
+    "mask": ("a mask has an entry for three of four keys", partial(_short, form="mask"), _LESS - 1),
+    "bias": ("a bias has an entry for three of four keys", partial(_short, form="bias"), _LESS - 1),
 }
 
 MISMATCH_QUESTIONS = tuple(
-    Question(f"mismatch.{name}", f"What happens where {what}?", _WORDS, partial(_asked, pose=pose))
-    for name, (what, pose) in _POSED.items())
+    Question(f"mismatch.{name}", f"What happens where {what}?", _WORDS, partial(_asked, pose=pose, paired=paired))
+    for name, (what, pose, paired) in _POSED.items())

@@ -8,10 +8,12 @@ from types import ModuleType
 import torch
 
 spec: ModuleSpec | None = importlib.util.find_spec("vit_pytorch")
-assert spec is not None and spec.submodule_search_locations is not None
+assert spec is not None
+assert spec.submodule_search_locations is not None
 path = f"{spec.submodule_search_locations[0]}/simple_flash_attn_vit.py"  # alone: the package imports torchvision
 alone = importlib.util.spec_from_file_location("simple_flash_attn_vit", path)
-assert alone is not None and alone.loader is not None
+assert alone is not None
+assert alone.loader is not None
 module: ModuleType = importlib.util.module_from_spec(alone)
 alone.loader.exec_module(module)
 
