@@ -12,7 +12,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
 from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
-from attnspec.questions import masks, numbers, outputs, ranges, shapes, visibility
+from attnspec.questions import masks, mismatch, numbers, outputs, ranges, shapes, visibility
 from attnspec.questions.asker import Asker, Question, Reply, When, reply_to
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
@@ -23,7 +23,7 @@ PLAIN: tuple[Question, ...] = (
     *visibility.WINDOW_QUESTIONS, *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *outputs.GRADIENT_QUESTIONS)
-RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS)
+RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *mismatch.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
 QUESTIONS = (*PLAIN, *MASKED, *RISKY)
 

@@ -48,6 +48,7 @@ COLUMNS: tuple[Column, ...] = (
            "dtype.",
            ("precision", "dtype.output"), dtype=DType.FLOAT64),
     Column("zero sizes", "What is returned if an axis is empty?", ("zero",)),
+    Column("mismatch", "Does it refuse lengths, widths, batches and masks that do not match?", ("mismatch",)),
     Column("gradient", "Does a gradient reach masked positions?", ("gradient",)),
 )
 
