@@ -80,7 +80,7 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
 def test_own_clauses_leave_the_sizes_of_the_shipped_ones_as_they_are(mine: Path) -> None:
     subject = own_subject("sound/naive")
     shipped, law = compile_spec(load_spec()), compile_spec(load_spec(added=[mine]))
-    alone, beside = (Dealer(subject, lambda checks=checks: checks, Effort.QUICK, 0) for checks in (shipped, law))
+    alone, beside = Dealer(subject, lambda: shipped, Effort.QUICK, 0), Dealer(subject, lambda: law, Effort.QUICK, 0)
     dealt = {name: (alone.shapes(check, DType.FLOAT32), beside.shapes(check, DType.FLOAT32))
              for name, check in shipped.items() if not check.lacking(subject)}
     assert len(dealt) > 100
