@@ -53,8 +53,8 @@ def _windowed(query: Array, key: Array, value: Array, *, mask: Array = None, cau
 
 
 def _with_lengths(query: Array, key: Array, value: Array, *, mask: Array = None, scale: float | None = None) -> Array:
-    """The same with `key_value_seq_lengths`: the keys and values that a mask (B,H,T,S) leaves, the same for all heads
-    and queries, are put first, and counted.
+    """The same with `key_value_seq_lengths`: keys and values that a mask (B,H,T,S) leaves visible, the same for all
+    heads and queries, are put first and counted.
     """
     query, key, value = (array.swapaxes(1, 2) for array in (query, key, value))
     lengths = None

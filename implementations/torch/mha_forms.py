@@ -31,8 +31,8 @@ def unbatched(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str,
     outputs = []
     for entry in range(query.shape[0]):
         one = slice(entry, entry + 1)
-        masks = (None if each is None else each[one] for each in (mask, bias))
-        hidden = attn_mask(query[one], key[one], *masks, causal)
+        its_mask, its_bias = (None if each is None else each[one] for each in (mask, bias))
+        hidden = attn_mask(query[one], key[one], its_mask, its_bias, causal)
         outputs.append(_attended(module, (query[entry], key[entry], value[entry]), hidden))
     return torch.stack(outputs)
 

@@ -38,7 +38,8 @@ def _visible(tokens: Tensor, mask: Tensor) -> list[Tensor]:
 
 def _attended(packed: list[Tensor], scale: float | None) -> list[Tensor]:
     """B outputs, each (H,T,Dv)."""
-    return list(scaled_dot_product_attention(*packed, scale=scale).unbind())
+    query, key, value = packed
+    return list(scaled_dot_product_attention(query, key, value, scale=scale).unbind())
 
 
 def layer(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int) -> Tensor:  # noqa: ARG001  (key and value are the query)
