@@ -46,7 +46,8 @@ def _infer(query: Array, key: Array, value: Array, mask: Array, *, causal: bool,
            mode: dict[str, Any] = ACCURACY) -> Array:
     inputs = [query, key, value, *([] if mask is None else [mask]),
               *([] if scale is None else [np.array(scale, query.dtype)])]
-    compiled = _compiled(str(query.dtype), "" if mask is None else str(mask.dtype), causal, scale is not None, tuple(mode.items()))
+    compiled = _compiled(str(query.dtype), "" if mask is None else str(mask.dtype), causal, scale is not None,
+                         tuple(mode.items()))
     result = compiled([np.asarray(array, order="C") for array in inputs])[0]
     return np.array(result)
 
