@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
-from attnspec.record.tried import Fate, read_tried
+from attnspec.record.tried import Fate, Tried, read_tried
+from attnspec.report.ranges import ranges_page
+from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered
 from attnspec.subjects.subject import SubjectRaised
 
@@ -150,6 +153,43 @@ def test_ends_without_a_range_are_refused(tmp_path: Path) -> None:
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=r"the manifest declares no range\. Give it 'versions'\."):
         registered([folder])
+
+
+NARROWER = """
+    versions: ">=2"
+    tested: {oldest: {install: numpy==2.1}}
+  - id: other
+    title: T
+    function: adapter:attend
+"""
+ENDS = "tested: {oldest: {install: numpy==1.0}, newest: {install: numpy==2.9}}\nrequires:"
+
+
+def narrowed(folder: Path, narrower: str) -> Mapping[str, Registered]:
+    """Two subjects of a library; the first has a range of its own."""
+    manifest = MANIFEST.format(least="1").replace("requires:", ENDS)
+    (folder / "mine" / "manifest.yaml").write_text(manifest.rstrip() + narrower)
+    return registered([folder])
+
+
+def test_a_subject_may_need_newer_releases_than_its_library(tmp_path: Path) -> None:
+    known = narrowed(written(tmp_path, "return value"), NARROWER)
+    ends = {name: [end.install for end in known[name].library.tested] for name in ("mine/attention", "mine/other")}
+    assert ends == {"mine/attention": ["numpy==2.1", "numpy==2.9"], "mine/other": ["numpy==1.0", "numpy==2.9"]}
+    assert [known[name].library.versions for name in ends] == [">=2", ">=1"]
+
+
+def test_a_subject_names_the_end_that_its_library_has_outside(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match="needs 'oldest'"):
+        narrowed(written(tmp_path, "return value"), NARROWER.replace("{oldest: {install: numpy==2.1}}", "{}"))
+
+
+def test_the_page_tells_each_range_and_each_release_of_a_library() -> None:
+    tried = [Tried(f"mine/{name}", "oldest", f"mine=={release}", release, "3.11", Fate.WORKS, "")
+             for name, release in (("a", "1.0"), ("b", "2.1"))]
+    page = ranges_page(tried, {"mine": (">=1", ">=2")})
+    assert ("| mine | `>=1`, `>=2` | 1.0, Python 3.11: 1 of 1 work; `mine==1.0`; 2.1, Python 3.11: 1 of 1 work; "
+            "`mine==2.1` |") in page
 
 
 def wheel(folder: Path, release: str, name: str) -> None:

@@ -42,7 +42,7 @@ def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, implementat
     config = _config(query.shape[-1], heads, _kv_heads(params, heads), implementation, width)
     module = _module(query, params, heads, implementation)
     # the models always make a mask: with SDPA the layer takes none for causal
-    mask = model_mask(config, query) if causal else torch.zeros(1, 1, *[query.shape[1]] * 2, dtype=query.dtype)
+    mask = model_mask(config, query) if causal else torch.zeros(len(query), 1, *[query.shape[1]] * 2, dtype=query.dtype)
     with torch.no_grad():
         output, weights, *_ = module(query, attention_mask=mask, **_position(query, module))
     return output, weights

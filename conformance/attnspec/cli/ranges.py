@@ -52,7 +52,8 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
             _tell(each)
         write_tried(record, known.values())
     if markdown:
-        declared = {name: each[0].library.versions for name, each in _ranged(registered(folders), ()).items()}
+        declared = {name: tuple(dict.fromkeys(each.library.versions for each in subjects))
+                    for name, subjects in _ranged(registered(folders), ()).items()}
         write_whole(markdown, ranges_page(known.values(), declared), "the page")
     fates = [each.fate for each in known.values() if each.library in by_library]
     return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
@@ -74,8 +75,9 @@ def _open(by_library: Mapping[str, Sequence[Registered]],
           known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[End, Sequence[Registered]]]:
     """The ends of which something is not known, each with those adapters."""
     for subjects in by_library.values():
-        for end in subjects[0].library.tested:
-            due = [each for each in subjects if not _is_known(known.get((each.id, end.which.value)), end)]
+        for end in dict.fromkeys(end for each in subjects for end in each.library.tested):
+            due = [each for each in subjects if end in each.library.tested
+                   and not _is_known(known.get((each.id, end.which.value)), end)]
             if due:
                 yield end, due
 

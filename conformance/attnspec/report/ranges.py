@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from attnspec.record.tried import Fate, Tried
 from attnspec.report.markdown import code, plain, row
@@ -21,14 +21,16 @@ _MARKS = {Fate.WORKS: "works", Fate.NOT_TESTED: "not tested", Fate.NOT_INSTALLED
           Fate.UNJUDGED: "**cannot be judged**", Fate.FAILS: "**the library fails**", Fate.REFUSED: "**refused**"}
 
 
-def ranges_page(tried: Iterable[Tried], ranges: Mapping[str, str]) -> str:
-    """The page. ranges: by library the versions that its manifest declares, for all that declare some."""
+def ranges_page(tried: Iterable[Tried], ranges: Mapping[str, Sequence[str]]) -> str:
+    """The page. ranges: by library the versions that its manifest declares, for all that declare some; several where
+    some of its adapters need others.
+    """
     known = [each for each in tried if each.library in ranges]
     by_library = {library: [each for each in known if each.library == library] for library in ranges}
     lines = [_HEAD, _summary(known, ranges, by_library), "", "## Libraries", "",
              row(["library", "range", "oldest", "newest"]), row(["---"] * 4)]
-    lines += [row([plain(library), code(ranges[library]), *(_of_library(each, end) for end in ("oldest", "newest"))])
-              for library, each in by_library.items()]
+    lines += [row([plain(library), ", ".join(map(code, ranges[library])),
+                   *(_of_library(each, end) for end in ("oldest", "newest"))]) for library, each in by_library.items()]
     lines += ["", "## Adapters", "", row(["adapter", "oldest", "newest"]), row(["---"] * 3)]
     subjects = sorted({each.subject for each in known})
     lines += [row([code(subject), *(_cell(known, subject, end) for end in ("oldest", "newest"))])
@@ -36,7 +38,7 @@ def ranges_page(tried: Iterable[Tried], ranges: Mapping[str, str]) -> str:
     return "\n".join([*lines, *_reasons(known)]) + "\n"
 
 
-def _summary(known: Sequence[Tried], ranges: Mapping[str, str], by_library: Mapping[str, Sequence[Tried]]) -> str:
+def _summary(known: Sequence[Tried], ranges: Collection[str], by_library: Mapping[str, Sequence[Tried]]) -> str:
     run = [each for each in known if each.fate not in (Fate.NOT_TESTED, Fate.NOT_INSTALLED)]
     works = sum(each.fate is Fate.WORKS for each in run)
     both = sum({each.end for each in tried if each in run} == {"oldest", "newest"} for tried in by_library.values())
@@ -49,10 +51,17 @@ def _of_library(tried: Sequence[Tried], end: str) -> str:
     there = [each for each in tried if each.end == end]
     if not there:
         return "not run yet"
-    if not there[0].release:
-        return _MARKS[there[0].fate]
-    works = sum(each.fate is Fate.WORKS for each in there)
-    return f"{there[0].release}, Python {there[0].python}: {works} of {len(there)} work; {code(there[0].recipe)}"
+    by_recipe: dict[str, list[Tried]] = {}
+    for each in there:
+        by_recipe.setdefault(each.recipe, []).append(each)
+    return "; ".join(map(_of_recipe, by_recipe.values()))
+
+
+def _of_recipe(tried: Sequence[Tried]) -> str:
+    first, works = tried[0], sum(each.fate is Fate.WORKS for each in tried)
+    if not first.release:
+        return _MARKS[first.fate]
+    return f"{first.release}, Python {first.python}: {works} of {len(tried)} work; {code(first.recipe)}"
 
 
 def _cell(tried: Sequence[Tried], subject: str, end: str) -> str:

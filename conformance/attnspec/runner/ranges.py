@@ -64,7 +64,8 @@ class Bench:
         if end.not_tested:
             raise NotInstalled(end.not_tested)
         below = self._made(f"upon-{zlib.crc32(f'{end.python} {end.upon}'.encode()):08x}", end.python, end.upon)
-        return str(self._made(f"{library}-{end.which.value}", end.python, end.install, below) / "bin" / "python")
+        name = f"{library}-{end.which.value}-{zlib.crc32(end.install.encode()):08x}"
+        return str(self._made(name, end.python, end.install, below) / "bin" / "python")
 
     def _made(self, name: str, python: str, install: str, below: Path | None = None) -> Path:
         """An environment in which this is installed; what is installed `below` it is seen there, and not copied."""

@@ -21,8 +21,9 @@ from attnspec.record.outcome import KnownFinding, Outcome
 from attnspec.record.seen import Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
-from attnspec.subjects.manifest import read_script, read_versions
+from attnspec.subjects.manifest import read_script
 from attnspec.subjects.signs import keywords, read_seen
+from attnspec.subjects.tested import read_versions
 
 FILE = "findings.yaml"
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",

@@ -30,13 +30,13 @@ from attnspec.subjects.installed import installed_version, installing, is_instal
 from attnspec.subjects.interpreter import Interpreter, read_interpreter
 from attnspec.subjects.needs import read_device, read_faster, read_variables
 from attnspec.subjects.program import Program, read_program
-from attnspec.subjects.tested import End, read_ends
+from attnspec.subjects.tested import End, read_ends, read_versions
 
 FILE = "manifest.yaml"
 _LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "tested", "homepage", "issues", "install",
             "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "requires",
-            "faster_with", "cannot_run", "device", "precision_on", *DECLARED)
+            "faster_with", "cannot_run", "device", "versions", "tested", "precision_on", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
@@ -160,7 +160,8 @@ def read_manifest(folder: Path) -> Iterator[Registered]:
                             f"Rename it, as in {better!r}.", where=Place(shown(folder)))
     library = _library(fields, folder)
     for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, library, folder), faster_with=read_faster(subject, fields, library.python),
+        yield replace(_subject(subject, _narrowed(library, subject), folder),
+                      faster_with=read_faster(subject, fields, library.python),
                       device=read_device(subject) or read_device(fields))
 
 
@@ -181,6 +182,13 @@ def _library(fields: Fields, folder: Path) -> Library:
         interpreter=read_interpreter(fields, folder),
         tested=read_ends(fields, distribution, versions),
     )
+
+
+def _narrowed(library: Library, subject: Fields) -> Library:
+    """The library with the range of a subject that needs releases which others do not."""
+    versions = read_versions(subject) or library.versions
+    ends = read_ends(subject, library.distribution, versions, library.tested)
+    return replace(library, versions=versions, tested=ends)
 
 
 def _modules(fields: Fields) -> str:
@@ -214,17 +222,6 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
         requires=_modules(fields),
         cannot_run=cannot_run,
     )
-
-
-def read_versions(fields: Fields) -> str:
-    """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
-    versions = fields.text("versions", "")
-    try:
-        SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
-    except ValueError:
-        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
-        raise fields.complain("versions", message) from None
-    return versions
 
 
 def _function(fields: Fields, folder: Path | None) -> str:

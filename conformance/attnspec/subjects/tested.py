@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -39,15 +40,31 @@ class End:
     not_tested: str = ""
 
 
-def read_ends(fields: Fields, distribution: str, versions: str) -> tuple[End, ...]:
-    """The field `tested` of a manifest; empty if it is not given. Raises the error of the fields."""
+def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[End] = ()) -> tuple[End, ...]:
+    """The field `tested` of a manifest, or of a subject in it, which may leave an end as it is `of_library`; empty if
+    neither gives it. Raises the error of the fields.
+    """
     inner = fields.inner("tested", "the environments of a range", optional=True)
     inner.only([which.value for which in Which])
     if inner.mapping and not versions:
         raise fields.complain("tested", "names releases to test, but the manifest declares no range. Give it "
                                         "'versions'.")
-    return tuple(_end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
-                 for which in Which if inner.mapping)
+    ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
+    for which in Which if inner.mapping or of_library else ():
+        if which not in ends or which.value in inner.mapping:
+            ends[which] = _end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
+    return tuple(ends[which] for which in Which if which in ends)
+
+
+def read_versions(fields: Fields) -> str:
+    """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
+    versions = fields.text("versions", "")
+    try:
+        SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
+    except ValueError:
+        message = f"should be a version specifier, as in '>=0.10,<0.14', not {quoted(versions)}."
+        raise fields.complain("versions", message) from None
+    return versions
 
 
 def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
@@ -60,10 +77,14 @@ def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
                                          f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
-    if not SpecifierSet(versions).contains(release, prereleases=True):
+    if not _is_within(end, distribution, versions):
         raise fields.complain("install", f"pins {distribution} {release}, which is outside of the declared range "
                                          f"{versions}.")
     return end
+
+
+def _is_within(end: End, distribution: str, versions: str) -> bool:
+    return SpecifierSet(versions).contains(_pinned(end.install, distribution), prereleases=True)
 
 
 def _pinned(install: str, distribution: str) -> str:
