@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import drift
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declaration_of, fault_named, fault_table
@@ -20,7 +21,7 @@ from attnspec.faults.layer import staged_layer
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.staged import Answer, staged
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem
@@ -61,12 +62,21 @@ KEPT_NEAR = (
     "with=causal+softcap+window;window=2+0;softcap=0.5", "with=softcap;softcap=0.5", "with=softcap;softcap=30.0",
     "with=mask+softcap;softcap=2.0", "with=bias+softcap;softcap=0.5", "with=causal+softcap;softcap=2.0",
     "with=scale+softcap;scale=0.3;softcap=0.5", "with=return_weights+softcap;softcap=0.5")
+# Numbers of keys and of queries, alone and beside every other keyword.
+LENGTHS = tuple(f"with={'+'.join(sorted((*more.split(), name)))};{extra}{name}={pattern}" for name, pattern, more, extra in (
+    ("key_lengths", "ragged", "", ""), ("key_lengths", "ragged", "mask", ""), ("key_lengths", "ragged", "bias", ""),
+    ("key_lengths", "ragged", "causal", ""), ("key_lengths", "ragged", "window", "window=3+1;"),
+    ("key_lengths", "with_zero", "", ""), ("key_lengths", "one_short", "causal", ""),
+    ("key_lengths", "full", "", ""), ("query_lengths", "ragged", "", ""), ("query_lengths", "one_short", "causal", ""),
+    ("query_lengths", "ragged", "key_lengths", "key_lengths=one_short;"), ("query_lengths", "full", "", "")))
 NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
 
 
 def _recipes(count: int) -> Iterator[str]:
     yield from SPECIAL
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
+        yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
+    for i, (sizes, used) in enumerate(product(NEAR_SIZES, LENGTHS)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
     for i in range(count):
         used = FEATURES[i % len(FEATURES)]
@@ -100,7 +110,7 @@ def _forms(text: str, dtype: DType, grade: str) -> Iterator[Posed]:
     expected = expect(problem, _class(dtype, grade), conventions=RECOMMENDED)
     yield Posed(text, problem, expected)
     yield Posed(f"{text} strided", _changed(problem, _strided), expected)
-    if problem.mask is not None and problem.query.shape[1] == problem.key.shape[1]:
+    if (problem.mask is not None or problem.key_lengths is not None) and problem.query.shape[1] == problem.key.shape[1]:
         for name in ("key", "value"):
             yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected)
 
@@ -119,8 +129,8 @@ def _private(array: Array) -> Array:
 
 
 def _poisoned(problem: Problem, name: str) -> Problem:
-    assert problem.mask is not None
-    seen = np.asarray(problem.mask.any(axis=2))[..., None]
+    only = problem.but(bias=None, causal=False, window=None, query_lengths=None)
+    seen = np.asarray(visible_keys(only, RECOMMENDED).any(axis=2))[..., None]
     array = getattr(problem, name)
     return problem.but(**{name: np.where(seen, array, np.asarray(np.nan, array.dtype))})
 
@@ -135,11 +145,10 @@ def _beyond(answer: Array, truth: Array, allowance: Array, claimed: Array) -> bo
 def _departs(function: Function, posed: Posed, *, zeros: bool = True) -> str:
     """How the answer departs from what is expected; empty if it does not."""
     problem = _changed(posed.problem, _private)
-    inputs = {name: getattr(problem, name) for name in ("query", "key", "value", "mask", "bias")}
+    inputs = {name: getattr(problem, name) for name in ("query", "key", "value", *AXES)}
     before = {name: array.tobytes() for name, array in inputs.items() if array is not None}
     try:
-        answer = function(**inputs, causal=problem.causal, scale=problem.scale, return_weights=problem.return_weights,
-                          window=problem.window, softcap=problem.softcap)
+        answer = function(**inputs, **{name: getattr(problem, name) for name in OFF if name not in AXES})
     except (TypeError, ValueError) as raised:
         return f"raises {raised}"
     changed = [name for name, memory in before.items() if inputs[name].tobytes() != memory]

@@ -52,7 +52,7 @@ CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 SEED = re.compile(r"-?\d{1,18}", re.ASCII)
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
-FURTHER_PROFILES = tuple(KEYWORDS[name].profile for name in UNCOMMON)
+FURTHER_PROFILES: Mapping[str, str] = {name: KEYWORDS[name].profile for name in UNCOMMON}
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
 
@@ -85,11 +85,13 @@ def _seed(family: str, seed: str) -> int:
 
 def _keywords(fault: Fault) -> frozenset[str]:
     """All but those that layers are not put. Keywords that few functions have only where something of such a one is
-    wrong: the other faults show without, and sooner.
+    wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
     """
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
-    return frozenset(taken if fault.stage.value in UNCOMMON else taken - set(UNCOMMON))
+    if fault.stage.value not in UNCOMMON:
+        return frozenset(taken - set(UNCOMMON))
+    return frozenset(name for name in taken if KEYWORDS[name].pool in {"", KEYWORDS[fault.stage.value].pool})
 
 
 def declaration_of(fault: Fault) -> Declaration:
@@ -105,7 +107,7 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=RECOMMENDED,
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*profiles, *(name for name in FURTHER_PROFILES if name in keywords)),
+        claims=(*profiles, *(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

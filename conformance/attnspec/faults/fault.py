@@ -24,6 +24,8 @@ class Stage(enum.Enum):
     CAUSAL = "causal"
     WINDOW = "window"
     SOFTCAP = "softcap"
+    KEY_LENGTHS = "key_lengths"
+    QUERY_LENGTHS = "query_lengths"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -24,12 +24,14 @@ BLOCK = 16
 
 
 def _visible(call: HandedOver) -> Array:
-    """(B,H,T,S): mask, causal flag and window together."""
+    """(B,H,T,S): mask, causal flag, window and the numbers of keys together."""
     shape = T, S = call.query.shape[2], call.key.shape[2]
     allowed = np.ones(shape, bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
     if call.window is not None:
         joined = joined & stage.within(T, S, call.window)
+    if call.key_lengths is not None:
+        joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -60,8 +62,12 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
 
 
 def _rounded(call: HandedOver, output: Array, weights: Array) -> Answer:
-    """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs."""
+    """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs; rows beyond the
+    number of queries are zeros.
+    """
     io = call.query.dtype
+    if call.query_lengths is not None:
+        output = np.where(np.arange(output.shape[2])[:, None] < call.query_lengths[:, None, None, None], output, 0)
     return (output.astype(io), weights.astype(io)) if call.return_weights else output.astype(io)
 
 
@@ -125,11 +131,11 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
 
 
 def _reversed(call: HandedOver) -> Answer:
-    """The keys are taken from last to first; causal flag and window are turned into a mask before."""
+    """The keys are taken from last to first; what hides keys is turned into a mask before."""
     visible = _visible(call)
     bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
-                                      bias=bias, causal=False, window=None))
+                                      bias=bias, causal=False, window=None, key_lengths=None))
     return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
 
 
@@ -142,7 +148,7 @@ def _sorted(call: HandedOver) -> Answer:
     bias = None if call.bias is None else np.take_along_axis(np.broadcast_to(call.bias, visible.shape), of_scores, -1)
     answer = stage.attention(call.but(
         key=np.take_along_axis(key, of_keys, axis=2), value=np.take_along_axis(value, of_keys, axis=2),
-        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None))
+        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None, key_lengths=None))
     if not isinstance(answer, tuple):
         return answer
     back = np.argsort(order, axis=-1)[:, :, None, :]
@@ -237,4 +243,4 @@ def declaration_of_sound(sound: Sound) -> Declaration:
         conventions={**RECOMMENDED, "hidden_row": sound.hidden_row},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES))
+        claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES.values()))

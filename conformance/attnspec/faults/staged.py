@@ -100,6 +100,13 @@ def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
 
 
+def own_keys(work: Work) -> Array:
+    """The keys that each batch entry has, (B,1,1,S)."""
+    B, _, _, S = work.shape
+    lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
+    return np.arange(S) < lengths[:, None, None, None]
+
+
 def scale(work: Work) -> float:
     """1/sqrt(D) unless the caller says otherwise."""
     return 1 / float(np.sqrt(work.query.shape[-1])) if work.scale is None else work.scale
@@ -165,6 +172,13 @@ def finish(output: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
     return output
 
 
+def clear(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
+    if work.query_lengths is None:
+        return output
+    return np.where(np.arange(work.shape[2])[:, None] < work.query_lengths[:, None, None, None], output, 0)
+
+
 def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
     """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
@@ -185,6 +199,7 @@ class Stages:
     masked: Callable[[Work], Array] = masked
     past: Callable[[Work], Array] = past
     near: Callable[[Work], Array] = near
+    own_keys: Callable[[Work], Array] = own_keys
     scale: Callable[[Work], float] = scale
     logits: Callable[[Work, float], Array] = logits
     cap: Callable[[Array, Work], Array] = cap
@@ -194,6 +209,7 @@ class Stages:
     weigh: Callable[[Array, Work], Array] = weigh
     mix: Callable[[Array, Work], Array] = mix
     finish: Callable[[Array, Work], Array] = finish
+    clear: Callable[[Array, Work], Array] = clear
     report: Callable[[Array, Work], Array] = report
     narrow: Callable[[Array, np.dtype[Any]], Array] = narrow
 
@@ -231,7 +247,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)
         hidden = stages.hide(stages.add_bias(logits, work), work)
         weights = stages.weigh(stages.softmax(hidden, work), work)
-        output = stages.narrow(stages.finish(stages.mix(weights, work), work), io)
+        output = stages.narrow(stages.clear(stages.finish(stages.mix(weights, work), work), work), io)
         return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
 
 
@@ -240,7 +256,8 @@ def _prepare(call: HandedOver, stages: Stages) -> Work:
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)
-    return work.but(visible=stages.masked(work) & stages.past(work) & stages.near(work) & ~np.asarray(barred))
+    visible = stages.masked(work) & stages.past(work) & stages.near(work) & stages.own_keys(work)
+    return work.but(visible=visible & ~np.asarray(barred))
 
 
 class Attend(Protocol):

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.files import write_whole
-from attnspec.core.keywords import listed
+from attnspec.core.other_names import listed
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible

@@ -10,7 +10,8 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
-from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.other_names import OTHER_NAMES, keyword_for
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable
 from attnspec.core.slips import slip_of

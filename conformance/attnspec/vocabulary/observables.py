@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation, visible_keys
+from attnspec.numerics.operands import queries_within
 from attnspec.numerics.screen import closest
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
@@ -214,7 +215,7 @@ def settled_rows(scene: Scene, run: str) -> Array:
     """Rows (B,H,T,1) whose answer hangs on what they see alone.
 
     Under the convention `uniform` not the empty ones; where one input is query, key and value, not those at a place
-    that holds NaN or infinity.
+    that holds NaN or infinity; of rows beyond the number of queries none, unless they are declared to be zeros.
     """
     posed = scene.runs[run]
     answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
@@ -222,7 +223,10 @@ def settled_rows(scene: Scene, run: str) -> Array:
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
     has_one_input = scene.subject.declaration.limits.self_attention_only
     own = [_finite_places(part)[:, None] if has_one_input else True for part in posed.parts]
-    settled = [((rows | is_fixed) & finite)[..., None] for rows, finite in zip(sees, own, strict=True)]
+    are_zeros = scene.conventions.get("beyond_length") == "zeros"
+    within = [queries_within(part)[:, None] for part in posed.parts]
+    settled = [np.where(asked, (rows | is_fixed) & finite, are_zeros)[..., None]
+               for rows, finite, asked in zip(sees, own, within, strict=True)]
     return _joined(settled, posed, ("B", "H", "T", "1"))
 
 

@@ -10,6 +10,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import HIDING, acting_on
 from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import queries_within
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
@@ -21,7 +22,7 @@ from attnspec.vocabulary.signature import ORIGINAL, RunName
 MUST_SHOW = 2.0
 """A difference of the definitions that is more than so many times both runs' rounding cannot vanish in it."""
 
-ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads"]
+ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads", "beyond_length"]
 
 
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
@@ -33,7 +34,7 @@ def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """A query that may attend to no key gets what the subject's convention says: zeros, the mean of all, or NaN."""
     name, problem = "hidden_rows_follow_convention", scene.problem(run)
-    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1))
+    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
     answer = _answer_for_hidden_rows(scene, problem)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "no row is fully hidden" if answer != UNDEFINED else "the convention is undefined")
@@ -44,6 +45,19 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     found = equal(name, output, wanted, empty[..., None], what=f"fully hidden rows should be {answer}")
     return keep(scene, found, seen_of("output", run, output),
                 Side(f"output, {answer} in fully hidden rows", run, wanted), (0.0, empty[..., None]))
+
+
+def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """A row beyond the number of queries of its batch entry holds what the subject declares: zeros, if anything."""
+    name, answer = "rows_beyond_follow_convention", scene.conventions.get("beyond_length", UNDEFINED)
+    beyond = ~queries_within(scene.problem(run))[:, None, :, None]
+    if answer != "zeros" or not beyond.any():
+        return nothing(name, "no row lies beyond a length" if answer == "zeros" else "nothing is declared of such rows")
+    output = observe(scene, run, "output").array
+    wanted = np.zeros_like(output)
+    found = equal(name, output, wanted, beyond, what="rows beyond the number of queries should be zeros")
+    return keep(scene, found, seen_of("output", run, output), Side("output, zeros beyond the lengths", run, wanted),
+                (0.0, beyond))
 
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:

@@ -1,0 +1,73 @@
+"""The keywords of serving, where every entry of a batch has a length of its own. They join the others in `keywords`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+from attnspec.core.errors import SpecError, hint
+from attnspec.core.keyword import Acts, Keyword, Saying, Values
+
+POOL = "serving"
+"""The pool of the clauses about these keywords."""
+
+LengthPattern = Literal["ragged", "one_short", "full", "first_full", "shortest", "with_zero"]
+LENGTH_PATTERNS: Mapping[LengthPattern, str] = {
+    "ragged": "each batch entry has its own length, from 1 to all",
+    "one_short": "all but the last one, in every entry",
+    "full": "all, in every entry",
+    "first_full": "all in the first batch entry, ragged in the others",
+    "shortest": "the first one only, in every entry",
+    "with_zero": "ragged, and every second entry, or the only one, has length 0",
+}
+"""How lengths are made. `with_zero` is for clauses that ask for it: an entry without a key has no truth."""
+USUAL_LENGTHS: tuple[LengthPattern, ...] = tuple(name for name in LENGTH_PATTERNS if name != "with_zero")
+
+
+def _reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str]:
+    """Reads the name of a pattern from a recipe. It raises ValueError, with the nearest name, for any other text."""
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"{keyword}={text} names no pattern.{hint(text, known)}".rstrip("."))
+        return text
+    return read
+
+
+def _taken(name: str) -> str:
+    if name not in LENGTH_PATTERNS:
+        raise SpecError.unknown("pattern of lengths", name, LENGTH_PATTERNS)
+    return name
+
+
+def _lengths(keyword: str) -> Values:
+    return Values(USUAL_LENGTHS, f"{keyword.removesuffix('s')}_patterns", "ragged", str,
+                  _reader(keyword, get_args(LengthPattern)), _taken)
+
+
+SERVING = (
+    Keyword(
+        "key_lengths", "(B,) int32", "batch entry b has only its first n keys; the rest is hidden as by a mask. What "
+        "counts from a query's own place counts from lengths: bottom-right is j <= i + key length - query length",
+        "key_lengths", Acts.VISIBILITY, "{0} | None",
+        promise="each batch entry has its own number of keys, and what lies beyond them is ignored",
+        in_layers=False, hides=True, axes="B", values=_lengths("key_lengths"), sample="ragged", is_uncommon=True,
+        pool=POOL, counts="S", questions={
+            "key_lengths.form": "Which keys does a query see where each batch entry has its own number of keys?",
+            "key_lengths.causal": "From where does the causal flag count where batch entries have lengths of their own?",
+            "hidden_row.key_lengths": "What is the output of a query whose batch entry has no key?"},
+        asks="Which keys does a query see where batch entries have lengths of their own?",
+        other_names=("key_value_seq_lengths", "nonpad_kv_seqlen", "cache_seqlens"),
+        parameters=("key_lengths", "key_value_seq_lengths", "nonpad_kv_seqlen", "cache_seqlens", "seqused_k", "kv_lens",
+                    "kv_lengths", "key_seq_lengths", "valid_lens", "valid_lengths", "actual_seq_lengths_kv"),
+        sayings=(Saying("key_lengths"),)),
+    Keyword(
+        "query_lengths", "(B,) int32", "batch entry b has only its first n queries; of later rows nothing is asked but "
+        "what `beyond_length` declares", "query_lengths", Acts.VISIBILITY, "{0} | None",
+        promise="each batch entry has its own number of queries", in_layers=False, axes="B",
+        values=_lengths("query_lengths"), sample="ragged", is_uncommon=True, pool=POOL, counts="T", questions={
+            "query_lengths.beyond": "What does a row hold that lies beyond the number of queries of its batch entry?"},
+        asks="What do rows hold that lie beyond the number of queries?",
+        other_names=("query_seq_lengths", "seqused_q"),
+        parameters=("query_lengths", "query_seq_lengths", "seqused_q", "q_lens", "q_lengths", "actual_seq_lengths"),
+        sayings=(Saying("query_lengths"),)),
+)
