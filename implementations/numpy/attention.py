@@ -1,8 +1,7 @@
 """Scaled dot-product attention as its definition reads: softmax(q k^T · scale + bias) v.
 
 A softcap c makes the scaled logits x into c·tanh(x / c) before bias and mask; a window (left, right) hides all keys but
-i - left … i + right from query i. Of batch entry b only the first key_lengths[b] keys are seen, and rows from
-query_lengths[b] on are zeros.
+i - left … i + right from query i.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ Array = np.ndarray  # numpy.typing has no NDArray before NumPy 1.21
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
               causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
-              softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
-              return_weights: bool = False) -> Array | tuple[Array, Array]:
+              softcap: float | None = None, return_weights: bool = False) -> Array | tuple[Array, Array]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
     dtype = query.dtype
     wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
@@ -35,13 +33,9 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
         visible = visible & near(query.shape[2], key.shape[2], (None, 0))
     if mask is not None:
         visible = visible & mask
-    if key_lengths is not None:
-        visible = visible & within(key_lengths, key.shape[2])[:, None, None]
     weights = softmax(np.where(visible, logits, wide.type(-np.inf)))
 
     output = (weights @ value).astype(dtype)
-    if query_lengths is not None:
-        output = np.where(within(query_lengths, query.shape[2])[:, None, :, None], output, dtype.type(0))
     return (output, weights.astype(dtype)) if return_weights else output
 
 
@@ -50,11 +44,6 @@ def near(T: int, S: int, window: tuple[int | None, int | None]) -> Array:
     left, right = window
     ahead = np.arange(S) - np.arange(T)[:, None]
     return (ahead >= (-T if left is None else -left)) & (ahead <= (S if right is None else right))
-
-
-def within(lengths: Array, length: int) -> Array:
-    """(B, length): the places below the length of each batch entry."""
-    return np.arange(length) < lengths[:, None]
 
 
 def softmax(logits: Array) -> Array:

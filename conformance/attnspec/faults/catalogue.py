@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 
 from attnspec.core.conventions import CONVENTIONS
@@ -83,6 +83,12 @@ def _seed(family: str, seed: str) -> int:
     return int(seed)
 
 
+def recommended(keywords: Collection[str]) -> Mapping[str, str]:
+    """The recommended answer to each convention that a subject with these keywords is asked."""
+    return {name: answer for name, answer in RECOMMENDED.items()
+            if not CONVENTIONS[name].keyword or CONVENTIONS[name].keyword in keywords}
+
+
 def _keywords(fault: Fault) -> frozenset[str]:
     """All but those that layers are not put. Keywords that few functions have only where something of such a one is
     wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
@@ -105,7 +111,7 @@ def declaration_of(fault: Fault) -> Declaration:
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
-        conventions=RECOMMENDED,
+        conventions=recommended(keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=(*profiles, *(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

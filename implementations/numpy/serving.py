@@ -1,0 +1,49 @@
+"""Scaled dot-product attention as servers call it: batch entries have lengths of their own.
+
+Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .attention import Array, near, softmax
+
+
+def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
+              causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
+              softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
+              return_weights: bool = False) -> Array | tuple[Array, Array]:
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
+    dtype = query.dtype
+    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
+    query, key, value = (array.astype(wide) for array in (query, key, value))
+    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
+
+    logits = query @ key.swapaxes(-1, -2) * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if softcap is not None:
+        logits = np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
+    if bias is not None:
+        logits = logits + bias.astype(wide)
+    visible = near(query.shape[2], key.shape[2], window or (None, None))
+    if causal:
+        visible = visible & near(query.shape[2], key.shape[2], (None, 0))
+    if mask is not None:
+        visible = visible & mask
+    if key_lengths is not None:
+        own = within(key_lengths, key.shape[2])
+        visible = visible & own[:, None, None]
+        value = np.where(own[:, None, :, None], value, wide.type(0))  # 0 times NaN would be NaN
+    weights = softmax(np.where(visible, logits, wide.type(-np.inf)))
+
+    output = weights @ value
+    if query_lengths is not None:
+        output = np.where(within(query_lengths, query.shape[2])[:, None, :, None], output, wide.type(0))
+    return (output.astype(dtype), weights.astype(dtype)) if return_weights else output.astype(dtype)
+
+
+def within(lengths: Array, length: int) -> Array:
+    """(B, length): the places below the length of each batch entry."""
+    return np.arange(length) < lengths[:, None]
