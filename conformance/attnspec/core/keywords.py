@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
-from attnspec.core.serving_keywords import SERVING, LengthPattern
+from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
 
 ArrayT = TypeVar("ArrayT")
 Window = tuple[int | None, int | None]
@@ -27,7 +27,7 @@ class KeywordArguments(Generic[ArrayT]):
     """The keywords of a call; a default means that the keyword is left out. ArrayT: the type of arrays.
 
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
-    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.
+    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, or float64 beside float64.
     """
 
     mask: ArrayT | None = None
@@ -39,6 +39,7 @@ class KeywordArguments(Generic[ArrayT]):
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
+    sinks: ArrayT | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -87,6 +88,7 @@ class Lists(TypedDict, total=False):
     softcaps: Literal["any"] | Sequence[float]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
+    sink_patterns: Literal["any"] | Sequence[SinkPattern]
 
 
 def _number(name: str, text: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
@@ -20,8 +20,10 @@ LENGTH_PATTERNS: Mapping[LengthPattern, str] = {
     "shortest": "the first one only, in every entry",
     "with_zero": "ragged, and every second entry, or the only one, has length 0",
 }
-"""How lengths are made. `with_zero` is for clauses that ask for it: an entry without a key has no truth."""
-USUAL_LENGTHS: tuple[LengthPattern, ...] = tuple(name for name in LENGTH_PATTERNS if name != "with_zero")
+"""How lengths are made. A clause asks for `full` and `shortest`, which show little, and for `with_zero`, since an entry
+without a key has no truth.
+"""
+USUAL_LENGTHS: tuple[LengthPattern, ...] = ("ragged", "first_full", "one_short")
 
 
 def _reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str]:
@@ -33,15 +35,31 @@ def _reader(keyword: str, known: tuple[str, ...]) -> Callable[[str], str]:
     return read
 
 
-def _taken(name: str) -> str:
-    if name not in LENGTH_PATTERNS:
-        raise SpecError.unknown("pattern of lengths", name, LENGTH_PATTERNS)
-    return name
+def _patterns(keyword: str, known: Mapping[Any, str], usual: tuple[str, ...], what: str) -> Values:
+    """The values of a keyword whose arrays are made by patterns, the first of the usual ones where none is said."""
+    def taken(name: str) -> str:
+        if name not in known:
+            raise SpecError.unknown(f"pattern of {what}", name, known)
+        return name
+
+    return Values(usual, f"{keyword.removesuffix('s')}_patterns", usual[0], str, _reader(keyword, tuple(known)), taken)
 
 
 def _lengths(keyword: str) -> Values:
-    return Values(USUAL_LENGTHS, f"{keyword.removesuffix('s')}_patterns", "ragged", str,
-                  _reader(keyword, get_args(LengthPattern)), _taken)
+    return _patterns(keyword, LENGTH_PATTERNS, USUAL_LENGTHS, "lengths")
+
+
+SinkPattern = Literal["spread", "normal", "zero", "rising", "hundred", "minus_infinity"]
+SINK_PATTERNS: Mapping[SinkPattern, str] = {
+    "spread": "eighths between -4 and 4: exact in every format",
+    "normal": "independent N(0,1), rounded to float32",
+    "zero": "0 in every head: a softmax with one more in its denominator",
+    "rising": "from -20 in the first head to 20 in the last",
+    "hundred": "100 in every head: its exponential overflows float32 without a shift",
+    "minus_infinity": "-inf in every head, which is none",
+}
+"""How sinks are made. `hundred` and `minus_infinity` are for clauses that ask for them."""
+USUAL_SINKS: tuple[SinkPattern, ...] = ("spread", "normal", "zero", "rising")
 
 
 SERVING = (
@@ -70,4 +88,15 @@ SERVING = (
         other_names=("query_seq_lengths", "seqused_q"),
         parameters=("query_lengths", "query_seq_lengths", "seqused_q", "q_lens", "q_lengths", "actual_seq_lengths"),
         sayings=(Saying("query_lengths"),)),
+    Keyword(
+        "sinks", "(H,) float32, or float64 beside float64", "one more logit for each head, which joins the denominator "
+        "of every row and has no value; neither scale nor softcap nor bias touches it", "sinks", Acts.LOGITS,
+        "{0} | None", promise="one more logit for each head joins the denominator of every row and has no value",
+        in_layers=False, axes="H", values=_patterns("sinks", SINK_PATTERNS, USUAL_SINKS, "sinks"), sample="spread",
+        is_uncommon=True, pool=POOL, questions={
+            "sinks.form": "What does a sink s, one more logit for each head, do to the weights of a row?"},
+        asks="What does a sink do to the weights?",
+        other_names=("learnable_sink", "s_aux", "attention_sinks"),
+        parameters=("sinks", "sink", "learnable_sink", "s_aux", "attention_sinks", "softmax_offset", "attn_sink"),
+        sayings=(Saying("sinks"),)),
 )

@@ -26,6 +26,7 @@ class Stage(enum.Enum):
     SOFTCAP = "softcap"
     KEY_LENGTHS = "key_lengths"
     QUERY_LENGTHS = "query_lengths"
+    SINKS = "sinks"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

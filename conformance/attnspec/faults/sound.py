@@ -54,11 +54,19 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
         logits = logits + call.bias.astype(wide)
     visible = _visible(call)
     logits = np.where(visible, logits, -np.inf)
-    top = logits.max(axis=-1, keepdims=True)
-    grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
-    total = grown.sum(axis=-1, keepdims=True)
+    sink = _sink(call, logits)
+    top = np.maximum(logits.max(axis=-1, keepdims=True), sink)
+    shift = np.where(np.isneginf(top), 0, top)
+    grown = np.exp(logits - shift)
+    total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
     weights = grown / np.where(total == 0, 1, total)
     return _rounded(call, weights @ _seen(value, visible), weights)
+
+
+def _sink(call: HandedOver, logits: Array) -> Array:
+    """(1,H,1,1): the sink of each head, -inf where there is none, in the dtype of the logits (B,H,T,S)."""
+    sinks = np.full(logits.shape[1], -np.inf) if call.sinks is None else call.sinks
+    return np.asarray(sinks, logits.dtype)[None, :, None, None]
 
 
 def _rounded(call: HandedOver, output: Array, weights: Array) -> Answer:
@@ -93,8 +101,10 @@ def _eager(call: HandedOver) -> Answer:
     if work.bias is not None:
         logits = (logits + work.bias.astype(io)).astype(io)
     visible = _visible(call)
-    hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf)
-    weights = stage.normalise(stage.exponentials(hidden.astype(work.query.dtype))).astype(io)
+    hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
+    sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
+    joined = stage.join(hidden, work.but(sinks=sinks))
+    weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
     return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights)
 
 
@@ -116,8 +126,9 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
     logits = stage.add_bias(stage.cap(stage.logits(work, stage.scale(work)), work), work)
     logits = np.where(visible, logits, -np.inf).astype(work.query.dtype)
-    top = np.full((B, H, T, 1), -np.inf, logits.dtype)
-    total, output = np.zeros_like(top), np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
+    top = np.broadcast_to(_sink(call, logits), (B, H, T, 1))
+    total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
+    output = np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
     for first in range(0, S, BLOCK):
         block = logits[..., first:first + BLOCK]
         higher = np.maximum(top, block.max(axis=-1, keepdims=True))

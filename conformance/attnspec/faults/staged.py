@@ -136,6 +136,14 @@ def hide(logits: Array, work: Work) -> Array:
     return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
 
 
+def join(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
+    if work.sinks is None:
+        return logits
+    return np.concatenate([logits, np.broadcast_to(work.sinks[:, None, None], (*logits.shape[:3], 1))],
+                          axis=-1, dtype=logits.dtype)
+
+
 def exponentials(logits: Array) -> Array:
     """Exp of logits (…,S) after subtracting each row's maximum; a row without a visible key becomes zeros."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
@@ -205,6 +213,7 @@ class Stages:
     cap: Callable[[Array, Work], Array] = cap
     add_bias: Callable[[Array, Work], Array] = add_bias
     hide: Callable[[Array, Work], Array] = hide
+    join: Callable[[Array, Work], Array] = join
     softmax: Callable[[Array, Work], Array] = softmax
     weigh: Callable[[Array, Work], Array] = weigh
     mix: Callable[[Array, Work], Array] = mix
@@ -246,7 +255,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
         work = _prepare(call, stages)
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)
         hidden = stages.hide(stages.add_bias(logits, work), work)
-        weights = stages.weigh(stages.softmax(hidden, work), work)
+        weights = stages.weigh(stages.softmax(stages.join(hidden, work), work)[..., :work.shape[3]], work)
         output = stages.narrow(stages.clear(stages.finish(stages.mix(weights, work), work), work), io)
         return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
 

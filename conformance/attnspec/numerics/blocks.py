@@ -9,6 +9,7 @@ import numpy as np
 
 from attnspec.core.keywords import AXES
 from attnspec.numerics.operands import Operands, key_heads, keys_of, operands_of
+from attnspec.numerics.sinks import with_sink
 from attnspec.problems.problem import Array, Problem
 
 BATCH_AT_ONCE = 2**16
@@ -44,7 +45,8 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
             keys = keys_of(part, conventions)
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
-                yield Block((batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys))
+                operands = operands_of(part, conventions, scale_width, chosen, keys)
+                yield Block((batch, heads, queries), operands if part.sinks is None else with_sink(operands, part.sinks))
 
 
 def _steps(length: int, step: int) -> Iterator[slice]:

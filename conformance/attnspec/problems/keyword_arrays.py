@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.keywords import COUNTS, KEYWORDS
-from attnspec.core.serving_keywords import LengthPattern
-from attnspec.problems.entries import Words, words
+from attnspec.core.nouns import DType
+from attnspec.core.serving_keywords import LengthPattern, SinkPattern
+from attnspec.problems.entries import Words, integers, normal, words
 from attnspec.problems.problem import Array, Sizes
 
 
@@ -41,15 +42,31 @@ def lengths(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     return made
 
 
-def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
-    """The array of a keyword by the name of its pattern: lengths (B,)."""
-    return lengths(keyword, pattern, seed, sizes)
+_SINKS: Mapping[SinkPattern, Callable[[Words], Array]] = {
+    "spread": lambda random: integers(random, -32, 32) / 8,
+    "normal": normal,
+    "zero": lambda random: np.zeros(len(random)),
+    "rising": lambda random: np.linspace(-20, 20, len(random)) if len(random) > 1 else np.full(1, 2.0),
+    "hundred": lambda random: np.full(len(random), 100.0),
+    "minus_infinity": lambda random: np.full(len(random), -np.inf),
+}
 
 
-NEUTRAL: Mapping[str, str] = dict.fromkeys(COUNTS, "full")
+def sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+    """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds them."""
+    made = _SINKS[pattern](words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
+    return made.astype(np.float64) if dtype is DType.FLOAT64 else made
+
+
+def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
+    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,)."""
+    return lengths(keyword, pattern, seed, sizes) if keyword in COUNTS else sinks(pattern, seed, sizes, dtype)
+
+
+NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity"}
 """By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
 
 
-def sample_of(keyword: str, sizes: Sizes) -> Array:
-    """The array of a keyword that a diagnosis, and `attnspec init`, look at first: lengths (B,)."""
-    return keyword_array(keyword, str(KEYWORDS[keyword].sample), 1, sizes)
+def sample_of(keyword: str, sizes: Sizes, dtype: DType) -> Array:
+    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks (H,)."""
+    return keyword_array(keyword, str(KEYWORDS[keyword].sample), 1, sizes, dtype)

@@ -121,14 +121,14 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
 def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
     """The keywords of a recipe but the scale, which no layer takes: mask and bias (B,H,T,S), flags and values."""
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
-    values = {name: _valued(recipe, name) for name in VALUED if name in recipe.features}
+    values = {name: _valued(recipe, name, dtype) for name in VALUED if name in recipe.features}
     return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
 
 
-def _valued(recipe: Recipe, keyword: str) -> Any:  # noqa: ANN401  (by the keyword)
+def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
     """The value of a keyword as a call is handed it: of an array, the recipe has the name of its pattern."""
     value = recipe.value(keyword)
-    return keyword_array(keyword, value, recipe.seed, recipe.sizes) if keyword in AXES else value
+    return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value
 
 
 def make_mask(recipe: Recipe) -> Bools | None:

@@ -127,7 +127,7 @@ def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
             if flag and "causal" not in form.keywords:
                 continue
             problem = plain(form)
-            value = sample_of(word.name, problem.sizes) if word.name in AXES else saying.posed
+            value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
             posed = problem.but(**{**flag, word.name: value})
             if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
                 return found

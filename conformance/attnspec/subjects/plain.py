@@ -55,7 +55,7 @@ class Case:
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes) for name in NEUTRAL}} if (
+                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL}} if (
             self.keywords.keys() & AXES.keys()) else {}
         return Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                     for name, value in self.keywords.items()})
