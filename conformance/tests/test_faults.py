@@ -69,6 +69,9 @@ LENGTHS = tuple(f"with={'+'.join(sorted((*more.split(), name)))};{extra}{name}={
     ("key_lengths", "with_zero", "", ""), ("key_lengths", "one_short", "causal", ""),
     ("key_lengths", "full", "", ""), ("query_lengths", "ragged", "", ""), ("query_lengths", "one_short", "causal", ""),
     ("query_lengths", "ragged", "key_lengths", "key_lengths=one_short;"), ("query_lengths", "full", "", "")))
+SINKS = tuple(f"with={'+'.join(sorted((*more.split(), 'sinks')))};{extra}sinks={pattern}" for pattern, more, extra in (
+    ("spread", "", ""), ("normal", "", ""), ("zero", "mask", ""), ("rising", "causal", ""), ("hundred", "", ""),
+    ("spread", "window", "window=3+1;"), ("minus_infinity", "", ""), ("normal", "return_weights", "")))
 NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
 
 
@@ -76,8 +79,9 @@ def _recipes(count: int) -> Iterator[str]:
     yield from SPECIAL
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
-    for i, (sizes, used) in enumerate(product(NEAR_SIZES, LENGTHS)):
-        yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
+    for i, (sizes, used) in enumerate(product(NEAR_SIZES, (*LENGTHS, *SINKS))):
+        family = "above_88" if "hundred" in used else "normal"
+        yield f"{sizes};mask={'with_empty_rows' if 'mask' in used else 'none'};families={family};{used};seed={i}"
     for i in range(count):
         used = FEATURES[i % len(FEATURES)]
         yield ";".join(filter(None, (

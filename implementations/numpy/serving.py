@@ -1,6 +1,6 @@
 """Scaled dot-product attention as servers call it: batch entries have lengths of their own.
 
-Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros.
+Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has one more logit, sinks[h], which has no value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .attention import Array, near, softmax
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
               causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
               softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
-              return_weights: bool = False) -> Array | tuple[Array, Array]:
+              sinks: Array | None = None, return_weights: bool = False) -> Array | tuple[Array, Array]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
     dtype = query.dtype
     wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
@@ -36,7 +36,11 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
         own = within(key_lengths, key.shape[2])
         visible = visible & own[:, None, None]
         value = np.where(own[:, None, :, None], value, wide.type(0))  # 0 times NaN would be NaN
-    weights = softmax(np.where(visible, logits, wide.type(-np.inf)))
+    logits = np.where(visible, logits, wide.type(-np.inf))
+    if sinks is not None:
+        sink = np.broadcast_to(sinks.astype(wide)[:, None, None], (*logits.shape[:3], 1))
+        logits = np.concatenate([logits, sink], axis=-1)
+    weights = softmax(logits)[..., :key.shape[2]]
 
     output = weights @ value
     if query_lengths is not None:

@@ -15,7 +15,6 @@ class Outside(enum.Enum):
 
     CACHE = "it lives in a key/value cache and its bookkeeping, and no keyword hands one over"
     BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
-    SINKS = "it is about attention sinks, and no keyword hands them over"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
     REFUSAL = "a program that should run is refused before attention computes anything"
@@ -72,7 +71,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/165838": "every_seventh_call_wrong",
         "pytorch/pytorch/issues/121174": Outside.TASTE,
     },
-    "decode vs prefill": {"ml-explore/mlx/issues/3452": "one_query_sink one_query_unscaled one_query_uniform"},
+    "decode vs prefill": {"ml-explore/mlx/issues/3452":
+            "one_query_sink one_query_unscaled one_query_uniform sinks_dropped_for_one_query sinks_for_one_query_only"},
     "dropout in eval": {
         "pytorch/pytorch/issues/124464": Outside.CONVENTION,
         "huggingface/pytorch-image-models/pull/1978": "dropout_of_1_percent dropout_random",
@@ -228,7 +228,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     "softcap ignored": {
         "huggingface/transformers/issues/32848": "softcap_ignored switch_softcap_dropped",
         "vllm-project/vllm-metal/issues/665": "layer_softcap_ignored",
-        "vllm-project/vllm-metal/pull/550": Outside.SINKS,
+        "vllm-project/vllm-metal/pull/550": "sinks_ignored sinks_dropped_with_causal",
         "sgl-project/sglang/issues/33915": "softcap_ignored softcap_dropped_for_one_query",
     },
     "softmax axis": {
