@@ -63,7 +63,8 @@ KEPT_NEAR = (
     "with=mask+softcap;softcap=2.0", "with=bias+softcap;softcap=0.5", "with=causal+softcap;softcap=2.0",
     "with=scale+softcap;scale=0.3;softcap=0.5", "with=return_weights+softcap;softcap=0.5")
 # Numbers of keys and of queries, alone and beside every other keyword.
-LENGTHS = tuple(f"with={'+'.join(sorted((*more.split(), name)))};{extra}{name}={pattern}" for name, pattern, more, extra in (
+LENGTHS = tuple(
+    f"with={'+'.join(sorted((*more.split(), name)))};{extra}{name}={pattern}" for name, pattern, more, extra in (
     ("key_lengths", "ragged", "", ""), ("key_lengths", "ragged", "mask", ""), ("key_lengths", "ragged", "bias", ""),
     ("key_lengths", "ragged", "causal", ""), ("key_lengths", "ragged", "window", "window=3+1;"),
     ("key_lengths", "with_zero", "", ""), ("key_lengths", "one_short", "causal", ""),
@@ -72,6 +73,9 @@ LENGTHS = tuple(f"with={'+'.join(sorted((*more.split(), name)))};{extra}{name}={
 SINKS = tuple(f"with={'+'.join(sorted((*more.split(), 'sinks')))};{extra}sinks={pattern}" for pattern, more, extra in (
     ("spread", "", ""), ("normal", "", ""), ("zero", "mask", ""), ("rising", "causal", ""), ("hundred", "", ""),
     ("spread", "window", "window=3+1;"), ("minus_infinity", "", ""), ("normal", "return_weights", "")))
+LSES = tuple(f"with={'+'.join(sorted((*more.split(), 'return_lse')))}{extra}" for more, extra in (
+    ("", ""), ("mask", ""), ("bias", ""), ("scale", ";scale=0.3"), ("softcap", ";softcap=0.5"), ("causal", ""),
+    ("sinks", ";sinks=spread"), ("return_weights", "")))
 NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
 
 
@@ -79,8 +83,8 @@ def _recipes(count: int) -> Iterator[str]:
     yield from SPECIAL
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
-    for i, (sizes, used) in enumerate(product(NEAR_SIZES, (*LENGTHS, *SINKS))):
-        family = "above_88" if "hundred" in used else "normal"
+    for i, (sizes, used) in enumerate(product(NEAR_SIZES, (*LENGTHS, *SINKS, *LSES))):
+        family = "above_88" if "hundred" in used or used == "with=return_lse" else "normal"
         yield f"{sizes};mask={'with_empty_rows' if 'mask' in used else 'none'};families={family};{used};seed={i}"
     for i in range(count):
         used = FEATURES[i % len(FEATURES)]
@@ -158,15 +162,16 @@ def _departs(function: Function, posed: Posed, *, zeros: bool = True) -> str:
     changed = [name for name, memory in before.items() if inputs[name].tobytes() != memory]
     if changed:
         return f"changes its {changed[0]}"
-    if isinstance(answer, tuple) != problem.return_weights:
+    if (len(answer) if isinstance(answer, tuple) else 1) != 1 + problem.return_weights + problem.return_lse:
         return "returns a pair, or none"
-    output = answer[0] if problem.return_weights else answer
+    output = answer[0] if isinstance(answer, tuple) else answer
     if any(array is not None and np.shares_memory(array, output) for array in inputs.values()):
         return "returns an input"
-    return _wrong(answer, output, posed.expected, problem.query.dtype, zeros=zeros)
+    return _wrong(answer, output, posed, problem.query.dtype, zeros=zeros)
 
 
-def _wrong(answer: Answer, output: Array, expected: Expectation, dtype: np.dtype[Any], *, zeros: bool) -> str:
+def _wrong(answer: Answer, output: Array, posed: Posed, dtype: np.dtype[Any], *, zeros: bool) -> str:
+    expected, problem = posed.expected, posed.problem
     claimed = expected.claimed[..., None]
     if output.shape != expected.output.shape or output.dtype != dtype:
         return "shape or dtype"
@@ -174,9 +179,22 @@ def _wrong(answer: Answer, output: Array, expected: Expectation, dtype: np.dtype
         return "output"
     if zeros and (output[expected.empty] != 0).any():
         return "a row that sees nothing"
-    if isinstance(answer, tuple) and _beyond(answer[1], expected.weights, expected.weights_allowance, claimed):
+    if problem.return_weights and _beyond(answer[1], expected.weights, expected.weights_allowance, claimed):
         return "weights"
-    return ""
+    return "log-sum-exp" if problem.return_lse and _lse_departs(answer[-1], posed) else ""
+
+
+def _lse_departs(lse: Array, posed: Posed) -> bool:
+    """Whether a log-sum-exp (B,H,T) is not the recommended one, rows that see no key among them."""
+    problem = posed.problem
+    precision = _class(problem.dtype, "G0")
+    expected = expect(problem, precision, conventions=RECOMMENDED, parts=frozenset({"lse"}))
+    assert expected.lse is not None
+    assert expected.lse_allowance is not None
+    if lse.shape != expected.lse.shape or lse.dtype != (np.float64 if problem.dtype is DType.FLOAT64 else np.float32):
+        return True
+    return _beyond(lse, expected.lse, expected.lse_allowance, expected.claimed) or bool(
+        (lse[expected.empty] != -np.inf).any())
 
 
 def _found(fault: Fault, dtype: DType) -> str:

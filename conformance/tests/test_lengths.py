@@ -27,10 +27,11 @@ from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.lengths import LENGTH_QUESTIONS
+from attnspec.questions.serving import LENGTH_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.transforms import axes, lengths
+from attnspec.vocabulary.transforms import axes
+from attnspec.vocabulary.transforms import serving as lengths
 
 SIZES = Sizes(4, 2, 2, 5, 7, 4, 4)
 CONVENTIONS = {"causal_alignment": "top_left", "mask_with_causal": "both"}
@@ -57,9 +58,11 @@ def posed(made: Problem, conventions: dict[str, str] | None = None) -> Posed[Pro
 
 @pytest.mark.parametrize("conventions", [CONVENTIONS, BOTTOM_RIGHT], ids=["top_left", "bottom_right"])
 @pytest.mark.parametrize(("more", "window"), [("", None), ("causal", None), ("", (1, 0)), ("causal mask", (2, 1))])
-@pytest.mark.parametrize(("keys", "queries"), [([7, 3, 1, 0], None), (None, [5, 2, 1, 0]), ([4, 7, 2, 5], [5, 1, 3, 2])])
+@pytest.mark.parametrize(("keys", "queries"), [
+    ([7, 3, 1, 0], None), (None, [5, 2, 1, 0]), ([4, 7, 2, 5], [5, 1, 3, 2])])
 def test_a_key_is_seen_if_lengths_and_all_else_allow_it(
-        keys: list[int] | None, queries: list[int] | None, more: str, window: Any, conventions: dict[str, str]) -> None:
+        keys: list[int] | None, queries: list[int] | None, more: str, window: tuple[int, int] | None,
+        conventions: dict[str, str]) -> None:
     made = problem(more, keys=keys, queries=queries).but(window=window)
     visible = visible_keys(made, conventions)
     for b, i, j in product(range(4), range(5), range(7)):
@@ -255,7 +258,7 @@ def test_what_would_overflow_is_not_claimed() -> None:
 
 @pytest.mark.parametrize(("made", "transform"), [
     (problem(keys=[7, 3, 1, 2]), axes.permute_keys), (problem(queries=[5, 2, 1, 3]), axes.permute_queries)])
-def test_what_is_counted_is_not_reordered(made: Problem, transform: Any) -> None:
+def test_what_is_counted_is_not_reordered(made: Problem, transform: Any) -> None:  # noqa: ANN401  (a transform)
     with pytest.raises(NoClaim, match="_lengths counts what would be moved"):
         transform(posed(made), by=1)
 
@@ -316,7 +319,8 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("target", "question"), [(target, name) for target, known in ANSWERS.items() for name in known])
+@pytest.mark.parametrize(("target", "question"), [
+    (target, name) for target, known in ANSWERS.items() for name in known])
 def test_a_probe_says_what_a_subject_does(target: str, question: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
     ask = next(each.ask for each in LENGTH_QUESTIONS if each.name == question)

@@ -23,10 +23,10 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.sinks import SINK_QUESTIONS
+from attnspec.questions.serving import SINK_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.transforms import sinks as words
+from attnspec.vocabulary.transforms import serving as words
 
 SIZES = Sizes(2, 3, 3, 4, 5, 4, 4)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -144,7 +144,7 @@ def test_only_ordinary_sinks_are_drawn_unless_a_clause_asks() -> None:
 
 
 def test_an_unknown_pattern_of_sinks_is_told() -> None:
-    with pytest.raises(UsageError, match="sinks=spred names no pattern. Did you mean 'spread'?"):
+    with pytest.raises(UsageError, match="sinks=spred names no pattern"):
         problem("spred")
 
 

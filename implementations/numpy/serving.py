@@ -1,6 +1,7 @@
 """Scaled dot-product attention as servers call it: batch entries have lengths of their own.
 
-Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has one more logit, sinks[h], which has no value.
+Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has one more logit, sinks[h], which has no value. return_lse adds the logarithm of
+the sum of the exponentials of every row, -inf where it sees no key.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from .attention import Array, near, softmax
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
               causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
               softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
-              sinks: Array | None = None, return_weights: bool = False) -> Array | tuple[Array, Array]:
-    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv), and weights (B,H,T,S) if asked for."""
+              sinks: Array | None = None, return_lse: bool = False, return_weights: bool = False,
+              ) -> Array | tuple[Array, ...]:
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv); and, if asked for, weights (B,H,T,S), and a
+    log-sum-exp (B,H,T).
+    """
     dtype = query.dtype
     wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
     query, key, value = (array.astype(wide) for array in (query, key, value))
@@ -45,7 +49,18 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     output = weights @ value
     if query_lengths is not None:
         output = np.where(within(query_lengths, query.shape[2])[:, None, :, None], output, wide.type(0))
-    return (output.astype(dtype), weights.astype(dtype)) if return_weights else output.astype(dtype)
+    more = [weights.astype(dtype)] if return_weights else []
+    more += [log_sum_exp(logits)] if return_lse else []
+    return (output.astype(dtype), *more) if more else output.astype(dtype)
+
+
+def log_sum_exp(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T): the largest logit is taken off before the exponential and added after the logarithm."""
+    largest = logits.max(axis=-1, keepdims=True)
+    shift = np.where(np.isfinite(largest), largest, 0).astype(logits.dtype)
+    with np.errstate(divide="ignore"):
+        found: Array = (shift + np.log(np.exp(logits - shift).sum(axis=-1, keepdims=True)))[..., 0]
+    return found
 
 
 def within(lengths: Array, length: int) -> Array:

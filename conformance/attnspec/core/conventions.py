@@ -67,6 +67,16 @@ CONVENTIONS: Mapping[str, Convention] = {
             "zeros": "zeros",
             "unspecified": "anything: it is not to be read",
             UNDEFINED: "no promise is made"}, "zeros", "query_lengths"),
+        Convention("lse_base", "To which base is a log-sum-exp taken?", {
+            "natural": "the logarithm of the sum is the natural one",
+            "two": "it is the logarithm to base two of the same sum",
+            UNDEFINED: "no promise is made"}, "natural", "return_lse"),
+        Convention("lse_of_hidden_row", "What is the log-sum-exp of a row that sees no key?", {
+            "minus_infinity": "-inf, the logarithm of an empty sum",
+            "plus_infinity": "+inf",
+            "zero": "0",
+            "unspecified": "anything: it is not to be read",
+            UNDEFINED: "no promise is made"}, "minus_infinity", "return_lse"),
     )
 }
 

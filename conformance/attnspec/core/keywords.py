@@ -27,7 +27,8 @@ class KeywordArguments(Generic[ArrayT]):
     """The keywords of a call; a default means that the keyword is left out. ArrayT: the type of arrays.
 
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
-    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, or float64 beside float64.
+    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside
+    float64 float64.
     """
 
     mask: ArrayT | None = None
@@ -40,6 +41,7 @@ class KeywordArguments(Generic[ArrayT]):
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
     sinks: ArrayT | None = None
+    return_lse: bool = False
 
     @property
     def given(self) -> dict[str, Any]:

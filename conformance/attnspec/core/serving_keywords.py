@@ -71,7 +71,7 @@ SERVING = (
         in_layers=False, hides=True, axes="B", values=_lengths("key_lengths"), sample="ragged", is_uncommon=True,
         pool=POOL, counts="S", questions={
             "key_lengths.form": "Which keys does a query see where each batch entry has its own number of keys?",
-            "key_lengths.causal": "From where does the causal flag count where batch entries have lengths of their own?",
+            "key_lengths.causal": "From where does the causal flag count where batch entries have lengths?",
             "hidden_row.key_lengths": "What is the output of a query whose batch entry has no key?"},
         asks="Which keys does a query see where batch entries have lengths of their own?",
         other_names=("key_value_seq_lengths", "nonpad_kv_seqlen", "cache_seqlens"),
@@ -90,7 +90,7 @@ SERVING = (
         sayings=(Saying("query_lengths"),)),
     Keyword(
         "sinks", "(H,) float32, or float64 beside float64", "one more logit for each head, which joins the denominator "
-        "of every row and has no value; neither scale nor softcap nor bias touches it", "sinks", Acts.LOGITS,
+        "of every row and has no value; nothing else changes it", "sinks", Acts.LOGITS,
         "{0} | None", promise="one more logit for each head joins the denominator of every row and has no value",
         in_layers=False, axes="H", values=_patterns("sinks", SINK_PATTERNS, USUAL_SINKS, "sinks"), sample="spread",
         is_uncommon=True, pool=POOL, questions={
@@ -99,4 +99,14 @@ SERVING = (
         other_names=("learnable_sink", "s_aux", "attention_sinks"),
         parameters=("sinks", "sink", "learnable_sink", "s_aux", "attention_sinks", "softmax_offset", "attn_sink"),
         sayings=(Saying("sinks"),)),
+    Keyword(
+        "return_lse", "bool", "return (output, lse), or (output, weights, lse): lse (B,H,T) is the logarithm of the "
+        "sum of the exponentials of a row's visible logits, its sink among them; float32, or float64 beside float64", "lse",
+        Acts.ANSWER, "bool", promise="the log-sum-exp of every row is returned beside the output", in_layers=False,
+        is_uncommon=True, pool=POOL, questions={
+            "lse.form": "What is the log-sum-exp of a row of four logits of 0?",
+            "lse.hidden_row": "What is the log-sum-exp of a row that sees no key?"},
+        asks="What is returned as the log-sum-exp?",
+        other_names=("return_residual", "return_softmax_lse", "return_attn_lse"),
+        parameters=("return_lse", "return_residual", "return_softmax_lse", "return_attn_lse", "return_logsumexp")),
 )

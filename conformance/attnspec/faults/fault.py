@@ -27,6 +27,7 @@ class Stage(enum.Enum):
     KEY_LENGTHS = "key_lengths"
     QUERY_LENGTHS = "query_lengths"
     SINKS = "sinks"
+    RETURN_LSE = "return_lse"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -125,7 +125,7 @@ FAULTS = (
     Fault("sinks_scaled", Stage.SINKS, "The sinks are multiplied by the scale, as the dot products are.",
           "sinks other than 0, a scale other than 1",
           staged(join=_of(lambda sinks, work: sinks * sound.scale(work)))),
-    Fault("sinks_in_base_two", Stage.SINKS, "The kernel's exponential is 2^x, and the sinks are not multiplied by log2(e).",
+    Fault("sinks_in_base_two", Stage.SINKS, "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
           "sinks other than 0", staged(join=_of(lambda sinks, _: sinks * np.log(2)))),
     Fault("sinks_negated", Stage.SINKS, "The sinks are subtracted from the logits instead.", "sinks other than 0",
           staged(join=_of(lambda sinks, _: -sinks))),
@@ -139,7 +139,7 @@ FAULTS = (
           "logits whose maximum is not 0", staged(softmax=_unshifted)),
     Fault("sinks_in_maximum_only", Stage.SINKS, "The sink takes part in the maximum, and not in the sum.", _ANY,
           staged(softmax=_maximum_only)),
-    Fault("sinks_after_division", Stage.SINKS, "The weights are normalised, then multiplied by 1 - sigmoid(sink).", _ANY,
+    Fault("sinks_after_division", Stage.SINKS, "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,
           staged(softmax=_after_division)),
     Fault("sinks_once_a_block", Stage.SINKS, "Each of several blocks of keys adds the sink to its own sum.",
           "sinks with S > 16", staged(join=_times(lambda work: -(-work.shape[3] // BLOCK) if work.sinks is not None

@@ -17,6 +17,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -60,7 +61,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     grown = np.exp(logits - shift)
     total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
     weights = grown / np.where(total == 0, 1, total)
-    return _rounded(call, weights @ _seen(value, visible), weights)
+    return _rounded(call, weights @ _seen(value, visible), weights, (shift + np.log(total))[..., 0])
 
 
 def _sink(call: HandedOver, logits: Array) -> Array:
@@ -69,14 +70,15 @@ def _sink(call: HandedOver, logits: Array) -> Array:
     return np.asarray(sinks, logits.dtype)[None, :, None, None]
 
 
-def _rounded(call: HandedOver, output: Array, weights: Array) -> Answer:
+def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
     """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs; rows beyond the
-    number of queries are zeros.
+    number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
     """
     io = call.query.dtype
     if call.query_lengths is not None:
         output = np.where(np.arange(output.shape[2])[:, None] < call.query_lengths[:, None, None, None], output, 0)
-    return (output.astype(io), weights.astype(io)) if call.return_weights else output.astype(io)
+    more = ([weights.astype(io)] if call.return_weights else []) + ([returned(lse, io)] if call.return_lse else [])
+    return (output.astype(io), *more) if more else output.astype(io)
 
 
 def _naive(call: HandedOver) -> Answer:
@@ -105,7 +107,7 @@ def _eager(call: HandedOver) -> Answer:
     sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
     joined = stage.join(hidden, work.but(sinks=sinks))
     weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
-    return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights)
+    return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights, log_sum_exp(joined))
 
 
 def _online(call: HandedOver) -> Answer:
@@ -137,8 +139,8 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
         total = total * factor + grown.sum(axis=-1, keepdims=True)
         output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + BLOCK]
         top = higher
-    total = np.where(total == 0, 1, total)
-    return _rounded(call, output / total, np.exp(logits - np.where(np.isneginf(top), 0, top)) / total)
+    shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
+    return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, (shift + np.log(total))[..., 0])
 
 
 def _reversed(call: HandedOver) -> Answer:
@@ -147,7 +149,10 @@ def _reversed(call: HandedOver) -> Answer:
     bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
                                       bias=bias, causal=False, window=None, key_lengths=None))
-    return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
+    if not call.return_weights:
+        return answer
+    output, weights, *lse = answer
+    return (output, np.flip(weights, axis=-1).copy(), *lse)
 
 
 def _sorted(call: HandedOver) -> Answer:
@@ -160,10 +165,10 @@ def _sorted(call: HandedOver) -> Answer:
     answer = stage.attention(call.but(
         key=np.take_along_axis(key, of_keys, axis=2), value=np.take_along_axis(value, of_keys, axis=2),
         mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None, key_lengths=None))
-    if not isinstance(answer, tuple):
+    if not call.return_weights:
         return answer
-    back = np.argsort(order, axis=-1)[:, :, None, :]
-    return answer[0], np.take_along_axis(answer[1], back, axis=-1)
+    (output, weights, *lse), back = answer, np.argsort(order, axis=-1)[:, :, None, :]
+    return (output, np.take_along_axis(weights, back, axis=-1), *lse)
 
 
 def _prescaled(work: Work, factor: float) -> Array:
@@ -251,7 +256,9 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     return Declaration(
         keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
-        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row},
+        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,
+                     # a sum of lowest numbers is no empty sum
+                     **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
         claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES.values()))

@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments, Window
+from attnspec.faults.log_sum import log_sum_exp, returned, with_column
 from attnspec.problems.problem import Array
 
-Answer = Array | tuple[Array, Array]
+Answer = Array | tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,10 +139,7 @@ def hide(logits: Array, work: Work) -> Array:
 
 def join(logits: Array, work: Work) -> Array:
     """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
-    if work.sinks is None:
-        return logits
-    return np.concatenate([logits, np.broadcast_to(work.sinks[:, None, None], (*logits.shape[:3], 1))],
-                          axis=-1, dtype=logits.dtype)
+    return logits if work.sinks is None else with_column(logits, work.sinks)
 
 
 def exponentials(logits: Array) -> Array:
@@ -217,6 +215,7 @@ class Stages:
     softmax: Callable[[Array, Work], Array] = softmax
     weigh: Callable[[Array, Work], Array] = weigh
     mix: Callable[[Array, Work], Array] = mix
+    lse: Callable[[Array, Work], Array] = lambda logits, _: log_sum_exp(logits)
     finish: Callable[[Array, Work], Array] = finish
     clear: Callable[[Array, Work], Array] = clear
     report: Callable[[Array, Work], Array] = report
@@ -249,15 +248,18 @@ def _as_computed(stages: Stages) -> Stages:
 
 
 def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
-    """Run the stages: output (B,H,T,Dv), or the pair with weights (B,H,T,S) where they are asked for."""
+    """Run the stages: output (B,H,T,Dv), with weights (B,H,T,S), a log-sum-exp (B,H,T), or both if asked for."""
     io, stages = call.query.dtype, _as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = _prepare(call, stages)
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)
         hidden = stages.hide(stages.add_bias(logits, work), work)
-        weights = stages.weigh(stages.softmax(stages.join(hidden, work), work)[..., :work.shape[3]], work)
+        joined = stages.join(hidden, work)
+        weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)
         output = stages.narrow(stages.clear(stages.finish(stages.mix(weights, work), work), work), io)
-        return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
+        more = [stages.narrow(stages.report(weights, work), io)] if call.return_weights else []
+        more += [returned(stages.lse(joined, work), io)] if call.return_lse else []
+        return (output, *more) if more else output
 
 
 def _prepare(call: HandedOver, stages: Stages) -> Work:

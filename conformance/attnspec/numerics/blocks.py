@@ -45,8 +45,8 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
             keys = keys_of(part, conventions)
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
-                operands = operands_of(part, conventions, scale_width, chosen, keys)
-                yield Block((batch, heads, queries), operands if part.sinks is None else with_sink(operands, part.sinks))
+                place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
+                yield Block(place, operands if part.sinks is None else with_sink(operands, part.sinks))
 
 
 def _steps(length: int, step: int) -> Iterator[slice]:

@@ -12,7 +12,8 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import blocks, joined
-from attnspec.numerics.bound import WeightError, in_domain, output_allowance, weight_error
+from attnspec.numerics.bound import in_domain, output_allowance, weight_error
+from attnspec.numerics.lse import log_sum_exp, lse_allowance
 from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.readout import (
@@ -101,6 +102,7 @@ class Expectation:
     claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
     typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
+    lse, lse_allowance: (B,H,T), where they are asked for, the natural logarithm; -inf on rows without a visible key.
     What was not asked for (`parts`; the row sums come with the weights, the output with what is typical) has length 0
     along every axis.
     """
@@ -120,6 +122,8 @@ class Expectation:
     typical_strain: Array
     typical_sure: Array
     is_screened: bool = False
+    lse: Array | None = None
+    lse_allowance: Array | None = None
 
     def typical_allowance(self, false_alarm: float) -> Array:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
@@ -151,7 +155,7 @@ def expect(
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
 _NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
-            if each.name != "is_screened"}
+            if each.name not in {"is_screened", "lse", "lse_allowance"}}
 
 
 def expect_layer(
@@ -204,6 +208,10 @@ def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts:
         found |= _weights(*keys)
     if "logits" in parts:
         found |= _logits(*keys)
+    if "lse" in parts:
+        slack = _total(lse_allowance(operands, truth, r, errors) for r, errors in erring)
+        found |= {"lse": log_sum_exp(wide, operands), "lse_allowance": slack}
+        claimed &= np.isfinite(slack)
     if "typical" in parts:
         chances = functools.reduce(Typical.__add__, (typical(operands, truth, r, errors) for r, errors in erring))
         found |= {"typical_spread": chances.spread, "typical_strain": chances.strain, "typical_sure": chances.sure}

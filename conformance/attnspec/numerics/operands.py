@@ -54,9 +54,9 @@ class Operands:
 
     query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible (B,H,T,S), or None
     where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
-    key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the finite hidden entries too, which key and value
-    need not hold: they can overflow a subject's storage.  has_sink: the last key is a sink.  only_sink: its logit is all
-    that `bias` holds.
+    key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
+    finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.
     """
 
     query: Array

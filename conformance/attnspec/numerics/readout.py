@@ -70,7 +70,8 @@ def divisor(total: Array) -> Array:
     return divisor
 
 
-def without_sink(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> tuple[Operands, Truth, Truth, Erring]:
+def without_sink(operands: Operands, wide: Truth, truth: Truth,
+                 erring: Erring) -> tuple[Operands, Truth, Truth, Erring]:
     """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide truth's `shifted` are
     logits less the row's largest of a key, whatever the sink's.
     """

@@ -17,8 +17,8 @@ from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
-from attnspec.questions.lengths import beyond_length
 from attnspec.questions.masks import hidden_row, mask_with_causal
+from attnspec.questions.serving import beyond_length, lse_base, lse_of_hidden_row
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
@@ -43,7 +43,13 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """
     asker = _FirstHead(subject, dtype)
     return {**_hidden_rows(asker), **_causal_alignment(asker), **_mask_with_causal(asker),
-            **_found("beyond_length", partial(beyond_length, asker)), **_grouped(Asker(subject, dtype))}
+            **_of_serving(asker), **_grouped(Asker(subject, dtype))}
+
+
+def _of_serving(asker: Asker) -> Mapping[str, str]:
+    """What lies beyond a length, and the log-sum-exp."""
+    asked = {"beyond_length": beyond_length, "lse_base": lse_base, "lse_of_hidden_row": lse_of_hidden_row}
+    return {name: answer for word, ask in asked.items() for name, answer in _found(word, partial(ask, asker)).items()}
 
 
 def _found(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:

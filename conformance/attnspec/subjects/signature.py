@@ -11,8 +11,8 @@ from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.other_names import OTHER_NAMES, keyword_for
 from attnspec.core.nouns import Kind
+from attnspec.core.other_names import OTHER_NAMES, keyword_for
 from attnspec.core.paths import portable
 from attnspec.core.slips import slip_of
 from attnspec.subjects.described import Described, described_of

@@ -22,7 +22,8 @@ from attnspec.vocabulary.signature import ORIGINAL, RunName
 MUST_SHOW = 2.0
 """A difference of the definitions that is more than so many times both runs' rounding cannot vanish in it."""
 
-ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads", "beyond_length"]
+ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads", "beyond_length",
+                         "lse_base", "lse_of_hidden_row"]
 
 
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
@@ -58,6 +59,25 @@ def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     found = equal(name, output, wanted, beyond, what="rows beyond the number of queries should be zeros")
     return keep(scene, found, seen_of("output", run, output), Side("output, zeros beyond the lengths", run, wanted),
                 (0.0, beyond))
+
+
+_OF_HIDDEN = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
+
+
+def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """The log-sum-exp of a row that sees no key, and no sink, is what the subject declares, if anything."""
+    name, problem = "lse_of_hidden_rows_follows_convention", scene.problem(run)
+    answer = scene.conventions.get("lse_of_hidden_row", UNDEFINED)
+    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
+    if problem.sinks is not None:
+        empty = empty & np.isneginf(problem.sinks)[:, None]
+    if answer not in _OF_HIDDEN or not empty.any():
+        return nothing(name, "no row is fully hidden" if answer in _OF_HIDDEN else "nothing is declared of such rows")
+    seen = observe(scene, run, "lse").array
+    wanted = np.full_like(seen, _OF_HIDDEN[answer])
+    found = equal(name, seen, wanted, empty, what=f"the log-sum-exp of fully hidden rows should be {answer}")
+    return keep(scene, found, seen_of("lse", run, seen), Side(f"log-sum-exp, {answer} in hidden rows", run, wanted),
+                (0.0, empty), observed="lse")
 
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:

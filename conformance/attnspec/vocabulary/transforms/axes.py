@@ -106,6 +106,14 @@ def drop_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
     return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
 
 
+def drop_first_keys(posed: Attention, *, dropped: DrawnCount) -> Attention:
+    """Cut off the first keys and values, so many; the others keep their mask and bias."""
+    problem = posed.one
+    if dropped >= problem.sizes.S:
+        raise NoClaim("no key would be left")
+    return posed.but(**entries_along(problem, "S", np.arange(dropped, problem.sizes.S)))
+
+
 def keep_queries(posed: Attention, *, cut: DrawnRow) -> Attention:
     """Cut the queries off after position `cut`; keys and values stay."""
     return posed.but(**entries_along(posed.one, "T", np.arange(cut + 1)))

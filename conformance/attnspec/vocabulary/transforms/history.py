@@ -13,7 +13,6 @@ from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.axes import ARRAYS, Attention, keep_prefix
 from attnspec.vocabulary.transforms.contents import other_content
 
-
 FULL = 4
 """Axes of the arrays that are laid out otherwise: lengths have one."""
 

@@ -1,4 +1,4 @@
-"""Questions about batch entries that have lengths of their own."""
+"""Questions about what servers ask for: lengths of batch entries, sinks, log-sum-exps."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     FAILURES,
     OTHER,
     Asker,
     Claim,
+    NotAsked,
     Question,
     Reply,
     convention,
@@ -21,8 +23,9 @@ from attnspec.questions.asker import (
     is_close,
     promised,
     shown,
+    which,
 )
-from attnspec.questions.masks import hidden_row
+from attnspec.questions.masks import ROW, hidden_row, without_row
 
 ALL = 4
 """T and S of the problems that are asked."""
@@ -41,7 +44,7 @@ def _two_entries(asker: Asker) -> Problem:
     return problem.but(**{name: np.concatenate([getattr(problem, name)] * 2) for name in ("query", "key", "value")})
 
 
-def _form(asker: Asker) -> Reply:
+def _length_form(asker: Asker) -> Reply:
     problem = _two_entries(asker)
     lengths = _lengths(problem)
     seen = asker.output(problem.but(key_lengths=lengths))[..., :ALL]
@@ -90,7 +93,7 @@ LENGTH_QUESTIONS = (
     Question("key_lengths.form", _asks("key_lengths.form"), {
         "as_asked": "the first ones, as many as its entry has", "one_more": "one more", "one_less": "one less",
         "neighbours": "as many as the entry beside its own has", "of_first": "as many as the first entry has",
-        "ignored": "all", **FAILURES}, _form, promised("as_asked", "key_lengths")),
+        "ignored": "all", **FAILURES}, _length_form, promised("as_asked", "key_lengths")),
     Question("key_lengths.causal", _asks("key_lengths.causal"), {
         "top_left": "query i sees keys 0 … i", "from_lengths": "query i sees keys 0 … i + key length - query length",
         "from_shape": "query i sees keys 0 … i + S - T, whatever the lengths", "everything": "the flag is ignored",
@@ -102,3 +105,75 @@ LENGTH_QUESTIONS = (
         **{name: CONVENTIONS["beyond_length"].answers[name] for name in ("zeros", "unspecified")}, **FAILURES},
         beyond_length, convention("beyond_length")),
 )
+
+
+_SUMS = np.array([1.0, 4.0])
+"""Exponentials of the sinks of the first two heads."""
+
+
+def _sink_form(asker: Asker) -> Reply:
+    """Of even weights, so that each key's is 1 over 4 and the exponential of the sink."""
+    problem = asker.even(ALL, ALL)
+    grown = _SUMS[: problem.sizes.H]
+    sinks = np.log(grown).astype(np.float64 if asker.dtype is DType.FLOAT64 else np.float32)
+    seen = asker.output(problem.but(sinks=sinks))[..., :ALL]
+    scaled = grown ** (1 / np.sqrt(asker.subject.scale_width(problem)))
+    by_row = grown[np.arange(ALL) % len(grown)]
+    return which(seen, {
+        "joins": _weights(grown[:, None]), "of_first": _weights(np.full((1, 1), grown[0])),
+        "by_row": _weights(by_row[None]), "scaled": _weights(scaled[:, None]), "base_two": _weights(
+            (grown ** np.log(2))[:, None]), "ignored": np.full((1, 1, ALL), 1 / ALL)})
+
+
+def _weights(grown: Array) -> Array:
+    """(H,T,S), or with axes of length 1: each key's, given the exponential of the sink (H,T)."""
+    return np.asarray((1 / (ALL + grown))[..., None] * np.ones(ALL))
+
+
+SINK_QUESTIONS = (
+    Question("sinks.form", _asks("sinks.form"), {
+        "joins": "exp(s) joins the sum that they are divided by", "of_first": "all heads have that of the first",
+        "by_row": "it is read by row, not by head", "scaled": "it is multiplied by the scale first",
+        "base_two": "2^s joins the sum", "ignored": "nothing", **FAILURES}, _sink_form, promised("joins", "sinks")),
+)
+
+
+def _lse(asker: Asker, problem: Problem) -> Array:
+    """(B,H,T), in float64."""
+    answer = asker.put(problem.but(return_lse=True))
+    assert answer.lse is not None  # it was asked for
+    return answer.lse.astype(np.float64)
+
+
+def lse_base(asker: Asker) -> Reply:
+    """The logarithm of four tells the base."""
+    seen = _lse(asker, asker.even(ALL, ALL))
+    known = {"natural": np.log(ALL), "two": np.log2(ALL)}
+    name = next((name for name, number in known.items() if is_close(seen, np.full_like(seen, number))), OTHER)
+    return Reply(name, f"{seen.flat[0]:.6g}")
+
+
+def lse_of_hidden_row(asker: Asker) -> Reply:
+    """Of a row that is hidden in the first way that the subject takes."""
+    taken = asker.subject.declaration.keywords
+    form = next((name for name in ("mask", "bias", "key_lengths") if name in taken), "")
+    if not form:
+        raise NotAsked("nothing hides all keys of a row")
+    seen = _lse(asker, without_row(asker, asker.even(ALL, ALL), form))[:, :, ROW]
+    known = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
+    name = next((name for name, number in known.items() if (seen == number).all()), "unspecified")
+    return Reply(name, f"{seen.flat[0]:.6g}")
+
+
+def _answers(name: str) -> dict[str, str]:
+    return {**{answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}, **FAILURES}
+
+
+LSE_QUESTIONS = (
+    Question("lse.form", _asks("lse.form"), _answers("lse_base"), lse_base,
+             convention("lse_base")),
+    Question("lse.hidden_row", _asks("lse.hidden_row"), _answers("lse_of_hidden_row"),
+             lse_of_hidden_row, convention("lse_of_hidden_row")),
+)
+
+SERVING_QUESTIONS = (*LENGTH_QUESTIONS, *SINK_QUESTIONS, *LSE_QUESTIONS)
