@@ -13,8 +13,13 @@ def log_sum_exp(logits: Array) -> Array:
     """(…,S) -> (…): the logarithm of the sum of the exponentials of each row; -inf where all of it is -inf."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     shift = np.where(np.isneginf(top), 0, top)
+    return put_together(shift, np.exp(logits - shift).sum(axis=-1, keepdims=True))
+
+
+def put_together(shift: Array, total: Array) -> Array:
+    """(…,1), (…,1) -> (…): what was taken off, and the logarithm of the sum, -inf of 0."""
     with np.errstate(divide="ignore"):
-        found: Array = (shift + np.log(np.exp(logits - shift).sum(axis=-1, keepdims=True)))[..., 0]
+        found: Array = (shift + np.log(total))[..., 0]
     return found
 
 

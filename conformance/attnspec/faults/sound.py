@@ -17,7 +17,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.log_sum import log_sum_exp, returned
+from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -61,7 +61,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     grown = np.exp(logits - shift)
     total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
     weights = grown / np.where(total == 0, 1, total)
-    return _rounded(call, weights @ _seen(value, visible), weights, (shift + np.log(total))[..., 0])
+    return _rounded(call, weights @ _seen(value, visible), weights, put_together(shift, total))
 
 
 def _sink(call: HandedOver, logits: Array) -> Array:
@@ -140,7 +140,7 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
         output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + BLOCK]
         top = higher
     shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
-    return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, (shift + np.log(total))[..., 0])
+    return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
 
 
 def _reversed(call: HandedOver) -> Answer:

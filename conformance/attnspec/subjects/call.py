@@ -224,8 +224,8 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
     if told["name"] == "the pair":
         kind = "pair" if len(call.names) == PAIR else "triple"
         return f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) is expected."
-    expected = (f"where the {call.names[told['at']]} should be: an array of shape {call.shapes[told['at']]} in float64, "
-                "float32, float16 or bfloat16")
+    name, shape = call.names[told["at"]], call.shapes[told["at"]]
+    expected = f"where the {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""
     return f"The subject returned {told['named']} {expected}{reading}."
 
