@@ -30,6 +30,7 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.serving import LENGTH_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
+from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
 from attnspec.vocabulary.transforms import serving as lengths
 
@@ -132,14 +133,15 @@ def test_lengths_lie_between_none_and_all(keyword: str, pattern: str) -> None:
     most = {"key_lengths": 7, "query_lengths": 5}[keyword]
     for seed in range(20):
         made = keyword_array(keyword, pattern, seed, SIZES)
-        assert (made.shape, made.dtype) == ((4,), np.int32)
+        assert made.shape == (4,)
+        assert made.dtype == np.int32
         assert made.min() >= (0 if pattern == "with_zero" else 1)
         assert made.max() <= most
 
 
 def test_patterns_are_what_they_are_called() -> None:
     def made(pattern: str, seed: int = 1, **sizes: int) -> list[int]:
-        return keyword_array("key_lengths", pattern, seed, replace(SIZES, **sizes)).tolist()
+        return list(map(int, keyword_array("key_lengths", pattern, seed, replace(SIZES, **sizes))))
 
     assert made("full") == [7] * 4
     assert made("one_short") == [6] * 4
@@ -264,7 +266,7 @@ def test_what_is_counted_is_not_reordered(made: Problem, transform: Any) -> None
 
 
 def test_a_permuted_batch_keeps_its_lengths() -> None:
-    after = axes.permute_batch(posed(problem(keys=[7, 3, 1, 2])), by=5)
+    after = axes.permute_batch(posed(problem(keys=[7, 3, 1, 2])), by=Drawn(5))
     assert after.one.key_lengths is not None
     order = np.argsort(after.back[0].index)
     assert after.one.key_lengths.tolist() == np.array([7, 3, 1, 2])[order].tolist()

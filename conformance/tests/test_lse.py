@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from attnspec.questions.serving import LSE_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import UnusableAnswer
 from attnspec.vocabulary.scene import NoClaim, Posed
+from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
 from attnspec.vocabulary.transforms import serving as lse
 
@@ -116,7 +118,7 @@ def test_a_coarser_storage_that_is_declared_is_allowed() -> None:
 
 def test_the_first_keys_are_dropped_with_their_mask_and_bias() -> None:
     made = problem("bias")
-    after = axes.drop_first_keys(Posed((made,)), dropped=2).one
+    after = axes.drop_first_keys(Posed((made,)), dropped=Drawn(2)).one
     assert made.bias is not None
     np.testing.assert_array_equal(after.key, made.key[:, :, 2:])
     np.testing.assert_array_equal(after.bias, made.bias[..., 2:])
@@ -124,7 +126,7 @@ def test_the_first_keys_are_dropped_with_their_mask_and_bias() -> None:
 
 def test_all_keys_cannot_be_dropped() -> None:
     with pytest.raises(NoClaim, match="no key would be left"):
-        axes.drop_first_keys(Posed((problem(),)), dropped=5)
+        axes.drop_first_keys(Posed((problem(),)), dropped=Drawn(5))
 
 
 def test_a_log_sum_exp_is_asked_for() -> None:
@@ -178,6 +180,6 @@ def test_another_form_of_answer_is_told(tmp_path: Path, wrong: str, weights: boo
     ("fault/lse_of_hidden_row_nan", "natural", "unspecified"), ("fault/lse_of_hidden_row_zero", "natural", "zero")])
 def test_a_probe_says_what_is_returned(target: str, form: str, hidden: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
-    replies = [reply_to(lambda ask=each.ask: ask(Asker(subject, DType.FLOAT32))) for each in LSE_QUESTIONS]
+    replies = [reply_to(partial(each.ask, Asker(subject, DType.FLOAT32))) for each in LSE_QUESTIONS]
     assert [reply and reply.answer for reply in replies] == [form, hidden]
     assert probe_conventions(subject, DType.FLOAT32)["lse_of_hidden_row"] == hidden

@@ -134,7 +134,8 @@ def test_the_hull_has_the_value_zero() -> None:
 def test_sinks_are_float32_or_float64_beside_float64(pattern: str) -> None:
     for dtype in DTYPES:
         made = keyword_array("sinks", pattern, 1, SIZES, dtype)
-        assert (made.shape, made.dtype) == ((3,), np.float64 if dtype is DType.FLOAT64 else np.float32)
+        assert made.shape == (3,)
+        assert made.dtype == (np.float64 if dtype is DType.FLOAT64 else np.float32)
         np.testing.assert_array_equal(made, keyword_array("sinks", pattern, 1, SIZES))
 
 

@@ -1,8 +1,8 @@
 """Scaled dot-product attention as servers call it: batch entries have lengths of their own.
 
-Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has one
-more logit, sinks[h], which has no value. return_lse adds the logarithm of the sum of the exponentials of every row, -inf
-where it sees no key.
+Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has
+one more logit, sinks[h], which has no value. return_lse adds the logarithm of the sum of the exponentials of every row,
+-inf where it sees no key.
 """
 
 from __future__ import annotations

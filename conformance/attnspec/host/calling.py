@@ -40,7 +40,8 @@ class Ended(NamedTuple):
 
     results: output, (B,H,T,Dv) or (B,T,M), and weights and log-sum-exp, if they were asked for, as copies.
     own: the same in the subject's own memory.  gradients: in the shapes of the inputs.  aliases: the places of the
-    arrays given whose memory a result shares.  told: of what raised or cannot be used, and of what came back part by part.  said: on stderr.
+    arrays given whose memory a result shares.  told: of what raised or cannot be used, and of what came back part by
+    part.  said: on stderr.
     """
 
     ended: str

@@ -6,7 +6,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.measures import keep, measure, seen_of, verdict
+from attnspec.vocabulary.measures import keep, measure, verdict
 from attnspec.vocabulary.observables import see
 from attnspec.vocabulary.scene import Scene, Seen, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
@@ -23,14 +23,14 @@ def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Meas
     whole = see(scene, to, "output")
     shares = _shares(lses)
     moved = shares[0] * shares[1] * np.expm1(lses[0].allowance + lses[1].allowance)
-    merged = sum(share[..., None] * one.array for share, one in zip(shares, outputs, strict=True))
-    slack = sum((share + moved)[..., None] * one.allowance for share, one in zip(shares, outputs, strict=True))
-    slack = slack + moved[..., None] * np.abs(outputs[0].array - outputs[1].array) + whole.allowance
-    claimed = np.asarray(whole.claimed & np.logical_and(*(one.claimed for one in outputs)))
+    first, second = outputs
+    merged = np.asarray(shares[0][..., None] * first.array + shares[1][..., None] * second.array)
+    slack = (shares[0] + moved)[..., None] * first.allowance + (shares[1] + moved)[..., None] * second.allowance
+    slack = slack + moved[..., None] * np.abs(first.array - second.array) + whole.allowance
+    claimed = whole.claimed & first.claimed & second.claimed
     found = measure("merges", merged, whole.array, slack, claimed,
                     what=f"{parts[0]} and {parts[1]}, merged by their log-sum-exps, should be {to}")
-    shown = seen_of("output", to, np.asarray(merged))
-    return keep(scene, found, Side(f"{shown.name} of the parts, merged", to, np.asarray(merged)),
+    return keep(scene, found, Side("output of the parts, merged", to, merged),
                 Side("output of all keys", to, whole.array), (slack, claimed))
 
 
