@@ -102,6 +102,7 @@ class Posed:
     text: str
     problem: Problem
     expected: Expectation
+    grade: str = "G0"
 
 
 def _class(dtype: DType, grade: str = "G0") -> Precision:
@@ -117,11 +118,11 @@ def _forms(text: str, dtype: DType, grade: str) -> Iterator[Posed]:
     """The problem as it is; strided; and with NaN in keys, then values, that nobody sees."""
     problem = make_problem(Recipe.parse(text), dtype)
     expected = expect(problem, _class(dtype, grade), conventions=RECOMMENDED)
-    yield Posed(text, problem, expected)
-    yield Posed(f"{text} strided", _changed(problem, _strided), expected)
+    yield Posed(text, problem, expected, grade)
+    yield Posed(f"{text} strided", _changed(problem, _strided), expected, grade)
     if (problem.mask is not None or problem.key_lengths is not None) and problem.query.shape[1] == problem.key.shape[1]:
         for name in ("key", "value"):
-            yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected)
+            yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected, grade)
 
 
 def _changed(problem: Problem, change: Callable[[Array], Array]) -> Problem:
@@ -188,7 +189,7 @@ def _wrong(answer: Answer, output: Array, posed: Posed, dtype: np.dtype[Any], *,
 def _lse_departs(lse: Array, posed: Posed, *, zeros: bool) -> bool:
     """Whether a log-sum-exp (B,H,T) is not the recommended one, rows that see no key among them."""
     problem = posed.problem
-    precision = _class(problem.dtype, "G0")
+    precision = _class(problem.dtype, posed.grade)
     expected = expect(problem, precision, conventions=RECOMMENDED, parts=frozenset({"lse"}))
     assert expected.lse is not None
     assert expected.lse_allowance is not None
