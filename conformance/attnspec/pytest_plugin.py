@@ -1,4 +1,4 @@
-"""attnspec's part in pytest. Every pytest run of whoever has attnspec installed imports this: it imports no framework.
+"""attnspec's part in pytest. Every pytest run imports it if attnspec is installed, so it imports no framework.
 
 The options are internal: the `attnspec` command hands its workers their plan with them.
 """

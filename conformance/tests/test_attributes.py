@@ -138,7 +138,8 @@ class Remembering:
 
 def test_an_objects_own_attribute_is_told_to_be_wrapped() -> None:
     assert complaint(Remembering()) == (
-        "'weights' of 'limits' should be text, not nothing. If attend has it for itself, wrap attend in a function. "
+        "'weights' of 'limits' should be text, not nothing. If attend uses this attribute itself, wrap attend in a "
+        "function. "
         'Write it as in attend.weights = "averaged"')
 
 

@@ -375,7 +375,7 @@ def test_a_switch_that_makes_a_difference_is_told_with_both_answers() -> None:
 
 
 def test_problems_put_to_both_tell_what_each_gave() -> None:
-    same = Found("switch.plain", "Does the variant answer as the subject itself does: T = S = 4?", "agree")
+    same = Found("switch.plain", "Does the variant give the same answer as the subject itself: T = S = 4?", "agree")
     apart = replace(same, answer="differ", detail="at b=0: 1, and in the variant 2")
     told = [replace(apart, claimed="agree"), replace(apart, question="switch.mask", asks="Does it: a mask?"), same]
     record = crowded(outcome("lib/a"), cards=[card("lib/a")],
@@ -531,7 +531,7 @@ def test_a_record_of_probes_alone_has_a_page_of_its_own() -> None:
     assert "lib/a probed: 1 answer against the manifest" in page
     assert "Nothing was executed" not in page
     assert "nan ✗ declared: zeros" in page
-    assert "Hidden switches" in page
+    assert "Switches" in page
     assert "lib/a probed: no answer against the manifest" in words(
         render([run([card("lib/a")], probes=[probe("lib/a", ("mutated", "none"))])]))
 

@@ -53,7 +53,7 @@ def test_a_function_of_two_axes_is_told_so_with_the_way_out(tmp_path: Path, monk
     assert told("mine.py:attend") == (
         "mine.py:3: mine.py:attend takes arrays with the axes (T, D). attnspec gives it four, (B, H, T, D), and then "
         "it raises ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature "
-        "(n?,k),(k,m?)->(n?,m?) (size 4 is different from 8). Let a wrapper be written (attnspec init mine:attend), or "
+        "(n?,k),(k,m?)->(n?,m?) (size 4 is different from 8). Have a wrapper written (attnspec init mine:attend), or "
         "let the function take any leading axes: write `query @ key.swapaxes(-1, -2)`, not `key.T`, and sum over axis "
         "-1.")
 
@@ -78,7 +78,7 @@ def test_a_function_of_another_order_of_axes_is_told_so(tmp_path: Path, more: st
     mine.write_text(OTHER_ORDER.format(more=more, dtype=dtype), encoding="utf-8")
     assert told(f"{mine}:attend").endswith(
         "mine.py:3: " + f"{mine}:attend seems to take arrays with the axes (B, T, H, D): given these, it is right. "
-        "attnspec gives (B, H, T, D). Let a wrapper be written (attnspec init package.module:name), or swap the axes 1 "
+        "attnspec gives (B, H, T, D). Have a wrapper written (attnspec init package.module:name), or swap the axes 1 "
         "and 2 of query, key, value and output.")
 
 

@@ -232,7 +232,7 @@ FILES = [
     ("a file instead of a folder", lambda spec: spec.rename(spec.parent / "moved") and spec.write_text(""),
      "spec: is not a folder; a spec is a folder of YAML files. Clauses of your own are added by --spec-add."),
     ("no clauses", lambda spec: [path.rename(path.with_suffix(".txt")) for path in spec.glob("[cs]*al*.yaml")],
-     "spec: holds no clauses: there is no file of a theme, as causal.yaml."),
+     "spec: holds no clauses: there is no file of a theme, such as causal.yaml."),
     ("no problems", lambda spec: (spec / "problems.yaml").unlink(), "spec/problems.yaml: there is no such file."),
     ("no bibliography", lambda spec: (spec / "bibliography.yaml").unlink(), "spec/bibliography.yaml: there is no such file."),
     ("no version", lambda spec: (spec / "spec.yaml").unlink(), "spec/spec.yaml: there is no such file."),

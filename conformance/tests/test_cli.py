@@ -288,7 +288,7 @@ def test_a_clause_is_explained_with_its_sources_and_its_yaml(cli: Cli) -> None:
     assert re.search(r"^causal\.no_lookahead  \(must, profile causal\)  spec/causal\.yaml:\d+$", out, re.MULTILINE)
     for text in (r"formula: A_{ij} = 0 \quad (j > i)", "Attention Is All You Need",
                  "“使其只能关注到之前已经生成的 token 上”\n    in English: “so that it can attend only to",
-                 "https://arxiv.org/abs/1706.03762", "refuted by: ",
+                 "https://arxiv.org/abs/1706.03762", "faults that violate it: ",
                  "  - id: causal.no_lookahead\n", "then:"):
         assert text in out
     assert out.count("- id:") == 1
@@ -312,7 +312,7 @@ def test_a_clause_is_explained_as_json_on_request(cli: Cli) -> None:
 def test_a_fault_tells_its_story(cli: Cli) -> None:
     _, out, _ = cli("explain", "scale_none")
     assert "The division by sqrt(d_k) is forgotten." in out
-    assert "refuted by: " in out
+    assert "clauses that name it: " in out
 
 
 def test_smoke_tells_a_working_adapter(cli: Cli) -> None:

@@ -152,8 +152,8 @@ def test_the_comparison_as_markdown() -> None:
     assert r"| lib | 1.2 | 1\|3 |" in text
     assert "### New: 1 item" in text
     assert "| `lib/attend` | `core.agrees` | must | f32 | violated now, held before |" in text
-    assert text.endswith("A margin has changed where it moved by more than 2, which is as far as rounding alone can "
-                         "move it.\n")
+    assert text.endswith("A margin has changed if it moved by more than 2, because rounding alone can move it by that "
+                         "much.\n")
 
 
 def plain(page: str) -> str:

@@ -48,7 +48,7 @@ ERRORS = [
     ("no run of the name that a relation reads", {"runs": "first: []"},
      "own.yaml:13: 'original' is not a known run of the clause. Known: first."),
     ("a relation on attention of a layer", {"given": LAYER, "then": "inside_hull: {}"},
-     "own.yaml:13: the relation 'inside_hull' speaks of attention; the problem is a layer."),
+     "own.yaml:13: the relation 'inside_hull' is about attention, but the problem is a layer."),
     ("weights of a layer", {"given": LAYER, "then": "agrees_with_definition: {observe: weights}"},
      "own.yaml:13: a layer does not show 'weights': its values pass through a projection. "
      "Observe output or returned_weights."),
@@ -66,13 +66,13 @@ ERRORS = [
     ("a rate that is no rate", {"then": "has_variance: {value: one, false_alarm: 2}"},
      "own.yaml:13: 'false_alarm' of the relation 'has_variance' should lie between 1e-15 and 0.5, not at 2.0."),
     ("a law of chance that is searched for its worst case", {"then": "has_variance: {value: one, false_alarm: 1.0e-9}"},
-     "own.yaml:13: the relation 'has_variance' has a rate of false alarms, which a search for the worst case would "
-     "void; the kind 'attention' is searched."),
+     "own.yaml:13: the relation 'has_variance' states a rate of false alarms, which holds only if no worst case is "
+     "searched for; problems of kind 'attention' are searched."),
     ("independent roundings of values with structure",
      {"given": "{problem: any_attention, kind: gaussian}",
       "then": "agrees_typically: {observe: output, false_alarm: 0.1}"},
-     "own.yaml:13: the relation 'agrees_typically' takes roundings to be independent; the kind 'gaussian' has "
-     "structure. Kinds without: generic, long, panel."),
+     "own.yaml:13: the relation 'agrees_typically' assumes independent rounding errors, but problems of kind "
+     "'gaussian' have structure. Kinds without: generic, long, panel."),
     ("a family with structure where chance judges",
      {"given": "{problem: any_attention, kind: long, families: [integers]}"},
      "own.yaml:9: problems of kind 'long' are judged by a law of chance; the value family 'integers' has a structure."),
@@ -114,9 +114,9 @@ def test_a_clause_needs_what_its_problem_and_its_observables_imply(
     ("attention", "is_refused: {}", "refusal of the call"),
     ("attention", "convention_is: {convention: hidden_row}", "probe of a convention"),
     ("gaussian", "has_variance: {value: one, false_alarm: 1.0e-9}",
-     "chi-squared test, at most 1e-09 false alarms a shape"),
+     "chi-squared test, at most 1e-09 false alarms per shape"),
     ("long", "agrees_typically: {observe: output, false_alarm: 1.0e-6}",
-     "bound for independent rounding errors, at most 1e-06 false alarms a clause")])
+     "bound for independent rounding errors, at most 1e-06 false alarms per clause")])
 def test_a_check_names_what_its_verdict_rests_on(tmp_path: Path, kind: str, then: str, instrument: str) -> None:
     given = f"{{problem: any_attention, kind: {kind}, grouped: 'no'}}"
     assert compiled(tmp_path, given=given, then=then).instrument == instrument

@@ -99,6 +99,16 @@ def test_scripts_run_in_the_environment_that_is_asked_for(folder: Path, bare: Pa
     assert capsys.readouterr().out == f"confirmed  mine/is_there\n    {told}\n1 confirmed\n"
 
 
+def test_scripts_at_the_same_time_ask_one_host_in_turn(folder: Path, bare: Path,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    """Each finding concerns all subjects, so each asks for forty modules."""
+    away = "".join(f"  - {{id: away{n}, title: Away, function: adapter:attend, requires: no_such_library_{n}}}\n"
+                   for n in range(40))
+    (folder / "mine" / "manifest.yaml").write_text(f"library: Mine\nsubjects:\n{away}", encoding="utf-8")
+    assert confirm(folder, list(SCRIPTS), "-n", "8", "--python", str(bare)) == 2
+    assert capsys.readouterr().out.count("no_such_library_0 is not installed") == len(SCRIPTS)
+
+
 def test_a_command_that_starts_nothing_ends_the_confirming(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert confirm(folder, ["is_so"], "--python", "/no/such/python") == 2
     assert "--python: '/no/such/python' cannot be started: No such file" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.runner.gate import gate
 from test_refused_sizes import HEAD
 
-WORDS = "Words are keywords, dtypes, and sizes as D128."
+WORDS = "Words are keywords, dtypes, and sizes such as D128."
 NARROW = 'if D > 64: raise ValueError("head_dim above 64")'
 
 
@@ -115,8 +115,8 @@ def test_the_axes_that_are_not_named_follow_or_are_small() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("casual", f"'casual' is no word of a contract. Did you mean 'causal'? {WORDS}"),
-    ("fp16", f"'fp16' is no word of a contract. Did you mean 'float16'? {WORDS}"),
+    ("casual", f"'casual' is not a word of a contract. Did you mean 'causal'? {WORDS}"),
+    ("fp16", f"'fp16' is not a word of a contract. Did you mean 'float16'? {WORDS}"),
     ("Q128", "'Q128' of the contract names no axis. Known: B, D, Dv, H, Hkv, S, T."),
     ("T100000", f"'T100000' of the contract: T can be from 1 to {MOST['T']}."),
     ("D0", "'D0' of the contract: D can be from 1 to 1024."),

@@ -113,7 +113,7 @@ def test_a_bias_within_what_is_declared_is_a_reading_and_no_violation() -> None:
         assert abs(reading.value - 2e-5) < 6 * reading.spread
         assert reading.spread < 2e-6
     assert "over 480 head slices; T = +" in first.sentence
-    assert "against none, by chance at most " in first.sentence
+    assert "if there is none, which chance explains at a rate of at most " in first.sentence
 
 
 def test_the_same_bias_is_a_violation_for_who_vouches() -> None:
@@ -145,7 +145,7 @@ def test_fewer_head_slices_than_can_convict_are_no_claim() -> None:
         scene = Scene(evaluator.subject, DType.FLOAT16, RECOMMENDED, runs, evaluator)
         found = has_no_drift(scene, direction="temperature", false_alarm=1e-9)
         assert bool(found.claimed) is is_judged
-        told = "40 head slices are claimed, and more than 43 are needed to convict at this rate"
+        told = "40 head slices can be judged; at this rate of false alarms, more than 43 are needed"
         assert is_judged or found.sentence == told
 
 
@@ -163,4 +163,4 @@ def test_an_answer_that_is_not_finite_is_no_answer() -> None:
 
 def test_the_verdict_names_its_instrument_and_its_rate() -> None:
     for clause in CLAUSES:
-        assert checks()[clause].instrument == "self-normalised score test, at most 1e-09 false alarms a clause"
+        assert checks()[clause].instrument == "self-normalised score test, at most 1e-09 false alarms per clause"

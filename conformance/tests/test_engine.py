@@ -349,8 +349,8 @@ attend.dtypes = ["float32"]
 
 @pytest.mark.parametrize(("declared", "reason"), [
     ("", "mask_with_causal could not be found out: a probe saw none of the known answers. Declare "
-         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises), and the subject is judged by '
-         'that'),
+         'attend.conventions = {"mask_with_causal": "both"} (or mask, causal, raises); then the subject is judged by '
+         'what it declares'),
     ('attend.conventions = {"mask_with_causal": "undefined"}',
      "it does not say what mask or bias do together with the causal flag"),
 ])
@@ -365,7 +365,7 @@ def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, d
 
 
 def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
-    assert "Declare conventions: {grouped_heads: repeat} in its manifest (or tile)," in unfound("grouped_heads", "a/b")
+    assert "Declare conventions: {grouped_heads: repeat} in its manifest (or tile);" in unfound("grouped_heads", "a/b")
 
 
 def test_large_values_are_not_remembered_for_long() -> None:

@@ -73,8 +73,8 @@ def test_a_class_that_does_not_explain_is_violated_and_says_by_how_much() -> Non
     assert outcome.verdict is Verdict.VIOLATED
     [reading] = outcome.readings
     assert reading.quantity == "precision grade"
-    assert reading.sentence.startswith("inputs in TF32 explains the panel (worst error 0.")
-    assert "; float32 is missed by a factor of " in reading.sentence
+    assert reading.sentence.startswith("inputs in TF32 explains all errors (the worst is 0.")
+    assert "; float32 is exceeded by a factor of " in reading.sentence
     assert reading.sentence.endswith("; G0 is declared")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.host.frames import PREFIX, BrokenFrame, Entries, received
+from attnspec.host.frames import PREFIX, BrokenFrame, Entries, Incoming, received
 from attnspec.hosting.client import Client
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Hosted
@@ -44,6 +45,10 @@ class Forger:
 
     def give_up(self, *_: object) -> None:
         self.life = 0
+
+
+def incoming(wire: bytes) -> Incoming:
+    return Incoming(io.BytesIO(wire).readinto, memoryview(bytearray(2**16)))
 
 
 def asked(told: Mapping[str, Any], found: Sequence[Entries]) -> object:
@@ -96,22 +101,13 @@ def test_arrays_that_are_not_due_are_a_crash(found: Sequence[Entries]) -> None:
 ], ids=lambda text: text[:60])
 def test_a_frame_that_is_none_is_told_as_such(header: str) -> None:
     text = header.encode(errors="surrogatepass")
-    wire = PREFIX.pack(len(text), 64) + text + bytes(64)
-    at = 0
-
-    def read(count: int) -> memoryview:
-        nonlocal at
-        at += count
-        return memoryview(bytearray(wire[at - count:at]))
-
     with pytest.raises(BrokenFrame):
-        received(read)
+        received(incoming(PREFIX.pack(len(text), 64) + text + bytes(64)))
 
 
 def test_the_frame_that_is_forged_above_can_be_told_rightly() -> None:
     header = json.dumps({"arrays": [{"dtype": "float32", "shape": [2], "bytes": 8}]}).encode()
-    parts = iter([PREFIX.pack(len(header), 64), header, bytearray(64)])
-    _, [entries] = received(lambda _: next(parts))
+    _, [entries] = received(incoming(PREFIX.pack(len(header), 64) + header + bytes(64)))
     assert entries.array.tolist() == [0, 0]
 
 

@@ -150,8 +150,8 @@ def test_a_keyword_that_is_not_understood_is_left_out_with_the_reason() -> None:
     form = found("their_numpy:sees_one_more")
     assert form.keywords == ()
     assert form.remarks == (
-        "Its is_causal was not understood as `causal`, which is left out. Nearest is is_causal=True; but its output is "
-        "-1.44 where 1.34 is expected, at (3, 0, 1, 0).",)
+        "Its is_causal could not be used as `causal`, so that keyword is left out. Nearest is is_causal=True; but its "
+        "output is -1.44 where 1.34 is expected, at (3, 0, 1, 0).",)
 
 
 def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
@@ -186,8 +186,8 @@ def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
 
 @pytest.mark.parametrize(("target", "message"), [
     ("their_numpy:no_attention", "their_numpy:no_attention does not compute attention in any of the"),
-    ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is a class of no family whose parameters can be told "
-                               "(PyTorch, Equinox, Flax, Haiku, Keras)"),
+    ("their_numpy:NotOfTorch", "their_numpy:NotOfTorch is not a class of PyTorch, Equinox, Flax, Haiku or "
+                               "Keras, so it cannot be found out how it is constructed"),
     ("their_torch:Headless", "their_torch:Headless does not compute attention in any of the"),
     ("their_numpy.py:folded", "'their_numpy.py:folded' cannot be imported by name, as an adapter must."),
     ("math:pi", "'math:pi' is float and cannot be called."),

@@ -109,7 +109,7 @@ def test_a_search_that_takes_too_long_ends(here: Path) -> None:
 def test_a_callee_that_is_not_described_in_order_is_an_error(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(here, "pass")
     monkeypatch.setattr(Client, "request", lambda *_, **__: ({"name": "attend"}, []))
-    with pytest.raises(TargetError, match=r"the host does not tell of 'mine:attend' as docs/protocol\.md says: "
+    with pytest.raises(TargetError, match=r"the host does not describe 'mine:attend' as docs/protocol\.md says: "
                                           r"KeyError\('home'\)"):
         found("mine:attend")
 

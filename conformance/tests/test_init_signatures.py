@@ -239,11 +239,12 @@ STRANGERS: Mapping[str, str] = {
                                     "it would be right.",
     "strangers:AttentionPool2d": "but which of its parameters (positional_embedding (1, 16), k_proj.weight (16, 16), "
                                  "k_proj.bias (16,), q_proj.weight (16, 16) and 5 more) is which matrix could not be "
-                                 "told. Nobody can tell what its spacial_dim means, and it has no default.",
-    "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). Nobody "
-                          "can tell what its thing means, and it has no default.",
+                                 "told. What its spacial_dim means could not be found out, and it has no "
+                                 "default.",
+    "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). What "
+                          "its thing means could not be found out, and it has no default.",
     "strangers:wants_more": "given workspace=None; but it raises TypeError: 'NoneType' object is not subscriptable. "
-                            "Nobody can tell what its workspace means, and it has no default.",
+                            "What its workspace means could not be found out, and it has no default.",
     "torch.nn:TransformerEncoderLayer": "but which of its parameters (self_attn.in_proj_weight (48, 16), "
                                         "self_attn.in_proj_bias (48,), self_attn.out_proj.weight (16, 16), "
                                         "self_attn.out_proj.bias (16,) and 8 more) is which matrix could not be told.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from attnspec.core.errors import ManifestError, TargetError
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
+from attnspec.host import said
 from attnspec.hosting import pool
 from attnspec.hosting.pool import close_all
 from attnspec.record.read import read_record
@@ -107,7 +110,7 @@ def test_an_interpreter_that_is_none_is_told_with_its_place(tmp_path: Path, prog
 
 @pytest.mark.parametrize(("python", "words"), [
     ("3", "should be text, not a whole number"), ("''", "is empty"),
-    ("python3\nhost: node host.mjs", "says where the subjects live, and so does `host`. Leave one of them out."),
+    ("python3\nhost: node host.mjs", "says where the subjects run, and so does `host`. Leave one of them out."),
 ])
 def test_a_python_that_makes_no_sense_is_an_error_with_its_line(tmp_path: Path, python: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words) as caught:
@@ -123,3 +126,11 @@ def test_scripts_of_findings_run_in_the_interpreter_of_the_manifest(cli: Cli, tm
         "findings:\n  - {id: one, says: S., subjects: ['*'], clauses: ['*'], script: shows.py, documented: 'no'}\n",
         encoding="utf-8")
     assert cli("confirm", "mine", "--implementations", folder)[1] == "confirmed  mine/one\n1 confirmed\n"
+
+
+def test_what_is_said_is_kept_under_an_interpreter_that_lacks_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyPy 3.9 has no fcntl.F_DUPFD_CLOEXEC."""
+    monkeypatch.delattr(fcntl, "F_DUPFD_CLOEXEC")
+    with runpy.run_path(said.__file__)["kept"]() as spoken:
+        os.write(2, b"hello")
+    assert spoken.text == "hello"

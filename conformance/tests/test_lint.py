@@ -72,6 +72,9 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
     ("[causal.*]", "[casual.*]",
      "findings.yaml:2: the finding 'mine/ignored' names 'casual.*', but there is no such clause. Did you mean "
      "'causal.*'? `attnspec list clauses` names them all."),
+    ("[causal.*]", f"['{'9' * 200}']",
+     f"findings.yaml:2: the finding 'mine/ignored' names '{'9' * 99}… (202 characters), but there is no such clause. "
+     "`attnspec list clauses` names them all."),
     ("says:", "sais:", "findings.yaml:2: 'sais' is not a known key of a finding. Did you mean 'says'?"),
     ("[causal.*]", "['*']",
      "findings.yaml:2: the finding 'mine/ignored' explains every clause ('*'), whatever was seen. Leave out 'clauses', and "
@@ -84,11 +87,11 @@ def test_lint_tells_what_would_keep_a_subject_from_being_judged(
      "foreign_entry, future, mask_dropped, wrong_answer, switch, refused, edge, rounding, extreme, documented_choice."),
     ("harm: future", "harm: documented_choice",
      "findings.yaml:2: the finding 'mine/ignored' is a documented choice, and 'documented' has no words of the library. "
-     'Quote them in "…", with where they stand.'),
+     'Quote them in "…", and say where they are written.'),
     ("needs: [causal]", "clauses: [casual.*]",
      "findings.yaml:2: the finding 'mine/ignored' names 'casual.*', but there is no such clause. Did you mean "
      "'causal.*'? `attnspec list clauses` names them all."),
-], ids=["a subject", "a clause", "a key", "every clause", "a pattern without evidence", "no harm", "a choice unquoted",
+], ids=["a subject", "a clause", "a long clause", "a key", "every clause", "a pattern without evidence", "no harm", "a choice unquoted",
         "a clause of what was seen"])
 def test_lint_reads_findings(cli: Cli, library: Path, was: str, now: str, message: str) -> None:
     findings = library / "findings.yaml"

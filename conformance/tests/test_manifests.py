@@ -105,6 +105,12 @@ def test_a_subject_that_cannot_be_loaded_says_why(tmp_path: Path, manifest: str,
     assert message.format(id=f"{name}/attention") in str(caught.value)
 
 
+def test_a_function_that_an_adapter_lacks_is_told_at_its_line(tmp_path: Path) -> None:
+    library(tmp_path / "mine_lacking", manifest=MANIFEST.replace("attention:attend", "attention:atend"))
+    with pytest.raises(AttnspecError, match=r"^\S+/manifest\.yaml:3: \S+/attention\.py: there is no 'atend' in it"):
+        load("mine_lacking/attention", folders=[tmp_path])
+
+
 def test_a_library_not_installed_is_listed_with_how_to_install_it(tmp_path: Path) -> None:
     library(tmp_path / "mine_absent", manifest=ABSENT + MANIFEST)
     subject = registered([tmp_path])["mine_absent/attention"]

@@ -186,6 +186,6 @@ def test_a_frame_arrives_whole_however_little_goes_at_once(most: int) -> None:
         return len(some)
 
     send(packed({"do": "call"}, [Entries(each.dtype.name, each) for each in arrays]), write)
-    header, found = received(Incoming(partial(fill, io.BytesIO(wire)), memoryview(bytearray(50))).read)
+    header, found = received(Incoming(partial(fill, io.BytesIO(wire)), memoryview(bytearray(50))))
     assert header == {"do": "call"}
     assert [each.array.tolist() for each in found] == [each.tolist() for each in arrays]

@@ -67,11 +67,11 @@ def test_axes_stand_in_any_order_and_what_is_left_out_follows() -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("T8 Hvk8 D8", "'Hvk8' of the sizes names no axis. Did you mean 'Hkv'?"),
-    ("T8 D8 large", "'large' is no size: an axis and a number, as in 'B4 H32 Hkv8 T2048 S2048 D128'."),
+    ("T8 D8 large", "'large' is not a size. Write an axis and a number, as in 'B4 H32 Hkv8 T2048 S2048 D128'."),
     ("T0 D8", "'T0' of the sizes: no axis is shorter than 1."),
     ("T8 T9 D8", "the sizes 'T8 T9 D8' say T twice."),
     ("B2 H4", "the sizes 'B2 H4' say nothing of D and T or S. Write them as in"),
-    ("H6 Hkv4 T8 D8", "the sizes 'H6 Hkv4 T8 D8' have 6 query heads, which is no multiple of 4 key/value heads."),
+    ("H6 Hkv4 T8 D8", "the sizes 'H6 Hkv4 T8 D8' have 6 query heads, which is not a multiple of 4 key/value heads."),
     ("B999 H99 T1 D1", "have 98,901 head slices (B·H); at most 16,384 are tested."),
     ("B8 H32 T4096 D8", "have 4,294,967,296 scores (B·H·T·S); at most 1,073,741,824 are tested."),
     ("H9999 T1 D99999", "have more than 1,073,741,824 entries of query, key and value."),

@@ -80,7 +80,7 @@ def test_own_clauses_come_after_the_shipped_ones_which_stay_as_they_are(mine: Pa
 def test_own_clauses_leave_the_sizes_of_the_shipped_ones_as_they_are(mine: Path) -> None:
     subject = own_subject("sound/naive")
     shipped, law = compile_spec(load_spec()), compile_spec(load_spec(added=[mine]))
-    alone, beside = (Dealer(subject, lambda checks=checks: checks, Effort.QUICK, 0) for checks in (shipped, law))
+    alone, beside = Dealer(subject, lambda: shipped, Effort.QUICK, 0), Dealer(subject, lambda: law, Effort.QUICK, 0)
     dealt = {name: (alone.shapes(check, DType.FLOAT32), beside.shapes(check, DType.FLOAT32))
              for name, check in shipped.items() if not check.lacking(subject)}
     assert len(dealt) > 100
@@ -154,7 +154,7 @@ MISTAKES = [
     ("a misspelled fault", "    runs:", "    refuted_by: [scale_nne]\n    runs:",
      "mine.yaml:8: 'scale_nne' is not a known fault. Did you mean 'scale_none'? …"),
     ("a theme", "clauses:", "theme: mine\nclauses:",
-     "mine.yaml:1: there is no 'theme' in a file of own clauses: leave it out; what an id begins with is its theme."),
+     "mine.yaml:1: a file of your own clauses has no 'theme': leave it out. The part of an id before the dot is its theme."),
     ("text for a list", "families: [integers]", "families: integers",
      "mine.yaml:15: 'families' of the problem 'small' should be one of any or a list, each entry one of …"),
     ("a drawn value that is none", "multiply: {array: value, by: 2}", "shift_keys: {by: amount}",

@@ -443,7 +443,7 @@ def test_different_laws_are_flagged_loudly() -> None:
         run(outcome("lib/attend", "core.a"), spec_digest="eeee", clauses=(clause("core.a", says="Otherwise."),))]))
     assert "Different specs." in page
     assert "1 clause changed in wording or sources" in page
-    assert "The runs joined here word this clause differently" in page
+    assert "The joined runs have different wordings of this clause" in page
 
 
 def test_a_declared_convention_that_the_probe_contradicts_stands_out() -> None:
@@ -501,7 +501,7 @@ def test_a_refutation_at_some_dtypes_only_breaks_the_promise() -> None:
     page = render([run(
         violated("fault/unscaled", "core.a"), outcome("fault/unscaled", "core.a", dtype=DType.BFLOAT16),
         clauses=(clause("core.a", refuted_by=("unscaled",)),))])
-    assert "core.a: unscaled refuted at f32, held at bf16" in words(section(page, "trust"))
+    assert "core.a: unscaled detected at f32, held at bf16" in words(section(page, "trust"))
     assert "1 known fault tested" in words(page)
 
 
@@ -509,13 +509,13 @@ def test_a_promise_that_was_not_put_to_trial_is_no_broken_one() -> None:
     laws = (clause("core.a", refuted_by=("unscaled",)), clause("core.b", refuted_by=("unscaled",)))
     trust = words(section(render([run(
         violated("fault/unscaled", "core.a"), violated("fault/other", "core.b"), clauses=laws)]), "trust"))
-    assert "Every one of 2 faults is refuted, and all 1 promises are kept." in trust
+    assert "Every one of 2 faults is detected, and all 1 promised detections were made." in trust
     assert "1 promise not tested" in trust
 
 
 def test_faults_that_are_all_refuted_earn_a_quiet_sentence() -> None:
     page = render([run(violated("fault/unscaled", "core.a"), clauses=(clause("core.a", refuted_by=("unscaled",)),))])
-    assert "Every one of 1 fault is refuted, and all 1 promises are kept." in words(section(page, "trust"))
+    assert "Every one of 1 fault is detected, and all 1 promised detections were made." in words(section(page, "trust"))
 
 
 def test_a_page_without_faults_has_no_trust_section() -> None:

@@ -146,18 +146,18 @@ def test_a_default_is_shown_short_and_the_same_everywhere(default: object, shown
 @pytest.mark.parametrize(("target", "message"), [
     ("kernel.py:paged", (
         "kernel.py:12: paged needs 'lengths' and 'page', which attnspec does not know and so cannot give. "
-        "Let a wrapper give it, and check the wrapper:\n"
+        "Write a wrapper that passes it, and check the wrapper:\n"
         "    def attend(query, key, value, *, causal=False, mask=None): "
         "return paged(query, key, value, lengths=..., page=..., causal=causal, mask=mask)\n"
         "or have one written: attnspec init kernel:paged")),
     ("kernel.py:renamed", (
         "kernel.py:13: renamed needs 'attn_mask' (attnspec's keyword is mask: rename it), which attnspec does not know "
-        "and so cannot give. Let a wrapper give it, and check the wrapper:\n"
+        "and so cannot give. Write a wrapper that passes it, and check the wrapper:\n"
         "    def attend(query, key, value): return renamed(query, key, value, attn_mask=...)\n"
         "or have one written: attnspec init kernel:renamed")),
     ("kernel.py:attend", (
         "kernel.py:14: attend needs 'lengths', which attnspec does not know and so cannot give. "
-        "Let a wrapper give it, and check the wrapper:\n"
+        "Write a wrapper that passes it, and check the wrapper:\n"
         "    def wrapped(query, key, value): return attend(query, key, value, ...)\n"
         "or have one written: attnspec init kernel:attend")),
 ])

@@ -172,7 +172,7 @@ def told(*puts: SubjectPut, code: int = 0, interrupted: bool = False, counts: di
 
 def test_a_fault_that_nobody_convicts_is_named_with_its_story() -> None:
     text = told(put("a", convicted=True), put("b", convicted=False, cases=15))
-    assert "Not convicted: 1 fault\n  b (scale; float32): Somebody mixed it up.\n" in text
+    assert "Not detected: 1 fault\n  b (scale; float32): Somebody mixed it up.\n" in text
     assert "1 of 2  50.0 %" in text
     assert text.endswith("record: r.jsonl\nMeasured in 1 s. (exit code 0)\n")
 

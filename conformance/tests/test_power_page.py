@@ -97,7 +97,7 @@ def test_equivalents_have_their_reason_and_convicted_ones_stand_out() -> None:
     blank = SubjectPut("fault/late", F32, 0, True, "mask", "it rounds alike", ())
     page = shown(*PUTS[:1], blank, replace(PUTS[1], dtype=BF16, equivalent="exact here", convictions=(said(SUITE, 1),)))
     assert "No larger than rounding (2)" in page
-    assert "late bf16 exact here The suite detected it all the same." in page
+    assert "late bf16 exact here The suite detected it nevertheless." in page
     assert "late f32 it rounds alike" in page
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -202,6 +203,40 @@ def test_a_program_that_has_died_is_started_anew(tmp_path: Path) -> None:
     with pytest.raises(SubjectDied):
         subject.answer(small())
     np.testing.assert_array_equal(subject.answer(small()).output, small().value)
+
+
+TAKES = "lambda output: print('a lot', file=sys.stderr) or (taken := bytearray(2**29)) and time.sleep(20)"
+CHILD_TAKES = ("lambda output: subprocess.run([sys.executable, '-c', "
+               "'import time; taken = bytearray(2**29); time.sleep(20)'])")
+LIMITED = Surroundings(deadline=20, memory=2**28)
+
+
+@pytest.mark.parametrize("flaw", [TAKES, CHILD_TAKES], ids=["itself", "a child"])
+def test_a_program_that_takes_too_much_memory_is_ended(tmp_path: Path, flaw: str) -> None:
+    folder = library(tmp_path, flaw=f"{flaw}; import subprocess, time")
+    subject = load("tiny/attention", LIMITED, folders=[folder])
+    with pytest.raises(SubjectDied, match=r"the process took \d+ MiB where 256 MiB are allowed") as died:
+        subject.answer(small())
+    assert died.value.verdict is Verdict.CRASHED
+    assert died.value.stderr == ("a lot" if flaw is TAKES else "")
+
+
+def test_a_program_whose_memory_is_limited_is_judged_like_another(tmp_path: Path) -> None:
+    once = "lambda output: output if os.path.exists('mark') else open('mark', 'w') and os._exit(7)"
+    subject = load("tiny/attention", LIMITED, folders=[library(tmp_path, flaw=once)])
+    with pytest.raises(SubjectDied, match=r"the process died while the implementation ran \(exit code 7\)"):
+        subject.answer(small())
+    np.testing.assert_array_equal(subject.answer(small()).output, small().value)
+
+
+def test_memory_that_nobody_here_can_watch_is_not_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docker").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    folder = library(tmp_path, command="docker run --rm -i tiny")
+    words = (r"--memory cannot be kept for 'docker run --rm -i tiny': what docker starts is no process that can be "
+             r"watched from here\. Limit the memory there, as `docker run --memory` does, and leave --memory out\.")
+    with pytest.raises(TargetError, match=words):
+        load("tiny/attention", LIMITED, folders=[folder])
 
 
 def test_what_a_host_says_was_raised_is_told(tmp_path: Path) -> None:

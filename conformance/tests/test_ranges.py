@@ -130,7 +130,8 @@ def test_advice_to_install_never_names_a_module(tmp_path: Path, declared: str, a
 @pytest.mark.parametrize(("tested", "complaint"), [
     ("{oldest: {install: numpy==1.0}}", "needs 'newest'"),
     ("{oldest: {install: numpy}, newest: {install: numpy==2}}", "should pin numpy, as in 'numpy==1.2.0', not 'numpy'"),
-    ("{oldest: {install: numpy==0.1}, newest: {install: numpy==2}}", "pins numpy 0.1, outside of the range >=1 that"),
+    ("{oldest: {install: numpy==0.1}, newest: {install: numpy==2}}",
+     "pins numpy 0.1, which is outside of the declared range >=1."),
     ("{oldest: {instal: numpy==1}, newest: {}}", "Did you mean 'install'"),
     ("{oldest: {not_tested: no wheel, install: numpy==1}, newest: {}}", "key of the oldest release"),
 ])
@@ -147,7 +148,7 @@ def test_ends_without_a_range_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, "return value")
     manifest = MANIFEST.replace('versions: ">={least}"', "tested: {oldest: {not_tested: a}, newest: {not_tested: b}}")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
-    with pytest.raises(ManifestError, match=r"the manifest declares none\. Give it 'versions'\."):
+    with pytest.raises(ManifestError, match=r"the manifest declares no range\. Give it 'versions'\."):
         registered([folder])
 
 

@@ -276,7 +276,7 @@ def test_a_fault_tells_all_clauses_that_convict_it(cli: Cli, law: Path) -> None:
     (law / FILE).write_text(refutations_text(small(
         scale__explicit={NONE: tuple(DType)}, scale__saturation={NONE: (F32, BF16)})), encoding="utf-8")
     out = cli("explain", NONE)[1]
-    assert "  refuted by: scale.inverse_root_width" in out
+    assert "  clauses that name it: scale.inverse_root_width" in out
     assert "  detected by 2 clauses: scale.explicit, scale.saturation (float32 bfloat16)\n" in out
     told = cli("explain", "scale.explicit")[1]
     assert "  detects 1 fault of the catalogue in all; they are listed in law/refutations.json\n" in told

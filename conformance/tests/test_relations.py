@@ -56,12 +56,13 @@ def test_the_worst_claimed_entry_is_reported() -> None:
 
 def test_agreement_tells_the_closest_call() -> None:
     found = measured([1.0, 1.25], 1.0, 1.0)
-    assert found.sentence == "x: all 2 entries agree; the closest call at (1,) is apart by 0.25 where 1 is allowed"
+    assert found.sentence == ("x: all 2 entries agree; the one closest to its bound, at (1,), is apart by 0.25 where 1 "
+                              "is allowed")
 
 
 def test_what_is_not_claimed_is_not_judged() -> None:
     found = measured([np.nan], 0.0, 0.0, [False])
-    assert (found.margin, found.claimed, found.sentence) == (0, 0, "x: nothing here is claimed")
+    assert (found.margin, found.claimed, found.sentence) == (0, 0, "x: no entry can be judged here")
     assert nothing("is", "why").claimed == 0
 
 

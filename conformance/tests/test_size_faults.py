@@ -192,8 +192,8 @@ def test_they_stand_in_the_catalogue_as_seed_0_draws_them() -> None:
 
 
 @pytest.mark.parametrize(("target", "answer"), [
-    (f"{ONE}@x", r"'x' is no seed: a whole number follows the @\. Name it so: size_keys_number_wraps@7\."),
-    (f"{ONE}@", r"'' is no seed: a whole number follows the @\."),
+    (f"{ONE}@x", r"'x' is not a seed: write a whole number after the @, such as size_keys_number_wraps@7\."),
+    (f"{ONE}@", r"'' is not a seed: write a whole number after the @, such as"),
     ("scale_none@7", r"'scale_none' draws nothing, so no seed can follow it\. Name it without @7\."),
     ("size_key_number_wraps@7", r"'size_key_number_wraps' is not a known fault\. Did you mean 'size_keys_")])
 def test_a_name_or_seed_that_nothing_takes_is_answered_with_the_way_out(target: str, answer: str) -> None:
@@ -251,7 +251,7 @@ def test_families_are_listed_and_explained(cli: Cli) -> None:
     assert all(f"{name} " in listed for name in FAMILIES)
     told = cli("explain", "size_groups_r*@7")[1]
     assert "size_groups_rounded_up@7  (a fault" in told
-    assert "  put to: attention.definition, attention.weights_definition, grouped.definition\n" in told
+    assert "  tried on it: attention.definition, attention.weights_definition, grouped.definition\n" in told
 
 
 # --- power, and the matrix of clauses and faults

@@ -124,10 +124,10 @@ def test_a_broken_window_or_softcap_is_told(part: str, by: str, complaint: str) 
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [
-    ({"windows": [(-1, 2)]}, "a window reaches -1 keys to a side; 0 is the least, 999999 the most, null is no bound."),
+    ({"windows": [(-1, 2)]}, "a window reaches from 0 to 999999 keys to a side, not -1; null means no bound."),
     ({"softcaps": [0.0]}, "a softcap is above 0, not 0."),
-    ({"kind": "score", "always": ["softcap"]}, "problems of kind 'score' have logits as they are, of every key: no "
-     "keyword 'softcap'."),
+    ({"kind": "score", "always": ["softcap"]}, "problems of kind 'score' use the plain logits of all keys, so they "
+     "cannot have 'softcap'."),
 ])
 def test_a_window_or_softcap_that_makes_no_sense_is_refused(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SpecError) as raised:

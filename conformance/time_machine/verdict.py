@@ -4,7 +4,8 @@ mended one of them.
     python conformance/time_machine/verdict.py            # the records in reports/time_machine/
     python conformance/time_machine/verdict.py --write    # and the table in docs/time-machine.md
 
-Exit codes: 0 all convicted and all acquitted, 1 not so, 2 a record is missing or of another release.
+Exit codes: 0 every bug is detected and every fixed release passes, 1 not so, 2 a record is missing, or is of another
+release.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ RECORDS = HOME / "reports" / "time_machine"
 PAGE = HOME / "docs" / "time-machine.md"
 BEGIN, END = "<!-- verdicts: written by conformance/time_machine/verdict.py -->", "<!-- end of verdicts -->"
 _PAIR = ("id", "thread", "library", "buggy", "mended", "subjects", "dtype", "mechanism", "clauses")
-_COLUMNS = ("pair", "release", "mechanism", "clauses that name it", "", "exit code", "clauses held", "failed besides")
+_COLUMNS = ("pair", "release", "mechanism", "clauses about the bug", "result", "exit code", "clauses held",
+            "failed as well")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def table(pairs: Sequence[Pair], records: Path = RECORDS) -> tuple[str, bool]:
     lines = [_COLUMNS, ("---",) * len(_COLUMNS), *(row.cells for row in rows)]
     told = [f"| {' | '.join(cells)} |" for cells in lines]
     remains = [f"* {row.cells[1]}: {row.remains}" for row in rows if row.remains]
-    text = "\n".join([*told, "", "What the mended releases fail besides, whatever its level:", "", *remains])
+    text = "\n".join([*told, "", "What else the fixed releases fail, at any level:", "", *remains])
     return f"{text}\n", all(row.right for row in rows)
 
 
@@ -138,10 +140,10 @@ def _rows(pair: Pair, records: Path) -> Iterator[_Row]:
     named = (pair.mechanism, ", ".join(f"`{clause}`" for clause in pair.clauses))
     convicted, acquitted = buggy.convicts(pair.clauses), mended.acquits(pair.clauses)
     yield _Row(convicted, (f"[{pair.id}]({pair.thread})", f"{pair.library} {buggy.version}", *named,
-                           "convicted" if convicted else "NOT CONVICTED", *_counts(pair, buggy)))
+                           "detected" if convicted else "NOT DETECTED", *_counts(pair, buggy)))
     remains = ", ".join(f"`{clause}`" for clause in sorted(mended.failing() - set(pair.clauses)))
     yield _Row(acquitted, ("", f"{pair.library} {mended.version}", "", "",
-                           "acquitted" if acquitted else "NOT ACQUITTED", *_counts(pair, mended)), remains)
+                           "passes" if acquitted else "DOES NOT PASS", *_counts(pair, mended)), remains)
 
 
 def _counts(pair: Pair, release: Release) -> tuple[str, str, str]:

@@ -1,18 +1,25 @@
-"""`diffusers.models.attention_processor.Attention` with its two ways of computing.
+"""`diffusers.models.attention_processor.Attention` with its ways of computing.
 
-`AttnProcessor` writes attention out and takes an additive mask only; `AttnProcessor2_0` calls SDPA and hands on boolean
-masks too. Masks are (B·H,T,S). The one context serves key and value alike, so key and value are put into it side by
-side, and each projection reads its half.
+`AttnProcessor` writes attention out and takes an additive mask only; `SlicedAttnProcessor` does so a few
+heads at a time; `AttnProcessor2_0` and `FusedAttnProcessor2_0` call SDPA and hand on boolean masks too. Masks are
+(B·H,T,S). The one context serves key and value alike, so key and value are put into it side by side, and each
+projection reads its half.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Tuple
+from typing import Any, Callable, Tuple
 
 import torch
-from diffusers.models.attention_processor import Attention, AttnProcessor, AttnProcessor2_0
+from diffusers.models.attention_processor import (
+    Attention,
+    AttnProcessor,
+    AttnProcessor2_0,
+    FusedAttnProcessor2_0,
+    SlicedAttnProcessor,
+)
 
 from ..torch.parameters import copy_into, copy_into_half
 
@@ -44,6 +51,13 @@ def written_wide(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[s
     return _attend(_module(query, params, heads, AttnProcessor, wide=True).train(), query, key, value, bias)
 
 
+def sliced(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
+           bias: Tensor = None) -> Tensor:
+    """SlicedAttnProcessor, three of the B·H heads at a time; it writes into a tensor, in inference."""
+    with torch.no_grad():
+        return _attend(_module(query, params, heads, _in_slices).eval(), query, key, value, bias)
+
+
 def on_sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
             mask: Tensor = None, bias: Tensor = None) -> Tensor:
     """AttnProcessor2_0; training mode, without dropout."""
@@ -59,6 +73,20 @@ def on_sdpa_inference(query: Tensor, key: Tensor, value: Tensor, *, params: Mapp
         return _attend(module, query, key, value, _joined(mask, bias))
 
 
+def fused(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
+          mask: Tensor = None, bias: Tensor = None) -> Tensor:
+    """FusedAttnProcessor2_0, after fuse_projections: one projection makes keys and values."""
+    module = _module(query, params, heads, FusedAttnProcessor2_0).train()
+    with torch.no_grad():
+        module.fused_projections = False
+        module.fuse_projections(fuse=True)
+    return _attend(module, query, key, value, _joined(mask, bias))
+
+
+def _in_slices() -> SlicedAttnProcessor:
+    return SlicedAttnProcessor(slice_size=3)
+
+
 def _joined(mask: Tensor, bias: Tensor) -> Tensor:
     """A mask, a bias, or the bias with -inf where a key is hidden: there is one argument for both."""
     if bias is None or mask is None:
@@ -71,8 +99,8 @@ def _attend(module: Module, query: Tensor, key: Tensor, value: Tensor, attention
     return module(query, encoder_hidden_states=torch.cat([key, value], dim=-1), attention_mask=per_head)
 
 
-def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, processor: type, *, dropout: float = 0.0,
-            wide: bool = False) -> Module:
+def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, processor: Callable[[], object], *,
+            dropout: float = 0.0, wide: bool = False) -> Module:
     M, inner = params["w_query"].shape
     module = _empty((M, heads, inner // heads), query.dtype, processor, dropout, wide)
     copy_into(module.to_q, params, "query")
@@ -83,7 +111,7 @@ def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, processor: 
 
 
 @lru_cache(maxsize=64)
-def _empty(sizes: Sizes, dtype: Dtype, processor: type, dropout: float, wide: bool) -> Module:
+def _empty(sizes: Sizes, dtype: Dtype, processor: Callable[[], object], dropout: float, wide: bool) -> Module:
     """Of M, H and D."""
     M, heads, head_width = sizes
     return Attention(M, cross_attention_dim=2 * M, heads=heads, dim_head=head_width, bias=True, dropout=dropout,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from .compiled import hurried_jit
 
@@ -51,8 +52,23 @@ def _windowed(query: Array, key: Array, value: Array, *, mask: Array = None, cau
     return output.swapaxes(1, 2)
 
 
+def _with_lengths(query: Array, key: Array, value: Array, *, mask: Array = None, scale: float | None = None) -> Array:
+    """The same with `key_value_seq_lengths`: keys and values that a mask (B,H,T,S) leaves visible, the same for all
+    heads and queries, are put first and counted.
+    """
+    query, key, value = (array.swapaxes(1, 2) for array in (query, key, value))
+    lengths = None
+    if mask is not None:
+        order = jnp.argsort(~mask[:, 0, 0], axis=-1)[:, :, None, None]
+        key, value = (jnp.take_along_axis(array, order, axis=1) for array in (key, value))
+        lengths = mask[:, 0, 0].sum(axis=-1).astype(jnp.int32)
+    output = jax.nn.dot_product_attention(query, key, value, scale=scale, key_value_seq_lengths=lengths)
+    return output.swapaxes(1, 2)
+
+
 jitted = hurried_jit(eager, "causal")
 default_compiler = jax.jit(eager, static_argnames=("causal",))
 named = hurried_jit(_named, "causal")
 vmapped = hurried_jit(_vmapped, "causal")
 windowed = hurried_jit(_windowed, "causal", "window")
+with_lengths = hurried_jit(_with_lengths)

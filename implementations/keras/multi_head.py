@@ -96,6 +96,11 @@ def gqa_dropout(query: Array, key: Array, value: Array, *, params: Params, heads
     return layer(query, value, key, attention_mask=mask, use_causal_mask=causal, training=False)
 
 
+def filled_for(query: Array, params: Params, heads: int) -> Layer:
+    """MultiHeadAttention without dropout, with these parameters."""
+    return _filled(build_of(query, params, heads), params)
+
+
 def build_of(query: Array, params: Params, heads: int, *, window: Window | None = None, grouped: bool = False,
              dropout: float = 0.0) -> Build:
     """What the layer for these parameters is built from."""

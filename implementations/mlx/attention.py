@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -32,6 +33,20 @@ def with_gradient(query: Array, key: Array, value: Array, *, mask: Array = None,
     shape = (*query.shape[:3], value.shape[3])
     outputs, _ = mx.vjp(attention, arrays, [mx.ones(shape, arrays[0].dtype)])
     return to_numpy(outputs[0])
+
+
+def compiled(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
+             scale: float | None = None) -> Array:
+    """As `attend`, under mx.compile."""
+    arrays = [to_mlx(array) for array in (query, key, value)]
+    given, factor = _mask(mask, bias, causal=causal), _scale(query, scale)
+    if given is None or isinstance(given, str):
+        return to_numpy(mx.compile(partial(mx.fast.scaled_dot_product_attention, scale=factor, mask=given))(*arrays))
+
+    def masked(query: Array, key: Array, value: Array, mask: Array) -> Array:
+        return mx.fast.scaled_dot_product_attention(query, key, value, scale=factor, mask=mask)
+
+    return to_numpy(mx.compile(masked)(*arrays, given))
 
 
 def _scale(query: Array, scale: float | None) -> float:

@@ -50,6 +50,19 @@ def encoder_hint(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[s
     return _encode(_encoder(query, params, heads).train(), query, heads, mask, bias, causal=causal, hint=hint)
 
 
+def encoder_padding(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
+                    mask: Tensor = None) -> Tensor:
+    """TransformerEncoderLayer in training with src_key_padding_mask."""
+    return _encode_padding(_encoder(query, params, heads).train(), query, mask)
+
+
+def encoder_padding_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,  # noqa: ARG001  (key and value are the query)
+                         mask: Tensor = None) -> Tensor:
+    """The same in inference, without the layer's own fast path."""
+    with torch.no_grad():
+        return _encode_padding(_encoder(query, params, heads).eval(), query, mask)
+
+
 def decoder(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
             mask: Tensor = None, bias: Tensor = None) -> Tensor:
     """TransformerDecoderLayer's cross attention in training; its self-attention adds zero. Key and value lie side by
@@ -76,6 +89,12 @@ def _encode(layer: Module, query: Tensor, heads: int, mask: Tensor, bias: Tensor
     src_mask = attn_mask(query, query, _with_idle_heads(mask, heads, fill=True),
                          _with_idle_heads(bias, heads, fill=0.0), causal)
     output = layer(_side_by_side(query, torch.zeros_like(query)), src_mask=src_mask, is_causal=hint)
+    return output[..., query.shape[-1]:]
+
+
+def _encode_padding(layer: Module, query: Tensor, mask: Tensor) -> Tensor:
+    hidden = None if mask is None else ~mask[:, 0, 0]
+    output = layer(_side_by_side(query, torch.zeros_like(query)), src_key_padding_mask=hidden)
     return output[..., query.shape[-1]:]
 
 

@@ -16,11 +16,13 @@ Tensor = Any  # torch is not seen by mypy
 Module = Any
 Dtype = Any
 
+PARTS = ("query", "key", "value")
+
 
 def mha(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int, mask: Tensor = None,
         bias: Tensor = None, causal: bool = False, return_weights: bool = False) -> Tensor:
     """need_weights=True: written out in matrix products. Training mode, with gradient."""
-    module = _module(query, params, heads).train()
+    module = module_with(query, params, heads).train()
     output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal),
                              need_weights=True, average_attn_weights=False)
     return (output, weights) if return_weights else output
@@ -30,7 +32,7 @@ def mha_averaged(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[s
                  mask: Tensor = None, bias: Tensor = None, causal: bool = False,
                  return_weights: bool = False) -> Tensor:
     """need_weights=True as it is by default: weights (B,T,S), the mean over heads."""
-    module = _module(query, params, heads).train()
+    module = module_with(query, params, heads).train()
     output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal))
     return (output, weights) if return_weights else output
 
@@ -38,7 +40,7 @@ def mha_averaged(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[s
 def mha_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
              mask: Tensor = None, bias: Tensor = None, causal: bool = False, return_weights: bool = False) -> Tensor:
     """As `mha`, in inference: evaluation mode, no gradient. Self-attention takes the fast path."""
-    module = _module(query, params, heads).eval()
+    module = module_with(query, params, heads).eval()
     with torch.no_grad():
         output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal),
                                  need_weights=True, average_attn_weights=False)
@@ -48,14 +50,14 @@ def mha_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, 
 def mha_no_weights(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
                    mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
     """need_weights=False: through F.scaled_dot_product_attention. Training mode, with gradient."""
-    module = _module(query, params, heads).train()
+    module = module_with(query, params, heads).train()
     return module(query, key, value, need_weights=False, attn_mask=attn_mask(query, key, mask, bias, causal))[0]
 
 
 def mha_no_weights_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
                         mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
     """As `mha_no_weights`, in inference. Self-attention takes the fast path."""
-    module = _module(query, params, heads).eval()
+    module = module_with(query, params, heads).eval()
     with torch.no_grad():
         hidden = attn_mask(query, key, mask, bias, causal)
         return module(query, key, value, need_weights=False, attn_mask=hidden)[0]
@@ -64,7 +66,7 @@ def mha_no_weights_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Ma
 def mha_causal_hint(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tensor], heads: int,
                     mask: Tensor = None, bias: Tensor = None, causal: bool = False) -> Tensor:
     """As `mha_no_weights`, telling it beside the causal mask that it is one: `is_causal`, which it calls a hint."""
-    module = _module(query, params, heads).train()
+    module = module_with(query, params, heads).train()
     only_causal = causal and mask is None and bias is None
     hidden = attn_mask(query, key, mask, bias, causal)
     return module(query, key, value, need_weights=False, attn_mask=hidden, is_causal=only_causal)[0]
@@ -74,7 +76,7 @@ def mha_dropout_eval(query: Tensor, key: Tensor, value: Tensor, *, params: Mappi
                      mask: Tensor = None, bias: Tensor = None, causal: bool = False,
                      return_weights: bool = False) -> Tensor:
     """As `mha`, with a dropout of one half, in evaluation mode, where it should do nothing."""
-    module = _module(query, params, heads, dropout=0.5).eval()
+    module = module_with(query, params, heads, dropout=0.5).eval()
     output, weights = module(query, key, value, attn_mask=attn_mask(query, key, mask, bias, causal),
                              need_weights=True, average_attn_weights=False)
     return (output, weights) if return_weights else output
@@ -84,7 +86,7 @@ def mha_no_weights_dropout_eval(query: Tensor, key: Tensor, value: Tensor, *, pa
                                 heads: int, mask: Tensor = None, bias: Tensor = None,
                                 causal: bool = False) -> Tensor:
     """As `mha_no_weights`, with a dropout of one half, in evaluation mode, where it should do nothing."""
-    module = _module(query, params, heads, dropout=0.5).eval()
+    module = module_with(query, params, heads, dropout=0.5).eval()
     return module(query, key, value, need_weights=False, attn_mask=attn_mask(query, key, mask, bias, causal))[0]
 
 
@@ -103,18 +105,24 @@ def _per_head(hidden: Tensor) -> Tensor:
     return hidden if hidden.dim() == 2 else hidden.flatten(0, 1)
 
 
-def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0) -> Module:
+def module_with(query: Tensor, params: Mapping[str, Tensor], heads: int, dropout: float = 0.0, *,
+                batch_first: bool = True) -> Module:
     """The module with these parameters: its three projections stand in one matrix, transposed."""
-    module = _empty_module(query.shape[-1], heads, query.dtype, dropout)
-    parts = ("query", "key", "value")
+    module = _empty_module(query.shape[-1], heads, query.dtype, dropout, batch_first)
     with torch.no_grad():
-        module.in_proj_weight.copy_(torch.cat([params[f"w_{part}"] for part in parts], dim=1).T)
-        module.in_proj_bias.copy_(torch.cat([params[f"b_{part}"] for part in parts]))
+        module.in_proj_weight.copy_(torch.cat([params[f"w_{part}"] for part in PARTS], dim=1).T)
+    return fill_projections(module, params)
+
+
+def fill_projections(module: Module, params: Mapping[str, Tensor]) -> Module:
+    """All but the three input projections: their biases, and the output projection."""
+    with torch.no_grad():
+        module.in_proj_bias.copy_(torch.cat([params[f"b_{part}"] for part in PARTS]))
         module.out_proj.weight.copy_(params["w_out"].T)
         module.out_proj.bias.copy_(params["b_out"])
     return module
 
 
 @lru_cache(maxsize=64)
-def _empty_module(width: int, heads: int, dtype: Dtype, dropout: float) -> Module:
-    return nn.MultiheadAttention(width, heads, dropout=dropout, batch_first=True, dtype=dtype)
+def _empty_module(width: int, heads: int, dtype: Dtype, dropout: float, batch_first: bool) -> Module:  # a cache's key
+    return nn.MultiheadAttention(width, heads, dropout=dropout, batch_first=batch_first, dtype=dtype)

@@ -32,7 +32,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tens
     """With `attn_implementation="sdpa"`: there are no weights."""
     module = _module(query, params, heads, SDPA)
     with SDPA.gradient():
-        return module(query, attention_mask=SDPA.attention_mask(query, mask, bias, causal))[0]
+        return module(query, attention_mask=SDPA.decoder_mask(query, mask, bias, causal))[0]
 
 
 def _module(query: Tensor, params: Mapping[str, Tensor], heads: int, mode: Mode, *, upcast: bool = False) -> Module:

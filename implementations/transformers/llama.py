@@ -33,7 +33,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, params: Mapping[str, Tens
     """With `attn_implementation="sdpa"`: there are no weights."""
     module = _module(query, params, heads, SDPA)
     with SDPA.gradient():
-        return module(query, _angles(query, module), SDPA.attention_mask(query, mask, bias, causal))[0]
+        return module(query, _angles(query, module), SDPA.decoder_mask(query, mask, bias, causal))[0]
 
 
 def _angles(query: Tensor, module: Module) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,8 @@ def _answer(query: Tensor, params: Mapping[str, Tensor], heads: int, implementat
     width = None if window is None or window[0] is None else window[0] + 1
     config = _config(query.shape[-1], heads, _kv_heads(params, heads), implementation, width)
     module = _module(query, params, heads, implementation)
-    mask = model_mask(config, query) if causal else None
+    # the models always make a mask: with SDPA the layer takes none for causal
+    mask = model_mask(config, query) if causal else torch.zeros(1, 1, *[query.shape[1]] * 2, dtype=query.dtype)
     with torch.no_grad():
         output, weights, *_ = module(query, attention_mask=mask, **_position(query, module))
     return output, weights

@@ -31,6 +31,11 @@ class Mode:
         made = masks.either if self.implementation == "sdpa" else masks.added
         return made(seen, bias, hidden.dtype)
 
+    def decoder_mask(self, hidden: Tensor, mask: Tensor, bias: Tensor, causal: bool) -> Tensor:
+        """The same for a decoder, whose models always make a mask: with SDPA its layers take none for causal."""
+        given = self.attention_mask(hidden, mask, bias, causal)
+        return torch.ones(1, 1, *[hidden.shape[1]] * 2, dtype=torch.bool) if given is None else given
+
 
 TRAINING = Mode(training=True)
 DROPOUT = Mode(dropout=0.5)

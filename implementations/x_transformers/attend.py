@@ -39,6 +39,13 @@ def attend_causal_in_call(query: Tensor, key: Tensor, value: Tensor, *, mask: Te
     return module(query, key, value, mask=mask, attn_bias=bias, causal=causal)[0]
 
 
+def attend_onnxable(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
+                    causal: bool = False, scale: float | None = None, return_weights: bool = False) -> Tensor:
+    """Written out, with `onnxable`, which makes the causal mask in another way."""
+    output, seen = _module(causal, scale, onnxable=True).train()(query, key, value, mask=mask, attn_bias=bias)
+    return (output, seen.post_softmax_attn) if return_weights else output
+
+
 def softclamp(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None,
               causal: bool = False, softcap: float | None = None) -> Tensor:
     """Written out, with `softclamp_logits`; training mode, without dropout."""
@@ -75,6 +82,6 @@ def flash_causal_in_call(query: Tensor, key: Tensor, value: Tensor, *, mask: Ten
 
 @lru_cache(maxsize=256)
 def _module(causal: bool, scale: float | None, *, flash: bool = False, dropout: float = 0.0,
-            softcap: float | None = None) -> Module:
+            softcap: float | None = None, onnxable: bool = False) -> Module:
     cap = {} if softcap is None else {"softclamp_logits": True, "logit_softclamp_value": softcap}
-    return Attend(causal=causal, scale=scale, flash=flash, dropout=dropout, **cap)
+    return Attend(causal=causal, scale=scale, flash=flash, dropout=dropout, onnxable=onnxable, **cap)

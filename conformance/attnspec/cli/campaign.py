@@ -159,10 +159,10 @@ ROUNDS = 5  # at most, in one command: how many cases a block holds is only know
 @IMPLEMENTATIONS
 @SPEC
 def campaign(cases: int, record: Path, workers: int, html: Path | None, **selected: Given) -> int:
-    """Judge sound implementations on a million cases; none may be accused.
+    """Judge correct implementations on a million cases, to count false alarms: none may fail.
 
-    Interrupted, or asked for more cases, it goes on in the same record. Exit codes: 0 no violation, 1 one that is no
-    known finding, 2 not all cases were judged.
+    If it was interrupted, or if you ask for more cases, it continues in the same record. Exit codes: 0 no violation, 1
+    a violation that is not a known finding, 2 not all cases were judged.
     """
     keep_apart({"--record": record, "--html": html})
     judged = _Campaign(_plan(**selected), cases, record, workers).run()

@@ -24,7 +24,7 @@ from attnspec.subjects.findings import known_findings
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE",
               help="Also write an HTML page.")
 def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_retold: bool) -> None:
-    """Join records of different environments, made by the same law, into one."""
+    """Join records of different environments, made with the same spec, into one."""
     keep_apart({"--html": html}, [*records, out])
     read = {path: read_records(path) for path in records}
     if is_retold:

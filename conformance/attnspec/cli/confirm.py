@@ -34,11 +34,11 @@ def confirm(
     names: tuple[str, ...], workers: int, *, is_brief: bool, baseline: Path | None, implementations: tuple[str, ...],
     **options: Given,
 ) -> int:
-    """Run the script of every finding of each LIBRARY, or of all, and say whether it is still so.
+    """Run the script of every finding of each LIBRARY, or of all, and say whether the finding still holds.
 
-    A script needs the library and not attnspec: --python or --host says where the library is.
+    A script needs the library, but not attnspec. --python or --host says where the library is installed.
 
-    Exit codes: 0 all that could run are confirmed, 1 one is not so here, 2 one is broken or none could run.
+    Exit codes: 0 all scripts that could run confirm their finding, 1 one does not, 2 one is broken or none could run.
     """
     there = surroundings_of(options)
     seen: Counter[Shown] = Counter()

@@ -38,9 +38,9 @@ WIDTH = 100
 @SPEC_ADD
 @JSON
 def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """Explain a clause: its sentence, its sources, its formula, its YAML. Or tell the story of a fault.
+    """Explain a clause: its sentence, its sources, its formula, its YAML. Or explain a fault (a wrong attention).
 
-    With a pattern ('masking.*') all clauses that match, or else all faults.
+    A pattern ('masking.*') explains all clauses that match; if none does, all faults that match.
     """
     law = load_spec(spec, spec_add)
     clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
@@ -89,7 +89,8 @@ def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from _wrapped(f"refuted by: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` describes each)")
+        yield from _wrapped(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
+                            "describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
         yield from _wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
                             f"{shown(law.folder / FILE)}")
@@ -137,17 +138,17 @@ def _tell_faults(name: str, law: Spec) -> None:
 
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
     yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage.value})\n"
-    for text in (fault.story, f"it bites: {fault.reach}", fault.link, *_convicting(fault, law)):
+    for text in (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law)):
         yield "\n".join(_wrapped(text))
 
 
 def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     """The clauses that name the fault, and all that convict it, with the dtypes where it is not at all of them."""
     if fault.planted:
-        yield f"put to: {', '.join(clauses_for(law, read_refutations(law), fault.name))}"
+        yield f"tried on it: {', '.join(clauses_for(law, read_refutations(law), fault.name))}"
         return
     named = [clause.id for clause in law.clauses if fault.name in clause.refuted_by]
-    yield f"refuted by: {', '.join(named) or 'no clause names it'}"
+    yield f"clauses that name it: {', '.join(named) or 'none'}"
     found = read_refutations(law).of_fault(fault.name)
     most = max(map(len, found.values()), default=0)
     told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"

@@ -34,9 +34,9 @@ DEADLINE = 300.0
 def init(target: str, into: Path, **there: Given) -> int:
     """Write an adapter and a manifest for TARGET, package.module:name, ready to be judged.
 
-    How it wants its arrays, which parameter is the mask and which way round it is, is found out by trying: what is
-    written has answered as attention. TARGET is a function on arrays or over parameters, or a class of PyTorch,
-    Equinox, Flax, Haiku or Keras.
+    It calls TARGET in many ways, to find out which arrays it takes, which parameter is the mask, and whether True keeps
+    or removes a key. The adapter that it writes has been tested to compute attention. TARGET is a function of arrays,
+    a function that takes its parameters too, or a class of PyTorch, Equinox, Flax, Haiku or Keras.
     """
     from attnspec.scaffold.acquaint import acquaint  # noqa: PLC0415  (weight: NumPy)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from attnspec.core.errors import AttnspecError, ManifestError, hint
+from attnspec.core.errors import AttnspecError, ManifestError, hint, quoted
 from attnspec.core.harm import Harm
 from attnspec.engine.known_failures import check_deviations
 from attnspec.spec.clause import Spec, themes_of
@@ -76,19 +76,19 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
         yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "
                             "under 'seen' what a failure has to show.", where=finding.where)
     if not finding.seen and (patterns := [each for each in finding.clauses if "*" in each and each != "*"]):
-        yield ManifestError(f"{found} explains {patterns[0]!r}, whatever was seen. Name the clauses, or say under "
-                            "'seen' what a failure has to show.", where=finding.where)
+        yield ManifestError(f"{found} explains {quoted(patterns[0])}, whatever was seen. Name the clauses, or say "
+                            "under 'seen' what a failure has to show.", where=finding.where)
     if finding.harm is None:
         yield ManifestError(f"{found} does not say what it does to a user. Add 'harm', one of "
                             f"{', '.join(each.value for each in Harm)}.", where=finding.where)
     if finding.harm is Harm.DOCUMENTED_CHOICE and finding.documented.count('"') < _QUOTATION_MARKS:
         yield ManifestError(f"{found} is a documented choice, and 'documented' has no words of the library. Quote them "
-                            'in "…", with where they stand.', where=finding.where)
+                            'in "…", and say where they are written.', where=finding.where)
 
 
 def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            yield ManifestError(f"the finding {finding.id!r} names {pattern!r}, but there is no such {noun}."
+            yield ManifestError(f"the finding {finding.id!r} names {quoted(pattern)}, but there is no such {noun}."
                                 f"{hint(pattern, known, noun)}", where=finding.where)

@@ -132,9 +132,10 @@ WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
 @SPEC_ADD
 @JSON
 def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """List subjects, clauses, profiles or faults; or words, problems and sources, of which clauses are made.
+    """List subjects, clauses, profiles or faults.
 
-    Or families, masks and biases: how the entries of a problem are made.
+    Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
+    a problem.
     """
     if spec_add and what == "clauses":
         click.echo(NOT_CHECKED, err=True)

@@ -56,10 +56,11 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
 @IMPLEMENTATIONS
 @SPEC
 def power(against: Path | None, workers: int, **options: Given) -> int:
-    """Measure how many faults of the catalogue the suite convicts, and how soon.
+    """Measure how many faults of the catalogue the suite detects, and after how many cases.
 
-    The rules by which attention is judged today are put to the same faults, and all of them to sound implementations.
-    Exit codes: 0 measured, 1 power is less than --against or a sound implementation is accused, 2 not all could be put.
+    A fault is a deliberately wrong attention. The rules by which attention is tested today are tried on the same
+    faults, and the suite and all rules on correct implementations, to count false alarms. Exit codes: 0 measured, 1
+    power is less than --against or there is a false alarm, 2 not everything could be measured.
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")}, [against] if against else [])
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})

@@ -138,7 +138,7 @@ def _escaped(measured: Power) -> Iterator[str]:
     if measured.suite is None or not measured.escapees:
         return
     yield ""
-    yield click.style(f"Not convicted: {plural(len(measured.escapees), 'fault')}", bold=True)
+    yield click.style(f"Not detected: {plural(len(measured.escapees), 'fault')}", bold=True)
     for each in measured.escapees[:LISTED]:
         yield f"  {each.name} ({each.stage}; {_where(each)}){_story(each, measured)}"
     yield from _more(measured.escapees)

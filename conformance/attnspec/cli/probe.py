@@ -110,9 +110,9 @@ def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
 @DEADLINE
 @surroundings
 def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
-    """Find out what each TARGET and its variants really do, and hold it against what the manifest claims.
+    """Find out what each TARGET and its variants really do, and compare it with what the manifest claims.
 
-    Exit codes: 0 nothing contradicts the manifest, 1 an answer does, 2 not everything could be asked.
+    Exit codes: 0 nothing contradicts the manifest, 1 an answer does, 2 not every question could be asked.
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")})
     outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})

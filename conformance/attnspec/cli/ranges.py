@@ -29,9 +29,9 @@ _COLOURS = {Fate.WORKS: "green", Fate.NOT_TESTED: "yellow", Fate.NOT_INSTALLED: 
 @click.option("--environments", default="reports/run/ranges", show_default=True, metavar="DIR",
               type=click.Path(file_okay=False, path_type=Path), help="Where environments are made and kept.")
 @click.option("--record", default="reports/ranges/tried.jsonl", show_default=True, metavar="PATH", type=_FILE,
-              help="What came of it; what stands there is not tried again.")
-@click.option("--markdown", metavar="PATH", type=_FILE, help="Write the page, too.")
-@click.option("--again", is_flag=True, help="Try what is known, too.")
+              help="The file of results; what it has already is not tried again.")
+@click.option("--markdown", metavar="PATH", type=_FILE, help="Also write the page of results as Markdown.")
+@click.option("--again", is_flag=True, help="Also try again what is already in the record.")
 @IMPLEMENTATIONS
 @DEADLINE
 def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, markdown: Path | None, again: bool,

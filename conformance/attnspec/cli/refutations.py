@@ -58,10 +58,11 @@ LISTED = 20  # changes that are told one by one
 @DEADLINE
 @SPEC
 def refutations(faults: Sequence[str], workers: int, *, write: bool, **options: Given) -> int:
-    """Put every fault to every clause, and compare with what spec/refutations.json says; or write that anew.
+    """Try every clause on every fault, and compare the result with spec/refutations.json; or write that file again.
 
-    What is not asked for stays in the file as it is. An interrupted run goes on where it was. Exit codes: 0 the file
-    says so or was written, 1 it says otherwise, 2 not all could be put.
+    A fault is a deliberately wrong attention. Faults and clauses that are not asked for stay in the file as they are.
+    An interrupted run continues where it stopped. Exit codes: 0 the file agrees or was written, 1 it differs, 2 not
+    everything could be tried.
     """
     law = load_spec(options["spec"])
     plan = _plan(faults, law, **options)

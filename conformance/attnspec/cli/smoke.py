@@ -17,7 +17,7 @@ from attnspec.runner.smoking import smoked
 @DEADLINE
 @surroundings
 def smoke(targets: tuple[str, ...], **options: Given) -> int:
-    """Put five fixed inputs to each TARGET. If these fail, its adapter is broken, and judging it would say nothing."""
+    """Try five fixed inputs on each TARGET. If they fail, its adapter is broken, so judging it would say nothing."""
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     passed = [_smoked(target, plan) for target in plan.targets]

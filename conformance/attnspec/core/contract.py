@@ -60,8 +60,8 @@ def _size(word: str) -> tuple[str, int]:
         if match and word.casefold() not in OTHER_DTYPE_NAMES:
             known = {axis: AXES[axis] for axis in MOST}
             raise UsageError(f"{word!r} of the contract names no axis.{hint(match[1], known)}")
-        raise UsageError(f"{word!r} is no word of a contract.{hint(word, (*OFF, *_DTYPES))} Words are keywords, "
-                         "dtypes, and sizes as D128.")
+        raise UsageError(f"{word!r} is not a word of a contract.{hint(word, (*OFF, *_DTYPES))} Words are keywords, "
+                         "dtypes, and sizes such as D128.")
     axis, size = match[1], int(match[2])
     if not 1 <= size <= MOST[axis]:
         raise UsageError(f"{word!r} of the contract: {axis} can be from 1 to {MOST[axis]}.")

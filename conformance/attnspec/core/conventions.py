@@ -31,7 +31,7 @@ def unfound(name: str, subject: str) -> str:
              else f"conventions: {{{name}: {convention.recommended}}} in its manifest")
     others = ", ".join(answer for answer in convention.answers if answer not in {convention.recommended, UNDEFINED})
     return (f"{name} could not be found out: a probe saw none of the known answers. Declare {entry} "
-            f"(or {others}), and the subject is judged by that")
+            f"(or {others}); then the subject is judged by what it declares")
 
 
 def unlike_any(name: str) -> str:
@@ -48,8 +48,8 @@ CONVENTIONS: Mapping[str, Convention] = {
             "uniform": "the mean of all values, those of masked keys included",
             "nan": "not a number",
             UNDEFINED: "no promise is made"}, "zeros"),
-        Convention("causal_alignment", "When T differs from S, which diagonal bounds the causal mask, and a window "
-                   "lies along?", {
+        Convention("causal_alignment", "If T differs from S, along which diagonal do the causal mask and a window "
+                   "lie?", {
             "top_left": "query i is at position i and sees keys 0 … i",
             "bottom_right": "query i is at position i + S - T and sees keys 0 … i + S - T",
             UNDEFINED: "no promise is made"}, "top_left"),

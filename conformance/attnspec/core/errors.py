@@ -58,6 +58,10 @@ class TargetError(AttnspecError):
     """What is to be judged cannot be found, imported or called."""
 
 
+class MissingNameError(TargetError):
+    """The module of what is to be judged is there, and has no such name."""
+
+
 class ImportingError(TargetError):
     """What is to be judged is there, and importing it fails."""
 

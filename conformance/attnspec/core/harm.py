@@ -33,15 +33,15 @@ class Harm(Enum):
 
 
 _SAYS: Mapping[Harm, str] = {
-    Harm.FOREIGN_MEMORY: "reads memory that was never written, or lies outside the arrays",
+    Harm.FOREIGN_MEMORY: "reads memory that was never written, or that is not part of the arrays",
     Harm.FOREIGN_ENTRY: "mixes up batch entries",
     Harm.FUTURE: "a query sees later keys",
-    Harm.MASK_DROPPED: "masking or a bias is dropped or misread",
+    Harm.MASK_DROPPED: "a mask or a bias is dropped or misread",
     Harm.WRONG_ANSWER: "silently wrong in another way at everyday settings",
     Harm.SWITCH: "a switch that should not matter changes the answer",
     Harm.REFUSED: "an ordinary call raises",
-    Harm.EDGE: "an edge: nothing to attend to, NaN behind a mask, T ≠ S",
-    Harm.ROUNDING: "less precise than honest rounding",
-    Harm.EXTREME: "extremes of a dtype or of a scale",
+    Harm.EDGE: "an edge case (no key to attend to, NaN in a masked key or value, T ≠ S)",
+    Harm.ROUNDING: "rounding errors are larger than they should be",
+    Harm.EXTREME: "wrong at extremes of a dtype or of a scale",
     Harm.DOCUMENTED_CHOICE: "a documented choice",
 }

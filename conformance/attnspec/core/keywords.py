@@ -157,8 +157,7 @@ _WIDEST = 999_999  # keys: wider than any problem is long, and what a recipe has
 def _taken_window(window: Window) -> Window:
     for side in window:
         if side is not None and not 0 <= side <= _WIDEST:
-            raise SpecError(f"a window reaches {side} keys to a side; 0 is the least, {_WIDEST} the most, null is no "
-                            "bound.")
+            raise SpecError(f"a window reaches from 0 to {_WIDEST} keys to a side, not {side}; null means no bound.")
     left, right = window
     return left, right
 
@@ -186,7 +185,7 @@ _ALL = (
         promise="a boolean mask excludes keys, whatever values they hold", hides=True, axes="BHTS",
         other_names=("attn_mask", "attention_mask", "src_mask"), parameters=_MASKS),
     Keyword(
-        "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf hides a key", "bias",
+        "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf masks a key", "bias",
         Acts.LOGITS, "{0} | None", promise="an additive bias on the scaled logits", hides=True, axes="BHTS",
         other_names=("attn_bias", "attention_bias"),
         # a mask's parameter may also be where a bias is added
@@ -222,9 +221,9 @@ _ALL = (
              (1, 0)), "windows", (None, None), _written_window, _read_window, _taken_window,
             grown=_grown_window, scaled=_scaled_window),
         sample=(2, 1), is_uncommon=True, misfit=_window_misfit, needs_causal="window_needs_causal", questions={
-            "window.reach": "Which keys does a query see through a window (left, right), where T = S?",
-            "window.longer_keys": "Where does a query stand in its window where T < S?",
-            "window.longer_queries": "Where does a query stand in its window where T > S?",
+            "window.reach": "Which keys does a query see through a window (left, right) if T = S?",
+            "window.longer_keys": "Around which position does the window of query i lie if T < S?",
+            "window.longer_queries": "Around which position does the window of query i lie if T > S?",
             "hidden_row.window": "What is the output of a query whose window holds no key?"},
         asks="Which keys does a query see through a window?",
         other_names=("window_size", "local_window_size"),
@@ -250,8 +249,8 @@ _ALL = (
             generic=(30.0, 8.0)),
         sample=2.0, is_uncommon=True, questions={
             "softcap.form": "What does a softcap c turn the scaled dot products x into?",
-            "softcap.bias": "What does a softcap make of them where there is a bias?"},
-        asks="What does a softcap make of the scaled dot products?",
+            "softcap.bias": "What does a softcap turn them into if there is a bias?"},
+        asks="What does a softcap do to the scaled dot products?",
         other_names=("logits_soft_cap", "soft_cap", "logit_cap"),
         parameters=("softcap", "logits_soft_cap", "attn_logits_soft_cap", "soft_cap", "logit_cap", "logits_softcap",
                     "attn_logit_softcapping"),

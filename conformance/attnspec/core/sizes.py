@@ -58,7 +58,7 @@ def read_sizes(text: str, where: Place | None = None, *, error: type[AttnspecErr
 def _read(word: str, where: Place | None, error: type[AttnspecError]) -> tuple[str, int]:
     match = SIZE.fullmatch(word)
     if match is None:
-        raise error(f"{quoted(word)} is no size: an axis and a number, as in {EXAMPLE!r}.", where=where)
+        raise error(f"{quoted(word)} is not a size. Write an axis and a number, as in {EXAMPLE!r}.", where=where)
     if match[1] not in AXES:
         raise error(f"{quoted(word)} of the sizes names no axis.{hint(match[1], {name: NAMED[name] for name in AXES})}",
                     where=where)
@@ -71,7 +71,7 @@ def _wrong(lengths: Mapping[str, int]) -> str:
     """What is wrong with these sizes, after `the sizes … `; empty if nothing is."""
     heads, queries, keys = lengths["B"] * lengths["H"], lengths["T"], lengths["S"]
     if lengths["H"] % lengths["Hkv"]:
-        return f"have {lengths['H']} query heads, which is no multiple of {lengths['Hkv']} key/value heads."
+        return f"have {lengths['H']} query heads, which is not a multiple of {lengths['Hkv']} key/value heads."
     if heads > MOST_HEADS:
         return f"have {heads:,} head slices (B·H); at most {MOST_HEADS:,} are tested. Name fewer."
     if (entries := heads * queries * keys) > MOST_ENTRIES:

@@ -1,1 +1,1 @@
-"""What a failure is like: which faults of the catalogue explain it, which arithmetic, and where it sits."""
+"""What explains a failure: which faults of the catalogue, which arithmetic, or which stage of the computation."""

@@ -1,1 +1,1 @@
-"""How good the suite is: its power beside the rules that are in use today, and its false alarms."""
+"""How good the suite is: its power, compared with the rules that are used today, and its false alarms."""

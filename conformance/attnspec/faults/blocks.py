@@ -167,7 +167,7 @@ FAULTS = (
     Fault("blocks_rescaled_once", Stage.BLOCKS, "Running sum and output are rescaled at the second block only.",
           "S > 32, the largest logit beyond the second block",
           staged(softmax=_RESCALES["blocks_rescaled_once"])),
-    Fault("blocks_sum_of_last", Stage.BLOCKS, "The sum starts anew with each block; the last one normalises all.",
+    Fault("blocks_sum_of_last", Stage.BLOCKS, "The sum starts again at each block; only the last one divides.",
           "S > 16", staged(softmax=_RESCALES["blocks_sum_of_last"])),
     Fault("blocks_start_at_zero", Stage.BLOCKS, "The running maximum starts at 0, not at -inf.",
           "all logits of a row far below zero", staged(softmax=Online(start=0.0))),

@@ -79,7 +79,7 @@ def fault_named(name: str) -> Fault:
 def _seed(family: str, seed: str) -> int:
     """The seed as it is written after a family's name. Raises TargetError for what is no whole number."""
     if not SEED.fullmatch(seed):
-        raise TargetError(f"{seed!r} is no seed: a whole number follows the @. Name it so: {family}{SEEDED}7.")
+        raise TargetError(f"{seed!r} is not a seed: write a whole number after the @, such as {family}{SEEDED}7.")
     return int(seed)
 
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 class Outside(enum.Enum):
     """Why a real mistake has no fault of its own."""
 
-    CACHE = "it lives in a key/value cache and its bookkeeping, and no keyword hands one over"
+    CACHE = "it is in a key/value cache, and no keyword of attnspec passes one"
     BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
     REFUSAL = "a program that should run is refused before attention computes anything"
     UNTOLD = "the thread tells no mechanism that one could plant"
-    CONVENTION = "it is a documented convention, or a caller's mistake; what is declared is held to instead"
+    CONVENTION = "it is a documented convention, or a mistake of the caller; attnspec tests what is declared instead"
     TASTE = "results differ by roundings, and neither is wrong"
 
 

@@ -138,7 +138,7 @@ FAULTS = (
           around(_misreading("mask")), link="https://github.com/pytorch/pytorch/issues/191937"),
     Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", "a bias that is not contiguous",
           around(_misreading("bias"))),
-    Fault("layout_last_axis", Stage.LAYOUT, "The last axis is taken to have stride 1, as BLAS wants it.",
+    Fault("layout_last_axis", Stage.LAYOUT, "The last axis is assumed to have stride 1, as BLAS requires.",
           "an input whose last axis is strided", around(_misreading("query", "key", "value", read=_last_axis_misread)),
           link="https://github.com/pytorch/pytorch/pull/187506"),
     Fault("layout_with_mask", Stage.LAYOUT, "The masked kernel ignores strides, the other one honours them.",

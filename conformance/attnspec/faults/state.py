@@ -194,7 +194,7 @@ FAULTS = (
     Fault("later_calls_halved", Stage.STATE, "From the second call on the output is halved (a running average).",
           "a second call",
           _remembering(lambda: AtSomeCalls(_from_second))),
-    Fault("output_buffer_reused", Stage.STATE, "One output buffer for each shape is handed out again and again.",
+    Fault("output_buffer_reused", Stage.STATE, "One output buffer for each shape is returned again and again.",
           f"{_TWICE}; the first answer changes", _remembering(Buffered),
           link="https://github.com/ScalingIntelligence/KernelBench/pull/82"),
     Fault("output_accumulated", Stage.STATE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ PREFIX = struct.Struct("<IQ")
 
 ALIGNED = 64
 """Each array begins at a multiple of so many bytes: compilers of kernels take it for granted."""
+
+SHARED = 2**63
+"""Set in the length of a body that lies in shared memory."""
 
 LARGEST_HEADER = 2**24
 PIECE = 2**16
@@ -24,6 +27,7 @@ _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32
 _KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
 _KEPT_AS["bfloat16"] = np.dtype("<u2")
 _PADDING = bytes(ALIGNED)
+_AS_BYTES = 2**16  # up to so many bytes, a copy to compare is up to ten times as fast as an array's own comparison
 
 
 class Entries(NamedTuple):
@@ -38,7 +42,6 @@ class BrokenFrame(Exception):  # noqa: N818  (named for what happened)
 
 
 Header = Dict[str, Any]
-Reader = Callable[[int], Any]  # so many bytes, in a buffer that can be written to
 
 
 def storage(dtype: str) -> Any:
@@ -48,8 +51,8 @@ def storage(dtype: str) -> Any:
     return _KEPT_AS[dtype]
 
 
-def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
-    """The frame, as buffers to be written one after the other."""
+def packed(header: Mapping[str, Any], arrays: Sequence[Entries], room: Any = None) -> List[Any]:
+    """The frame, as buffers to be written one after the other; its arrays are put into the room, uint8, if they fit."""
     told, body, at = [], [], 0
     for dtype, array in arrays:
         memory, layout = spanned(array)
@@ -57,7 +60,18 @@ def packed(header: Mapping[str, Any], arrays: Sequence[Entries]) -> List[Any]:
         body += [memory, _PADDING[:-memory.nbytes % ALIGNED]]
         at += memory.nbytes + len(body[-1])
     text = json.dumps({**header, "arrays": told} if told else header).encode()
-    return [PREFIX.pack(len(text), at) + text, *body]
+    if room is None or not 0 < at <= room.size:
+        return [PREFIX.pack(len(text), at) + text, *body]
+    _put(body, memoryview(room))
+    return [PREFIX.pack(len(text), at | SHARED) + text]
+
+
+def _put(parts: Sequence[Any], room: memoryview) -> None:
+    """Buffers one after the other, from the beginning of the room."""
+    at = 0
+    for part in parts:
+        room[at:at + len(part)] = part
+        at += len(part)
 
 
 def spanned(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
@@ -79,60 +93,116 @@ def bounds(shape: Sequence[int], strides: Sequence[int]) -> Tuple[int, int]:
     return sum(each for each in reach if each < 0), sum(each for each in reach if each > 0)
 
 
-def placed(shape: Sequence[int], dtype: Any, memory: Any, strides: Sequence[int], offset: int) -> Any:
-    """The array of any shape that lies in these bytes."""
+def placed(shape: Sequence[int], dtype: Any, memory: Any, strides: Optional[Sequence[int]], offset: int) -> Any:
+    """The array of any shape that lies in these bytes; without strides, in plain order. Raises ValueError."""
     if not memory.size:
         return np.empty(shape, dtype)
-    return np.ndarray(tuple(shape), dtype, memory, offset, tuple(strides))
+    if min(shape, default=0) < 0:  # NumPy minds only where it is given strides
+        raise ValueError("a negative length")
+    return np.ndarray(tuple(shape), dtype, memory, offset, tuple(strides) if strides else None)
 
 
-def received(read: Reader) -> Tuple[Header, List[Entries]]:
+def received(incoming: Incoming) -> Tuple[Header, List[Entries]]:
     """The next frame. The arrays, any shape, lie in memory of their own, and can be written to. Raises BrokenFrame."""
-    header_bytes, body_bytes = PREFIX.unpack(bytes(read(PREFIX.size)))
+    header_bytes, body_bytes = PREFIX.unpack(incoming.text(PREFIX.size))
     if header_bytes > LARGEST_HEADER:
         raise BrokenFrame("a header of {} bytes".format(header_bytes))
     try:
-        header = json.loads(bytes(read(header_bytes)).decode())
-        return header, _arrays(header.pop("arrays", ()), read(body_bytes) if body_bytes else b"")
+        header = json.loads(incoming.text(header_bytes).decode())
+        return header, incoming.arrays(header.pop("arrays", ()), body_bytes)
     except BrokenFrame:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as wrong:
         raise BrokenFrame(repr(wrong)) from None
 
 
-def _arrays(told: Sequence[Mapping[str, Any]], body: Any) -> List[Entries]:
-    """The arrays, any shape, that lie in the body one after the other."""
-    memory, at, found = np.frombuffer(body, np.uint8), 0, []
+def _arrays(told: Sequence[Mapping[str, Any]], memory: Any) -> List[Entries]:
+    """The arrays, any shape, that lie in memory, uint8, one after the other."""
+    at, found = 0, []
     for each in told:
         kept, part = storage(each["dtype"]), memory[at:at + each["bytes"]]
         at += each["bytes"] + -each["bytes"] % ALIGNED
-        strides = each.get("strides") or _plain(each["shape"], kept.itemsize)
-        found.append(Entries(each["dtype"], placed(each["shape"], kept, part, strides, each.get("offset", 0))))
+        found.append(Entries(each["dtype"], placed(each["shape"], kept, part, each.get("strides"),
+                                                   each.get("offset", 0))))
     return found
 
 
-def _plain(shape: Sequence[int], itemsize: int) -> List[int]:
-    """The strides of an array in plain order, any shape."""
-    strides = [itemsize]
-    for length in list(shape)[:0:-1]:
-        strides.insert(0, strides[0] * length)
-    return strides[-len(shape):] if len(shape) else []
+def same_bits(first: Any, second: Any) -> bool:
+    """Whether no bit of two arrays of one shape, any shape, differs (NaN equals itself here, and +0 is not -0)."""
+    if first.nbytes <= _AS_BYTES and first.flags.c_contiguous and second.flags.c_contiguous:
+        return bool(first.tobytes() == second.tobytes())
+    bits: Any = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[first.itemsize]
+    return bool((first.view(bits) == second.view(bits)).all())
+
+
+def buffer(count: int) -> Any:
+    """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
+    memory = np.empty(count + ALIGNED, np.uint8)
+    first = -memory.__array_interface__["data"][0] % ALIGNED
+    return memory[first:first + count]
 
 
 class Incoming:
     """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end.
 
-    ahead: where to, what was not asked for yet.
+    ahead: where to, what was not asked for yet.  most: bytes that a part of a frame may have.  room: where bodies lie
+    that are not sent, uint8; None where no memory is shared.  memory: what a body is read into.
     """
 
-    def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview) -> None:
-        self._fill, self._ahead = fill, ahead
+    def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview, *, most: int = SHARED, room: Any = None,
+                 memory: Callable[[int], Any] = buffer) -> None:
+        self._fill, self._ahead, self._most, self._room, self._memory = fill, ahead, most, room, memory
         self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
+        self._told: Sequence[Mapping[str, Any]] = ()  # of the last frame, and its body
+        self._body: Any = None
+        self._sent = True
 
-    def read(self, count: int) -> Any:
-        """So many bytes, in memory that can be written to; uint8 (count,)."""
-        memory = buffer(count)
-        view, at = memoryview(memory), 0
+    def text(self, count: int) -> bytes:
+        """So many bytes."""
+        self._check(count)
+        if self._from == self._to and count:
+            self._from, self._to = 0, self._fill(self._ahead)
+        if count > self._to - self._from:
+            return bytes(self._read(np.empty(count, np.uint8)))
+        self._from += count
+        return bytes(self._ahead[self._from - count:self._from])
+
+    def arrays(self, told: Sequence[Mapping[str, Any]], length: int) -> List[Entries]:
+        """The arrays of a body, any shape, in memory of their own. length: as it stands before the frame."""
+        self._told, self._sent, count, self._body = told, not length & SHARED, length & ~SHARED, None
+        self._check(count)
+        memory = self._memory(count)
+        if self._sent:
+            self._read(memory)
+        elif self._room is None or count > self._room.size:
+            raise BrokenFrame("{} bytes in memory that is not shared".format(count))
+        else:
+            memory[...] = self._room[:count]
+        self._body = memory
+        return _arrays(told, memory)
+
+    def watched(self, arrays: Sequence[Entries]) -> Callable[[], List[int]]:
+        """What tells which of the arrays of this frame, any shape, are no longer as they came, by their places. Shared
+        memory still has them; what was sent is copied.
+        """
+        body, told, room = self._body, self._told, self._room
+        before = [Entries(each.dtype, each.array.copy()) for each in arrays] if self._sent else []
+
+        def changed() -> List[int]:
+            if not self._sent and same_bits(body.view(np.uint64), room[:len(body)].view(np.uint64)):
+                return []
+            came = before or _arrays(told, room)
+            return [at for at, each in enumerate(arrays) if not same_bits(each.array, came[at].array)]
+
+        return changed
+
+    def _check(self, count: int) -> None:
+        if count > self._most:
+            raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
+
+    def _read(self, memory: Any) -> Any:
+        """The memory, uint8, filled with what comes."""
+        view, at, count = memoryview(memory), 0, len(memory)
         while at < count:
             if self._from == self._to and count - at >= PIECE:
                 at += self._fill(view[at:])
@@ -154,10 +224,3 @@ def send(parts: Sequence[Any], write: Callable[[List[Any]], int]) -> None:
             done -= len(left.pop(0))
         if done:
             left[0] = left[0][done:]
-
-
-def buffer(count: int) -> Any:
-    """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
-    memory = np.empty(count + ALIGNED, np.uint8)
-    first = -memory.__array_interface__["data"][0] % ALIGNED
-    return memory[first:first + count]

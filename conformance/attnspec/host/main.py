@@ -1,4 +1,4 @@
-"""Begins the process of what is judged: `python main.py REQUESTS ANSWERS TRACE`, two descriptors and a file."""
+"""Begins the process of what is judged: `python main.py REQUESTS ANSWERS MEMORY TRACE`, descriptors and a file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import sys
 
 def begin() -> None:
     """Serve, and leave nothing of this in sight: not in the arguments, not on the path."""
-    requests, answers, trace = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    for descriptor in (requests, answers):
-        os.set_inheritable(descriptor, False)
+    descriptors, trace = [int(each) for each in sys.argv[1:-1]], sys.argv[-1]
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.set_inheritable(descriptor, False)
     faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
     sys.argv[:] = [""]
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
@@ -22,7 +23,7 @@ def begin() -> None:
     sys.path.pop(0)
     for name in [name for name in sys.modules if "attnspec" in name]:  # an editable install leaves its finder there
         del sys.modules[name]
-    serving.serve(requests, answers)
+    serving.serve(*descriptors)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,8 @@ def _told(warning: Any) -> str:
 _OUT_OF_REACH = 10
 """From this number on descriptors are no standard streams, which a subject may close at any time, again and again."""
 
+_DUPLICATE = getattr(fcntl, "F_DUPFD_CLOEXEC", fcntl.F_DUPFD)  # PyPy does not know the first
+
 _files: List[int] = []
 _texts: List[Any] = []
 
@@ -84,7 +86,7 @@ def _text() -> Any:
 @contextlib.contextmanager
 def _descriptor(file: int) -> Iterator[None]:
     try:
-        before = fcntl.fcntl(2, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_REACH)
+        before = fcntl.fcntl(2, _DUPLICATE, _OUT_OF_REACH)
     except OSError:  # the process has no stderr at all
         before = -1
     os.dup2(file, 2)

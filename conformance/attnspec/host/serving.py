@@ -16,6 +16,7 @@ from .calling import Arguments, Ended
 from .describing import described
 from .frames import PIECE, Entries, Incoming, packed, received, send
 from .lifts import LIFTS, flushing
+from .sharing import NO_ROOMS, Again, rooms
 
 VERSION = 1
 KEPT = 2**26
@@ -32,9 +33,10 @@ def lift_named(name: str, device: str = "") -> Any:
 
 
 class Servant:
-    """The functions that were loaded, the lifts, and the last results."""
+    """The functions that were loaded, the lifts, and the last results. incoming: where its requests come from."""
 
-    def __init__(self) -> None:
+    def __init__(self, incoming: Incoming, *, is_sharing: bool) -> None:
+        self._incoming, self._is_sharing = incoming, is_sharing
         self._functions: List[Any] = []
         self._lifts: Dict[Tuple[str, str], Any] = {}
         self._results: OrderedDict[int, Sequence[Entries]] = OrderedDict()
@@ -57,6 +59,7 @@ class Servant:
         sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()), *sys.path]))
         loading.extend([handed + "/" + each if handed else each for each in header.get("adapters", ())])
         return {"version": VERSION, "handed": handed, "pid": os.getpid(), "machine": platform.machine(),
+                "shared": self._is_sharing,
                 "python": "{} {}".format(platform.python_implementation(), platform.python_version()),
                 "numpy": np.__version__, "platform": platform.system()}, ()
 
@@ -114,7 +117,7 @@ class Servant:
         given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
-        before = [bytearray(_memory(each.array)) for each in arrays]
+        changed = self._incoming.watched(arrays)
         ended = calling.perform(self._functions[header["of"]], lift, given)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
@@ -124,7 +127,7 @@ class Servant:
         aliases = [at for at, each in enumerate(arrays) if id(each) in shared]
         return {"ended": ended.ended, "call": self._calls, "results": len(ended.results), "told": ended.told,
                 "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.said,
-                "changed": [at for at, each in enumerate(arrays) if not _holds(each.array, before[at])]}, found
+                "changed": changed()}, found
 
     def _keep(self, ended: Ended) -> None:
         self._calls += 1
@@ -149,16 +152,6 @@ def _give_up(device: str, ended: Ended) -> None:
     why = ended.told.get("traceback") or ended.told.get("reading") or ""
     os.write(2, "{}\nNo more computation on {} is possible.\n".format(why, device).encode(errors="replace"))
     os.abort()
-
-
-def _holds(array: Any, entries: bytearray) -> bool:
-    """Whether an array, any shape, holds these bytes."""
-    return bool(entries == _memory(array))
-
-
-def _memory(array: Any) -> Any:
-    """The bytes of an array, any shape, in C order; a copy of them only where they do not lie so."""
-    return memoryview(array) if array.flags.c_contiguous else array.tobytes()
 
 
 def _bytes(results: Sequence[Entries]) -> int:
@@ -200,9 +193,10 @@ def _distribution(package: str) -> str:
     return next(iter(told.get(package, ())), "")
 
 
-def serve(requests: int, answers: int) -> None:
-    """Answer what comes on one descriptor on the other, until it ends."""
-    servant = Servant()
+def serve(requests: int, answers: int, memory: int) -> None:
+    """Answer what comes on one descriptor on the other, until it ends. memory: a descriptor of what is shared; -1 for
+    none.
+    """
 
     def fill(view: memoryview) -> int:
         got = _read_into(requests, view)
@@ -210,11 +204,18 @@ def serve(requests: int, answers: int) -> None:
             os._exit(0)
         return got
 
-    incoming = Incoming(fill, memoryview(bytearray(PIECE)))
+    shared = rooms(memory) if memory >= 0 else NO_ROOMS
+    incoming = Incoming(fill, memoryview(bytearray(PIECE)), room=shared.requests, memory=Again().buffer)
+    servant = Servant(incoming, is_sharing=memory >= 0)
     while True:
-        header, arrays = received(incoming.read)
-        told, found = servant.answer(header, arrays)
-        send(packed({**told, "number": header.get("number")}, found), lambda parts: _write_from(answers, parts))
+        send(_answered(servant, incoming, shared.answers), lambda parts: _write_from(answers, parts))
+
+
+def _answered(servant: Servant, incoming: Incoming, room: Any) -> List[Any]:
+    """The frame that answers the next one, its arrays in the room, uint8. Afterwards nothing here holds what came."""
+    header, arrays = received(incoming)
+    told, found = servant.answer(header, arrays)
+    return packed({**told, "number": header.get("number")}, found, room)
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:

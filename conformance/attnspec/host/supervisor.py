@@ -30,15 +30,18 @@ GRACE = 0.3  # seconds to end by itself, and then to say where it stands
 
 
 def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-    """Run the process until it ends, or until nobody listens any more."""
+    """Run the process until it ends, or until nobody listens any more: Python with these files, or a command that
+    speaks on stdin and stdout itself.
+    """
     _adopt()
     folder = Path(tempfile.mkdtemp())
     try:
         child = _started(folder, files, settings)
         limit = int(settings.get("memory") or 0)
         why = _watched(child, folder, limit)
-        _end(child, is_polite=not why)
-        _tell({"status": child.returncode, "why": why, "trace": _read(folder / "trace"), "printed": _printed(folder)})
+        _end(child, is_polite=not why, is_program="command" in settings)
+        printed = {} if "command" in settings else {"trace": _read(folder / "trace"), "printed": _printed(folder)}
+        _tell({"status": child.returncode, "why": why, **printed})
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
 
@@ -57,11 +60,14 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
     environment = {name: value for name, value in os.environ.items()
                    if not any(name.startswith(each) for each in settings.get("without", ()))}
     environment.update(settings["environment"])
-    requests, answers = os.dup(0), os.dup(1)
+    if "command" in settings:
+        return subprocess.Popen(settings["command"], env=environment, start_new_session=True)
+    descriptors = [os.dup(0), os.dup(1), settings["shared"]]
+    passed = [each for each in descriptors if each >= 0]
     with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
         return subprocess.Popen(
-            [sys.executable, str(folder / "main.py"), str(requests), str(answers), str(folder / "trace")],
-            stdin=nothing, stdout=out, stderr=err, pass_fds=(requests, answers), env=environment,
+            [sys.executable, str(folder / "main.py"), *map(str, descriptors), str(folder / "trace")],
+            stdin=nothing, stdout=out, stderr=err, pass_fds=passed, env=environment,
             cwd=settings.get("folder") or None, start_new_session=True)
 
 
@@ -118,12 +124,12 @@ def _bound(folder: Path) -> None:
                 os.truncate(str(folder / name), 0)
 
 
-def _end(child: subprocess.Popen[bytes], *, is_polite: bool) -> None:
+def _end(child: subprocess.Popen[bytes], *, is_polite: bool, is_program: bool) -> None:
     """Wait a little for it to go; have it say where it stands; end it, and whatever it has started."""
     family = _family(child.pid)
     if is_polite:
-        _wait(child, GRACE / 3)
-    if child.poll() is None and is_polite:
+        _wait(child, GRACE if is_program else GRACE / 3)
+    if child.poll() is None and is_polite and not is_program:
         with contextlib.suppress(OSError):
             child.send_signal(signal.SIGABRT)  # Python writes down where every thread stands
         _wait(child, GRACE)

@@ -8,7 +8,9 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Speaks, Surroundings
 
 _FILES = Path(__file__).parents[1] / "host"
@@ -24,6 +26,10 @@ ONE_THREAD: Mapping[str, str] = dict.fromkeys(
 XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 SHARED_DEVICE: Mapping[str, str] = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Several processes use one GPU, and the first of JAX would take three quarters of its memory."""
+
+_LINE_BY_LINE = ("-ISqi",)
+_CLIENTS = ("docker", "podman", "nerdctl", "kubectl", "ssh", "wsl")
+"""Commands whose processes are children of somebody else, on this machine or on another."""
 
 _TELLING = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
 """How variables begin that would tell a subject that it is judged."""
@@ -42,12 +48,17 @@ def first_line(count: int) -> bytes:
             "'program','exec'))\n").encode()
 
 
-def program(surroundings: Surroundings) -> bytes:
-    """The supervisor, the files of the host, and what it is to set."""
-    settings = {"environment": _environment(surroundings), "without": _TELLING, "memory": surroundings.memory,
-                "folder": str(Path.cwd()) if surroundings.is_here else ""}
+def program(surroundings: Surroundings, shared: int = -1) -> bytes:
+    """The supervisor, the files of the host, and what it is to set. shared: a descriptor of memory; -1 for none."""
+    settings: dict[str, Any] = {"without": _TELLING, "memory": surroundings.memory, "shared": shared}
+    if surroundings.speaks is Speaks.PYTHON:
+        files, folder = _files(), str(Path.cwd()) if surroundings.is_here else ""
+        settings.update(environment=_environment(surroundings), folder=folder)
+    else:
+        files = {}
+        settings.update(environment=dict(surroundings.environment), command=surroundings.command)
     supervisor = (_FILES / "supervisor.py").read_text(encoding="utf-8")
-    calls = f"\nmain(json.loads({json.dumps(json.dumps(_files()))}), json.loads({json.dumps(json.dumps(settings))}))"
+    calls = f"\nmain(json.loads({json.dumps(json.dumps(files))}), json.loads({json.dumps(json.dumps(settings))}))"
     return f"{supervisor}{calls}\nos._exit(0)\n".encode()
 
 
@@ -77,7 +88,24 @@ def environment(surroundings: Surroundings) -> dict[str, str] | None:
     return {**inherited, **surroundings.environment}
 
 
-def interpreter(surroundings: Surroundings) -> tuple[str, ...]:
-    """The command line; of an interpreter with flags that isolate it and let it take its program line by line."""
-    command = surroundings.command or (sys.executable,)
-    return (*command, "-ISqi") if surroundings.speaks is Speaks.PYTHON else command
+def is_handed_a_program(surroundings: Surroundings) -> bool:
+    """Whether what is started is an interpreter that waits for its program: the supervisor, and the host if that is
+    Python. A program that speaks the protocol needs no supervisor unless its memory is limited.
+    """
+    return surroundings.speaks is Speaks.PYTHON or surroundings.memory > 0
+
+
+def started(surroundings: Surroundings) -> tuple[str, ...]:
+    """The command line; of an interpreter with flags that isolate it and let it take its program line by line.
+
+    Raises TargetError for a limit on memory that nobody here can watch.
+    """
+    if not is_handed_a_program(surroundings):
+        return surroundings.command
+    if surroundings.speaks is Speaks.PYTHON:
+        return (*(surroundings.command or (sys.executable,)), *_LINE_BY_LINE)
+    if (name := Path(surroundings.command[0]).stem) in _CLIENTS:
+        raise TargetError(f"--memory cannot be kept for {' '.join(surroundings.command)!r}: what {name} starts is no "
+                          "process that can be watched from here. Limit the memory there, as `docker run --memory` "
+                          "does, and leave --memory out.")
+    return (sys.executable, *_LINE_BY_LINE)

@@ -210,8 +210,7 @@ class Client:
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
-        pid = self.about.get("pid")
-        self._process.knows(pid if isinstance(pid, int) else 0)
+        self._process.knows(dict(self.about))
 
     def close(self) -> None:
         """End the host; it is started anew if it is asked again."""

@@ -16,12 +16,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+import numpy as np
+
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
+from attnspec.host.sharing import NO_ROOMS, rooms
 from attnspec.host.supervisor import ENDED
-from attnspec.hosting.bundle import READY, environment, first_line, interpreter, program
+from attnspec.hosting.bundle import READY, environment, first_line, is_handed_a_program, program, started
+from attnspec.hosting.memory import shared_memory
 
 STARTING = 120.0
 """Seconds that a process may take before it says that it is there: a container may have to be fetched."""
@@ -74,13 +78,18 @@ class HostProcess:
     def __init__(self, surroundings: Surroundings) -> None:
         self._surroundings = surroundings
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
-        command = interpreter(surroundings)
+        shared = shared_memory(surroundings)
+        self._offered, self._rooms = rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
+        command = started(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                              stderr=self._stderr, start_new_session=True, env=environment(surroundings),
-                                             cwd=surroundings.folder or None)
+                                             cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
         except OSError as cause:
             raise TargetError(f"{surroundings.named} cannot be started: {cause.strerror}.") from None
+        finally:
+            if shared >= 0:
+                os.close(shared)
         assert self._process.stdin is not None  # both are pipes
         assert self._process.stdout is not None
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -89,16 +98,17 @@ class HostProcess:
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
         self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
-        if surroundings.speaks is Speaks.PYTHON:
-            self._hand_over(time.monotonic() + STARTING)
+        if is_handed_a_program(surroundings):
+            self._hand_over(shared, time.monotonic() + STARTING)
 
-    def _hand_over(self, until: float) -> None:
-        text = program(self._surroundings)
+    def _hand_over(self, shared: int, until: float) -> None:
+        text = program(self._surroundings, shared)
         try:
             self._write([first_line(len(text))], until)
             said, byte = b"", bytearray(1)
             while not said.endswith(READY):
                 said += byte if self._fill(memoryview(byte), until) else b""
+            os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
             self._write([text], until)
         except (_Late, _Gone):
             told = self._told()
@@ -121,12 +131,13 @@ class HostProcess:
         """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
         with self._ending():
             self._number += 1
-            self._write(packed({**header, "number": self._number}, arrays), until)
+            self._write(packed({**header, "number": self._number}, arrays, self._rooms.requests), until)
 
     def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
         """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
         with self._ending():
-            told, found = received(self._reader(until, most))
+            told, found = received(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
+                                            room=self._rooms.answers, memory=_memory))
             self._check_number(told)
             return told, found
 
@@ -147,16 +158,6 @@ class HostProcess:
         unsaid = self._number if self._surroundings.speaks is Speaks.PROTOCOL else None
         if (said := told.get("number", unsaid)) != self._number:
             raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
-
-    def _reader(self, until: float, most: int) -> Callable[[int], Any]:
-        incoming = Incoming(lambda view: self._fill(view, until), self._ahead)
-
-        def read(count: int) -> Any:  # noqa: ANN401  (a buffer of bytes)
-            if count > most:
-                raise BrokenFrame(f"{count} bytes where {most} can be meant")
-            return incoming.read(count)
-
-        return read
 
     def _write(self, parts: Sequence[Any], until: float) -> None:
         def write(buffers: list[Any]) -> int:
@@ -184,9 +185,13 @@ class HostProcess:
                 raise _Gone
             return got
 
-    def knows(self, pid: int) -> None:
-        """Remember the process that is judged, to end it should its supervisor have been ended."""
-        self._pid = pid
+    def knows(self, about: Header) -> None:
+        """Remember what the host said of itself: its process, to end it should its supervisor have been ended, and
+        whether it shares memory.
+        """
+        pid = about.get("pid")
+        self._pid = pid if isinstance(pid, int) else 0
+        self._rooms = self._offered if about.get("shared") is True else NO_ROOMS
 
     def _died(self, verdict: Verdict, why: str = "") -> Death:
         self.close()
@@ -202,8 +207,8 @@ class HostProcess:
         with contextlib.suppress(ValueError, IndexError):
             words = json.loads(lines[-1].removeprefix(ENDED))
             if isinstance(words, dict):
-                return words
-        if self._surroundings.speaks is Speaks.PROTOCOL:  # nobody stands beside it: it was our own child
+                return {"printed": self._told(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
+        if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
             return {"status": self._process.returncode, "printed": self._told(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
@@ -232,6 +237,11 @@ class HostProcess:
 def _without_ours(trace: str) -> str:
     """Where the threads of the subject stood, without the frames that are the host's."""
     return "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
+
+
+def _memory(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
+    """So many bytes that can be written to; uint8 (count,)."""
+    return np.empty(count, np.uint8)
 
 
 def _await(descriptor: int, event: int, until: float) -> None:

@@ -1,1 +1,1 @@
-"""Probing: all questions put to implementations and their variants, as jobs, and held to what manifests say."""
+"""Probing: asks implementations and their variants all questions, as jobs, and compares the answers with manifests."""

@@ -1,4 +1,4 @@
-"""Hidden switches: the same problems put to a subject and to a variant, and both answers told where they differ."""
+"""Switches: the same problems put to a subject and to a variant, and both answers told where they differ."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Flip:
     @property
     def asks(self) -> str:
         """The question."""
-        return f"Does the variant answer as the subject itself does: {self.what}?"
+        return f"Does the variant give the same answer as the subject itself: {self.what}?"
 
 
 def _masked(asker: Asker) -> Problem:

@@ -181,7 +181,7 @@ def _check_generic(kind: Kind, families: str | Sequence[str], biases: str | Sequ
 def _check_score(keywords: set[str]) -> None:
     """A drift is looked for in the direction in which it pushes plain logits that all queries see."""
     for name in sorted(keywords & set(UNCOMMON)):
-        raise SpecError(f"problems of kind 'score' have logits as they are, of every key: no keyword {name!r}.")
+        raise SpecError(f"problems of kind 'score' use the plain logits of all keys, so they cannot have {name!r}.")
 
 
 def _values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)

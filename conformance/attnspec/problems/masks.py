@@ -127,7 +127,7 @@ def _attack(_seed: int, sizes: Sizes) -> Bools:
 MASKS: Mapping[str, MaskRecipe] = {
     mask.name: mask
     for mask in (
-        MaskRecipe("all_true", _all_true, "hides nothing"),
+        MaskRecipe("all_true", _all_true, "every query may attend to every key"),
         MaskRecipe("padding", _padding, "each batch element has its own number of leading keys"),
         MaskRecipe("random", _random, "independent entries; each row has another density"),
         MaskRecipe("per_head", _per_head, "each head masks other keys, the same for all queries"),

@@ -1,1 +1,1 @@
-"""Questions: small problems put to an implementation whose answers tell apart what practice is divided on."""
+"""Questions: small problems whose answers show what an implementation does where libraries differ."""

@@ -63,8 +63,8 @@ class Reply:
 
 
 RAISES, UNUSABLE, OTHER = "raises", "unusable", "other"
-FAILURES = {RAISES: "the call raises", UNUSABLE: "what comes back is no array of the right shape",
-            OTHER: "none of these"}
+FAILURES = {RAISES: "the call raises an exception", UNUSABLE: "the call does not return an array of the right shape",
+            OTHER: "none of these answers"}
 """Answers that every question may get."""
 
 
@@ -164,7 +164,7 @@ class Asker:
         framework without gradients too, or Failed.
         """
         if not self.subject.declaration.lift:
-            raise NotAsked("it is handed NumPy arrays, which have no gradients")
+            raise NotAsked("it takes NumPy arrays, which have no gradients")
         return self._guarded(problem, lambda: gradients(self.subject, problem, rows))
 
     def _guarded(self, problem: AnyProblem, call: Callable[[], T]) -> T:

@@ -57,7 +57,7 @@ def drops(asker: Asker) -> bool:
 
 def _float_mask(asker: Asker) -> Reply:
     if asker.subject.declaration.limits.bias_is_mask:
-        raise NotAsked("it never sees a mask")
+        raise NotAsked("its adapter turns every mask into a bias")
     problem, floats = asker.even(4, 4), asker.rows(_FLOATS)
     seen = _weights(asker, problem.but(mask=asker.as_bias(floats, problem)))
     return which(seen, {"added": softmax(floats), **_by_truth(floats != 0)})
@@ -104,28 +104,28 @@ def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
         "both": even(mask & past), "mask": even(mask), "causal": even(past), "neither": even(np.ones_like(mask))})
 
 
-_TRUTH = {"truth": "what is not zero is attended to", "truth_dropped": "what is not zero is hidden",
-          "ignored": "nothing", **FAILURES}
+_TRUTH = {"truth": "keys whose entry is not zero are attended to",
+          "truth_dropped": "keys whose entry is not zero are masked", "ignored": "nothing: it is ignored", **FAILURES}
 _TOGETHER = {**{name: CONVENTIONS["mask_with_causal"].answers[name] for name in ("both", "mask", "causal")},
              "neither": "both are ignored", **FAILURES}
 
 MASK_QUESTIONS = (
     Question("mask.polarity", "What does True in a boolean mask mean?", {
-        "keep": "the query may attend to the key", "drop": "the key is hidden", "added": "1 is added to the logit",
-        "after_softmax": "hidden weights become zero after the softmax, and the rest is not normalised again",
-        "ignored": "nothing", **FAILURES}, _polarity, promised("keep")),
+        "keep": "the query may attend to the key", "drop": "the key is masked", "added": "1 is added to the logit",
+        "after_softmax": "masked weights become zero after the softmax, and the others are not normalised again",
+        "ignored": "nothing: the mask is ignored", **FAILURES}, _polarity, promised("keep")),
     Question("bias.form", "What happens to a bias?", {
         "added": "it is added to the scaled logits", "added_before_scaling": "it is added before the logits are scaled",
-        "subtracted": "it is subtracted from them", **_TRUTH}, _form, promised("added")),
+        "subtracted": "it is subtracted from the scaled logits", **_TRUTH}, _form, promised("added")),
     Question("mask_with_causal", "What do a mask and the causal flag do together?", _TOGETHER, mask_with_causal,
              convention("mask_with_causal")),
     Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?", _TOGETHER,
              _bias_with_causal, convention("mask_with_causal")),
 )
 IN_PLACE = (
-    Question("mask.float", "What does a float array mean that is handed over as `mask`?",
+    Question("mask.float", "What does a float array mean that is passed as `mask`?",
              {"added": "it is added to the logits", **_TRUTH}, _float_mask),
-    Question("bias.boolean", "What does a boolean array mean that is handed over as `bias`?",
+    Question("bias.boolean", "What does a boolean array mean that is passed as `bias`?",
              {"added": "it is added to the logits, True as 1", **_TRUTH}, _boolean_bias),
 )
 """What the contract does not allow, and callers do. Asked late: native code may die of it."""
@@ -205,20 +205,20 @@ def _damage(seen: Array, right: Array) -> str:
 
 _OF_CAUSAL = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items() if name != "undefined"},
               **FAILURES}
-_ROWS = {**_OF_CAUSAL, "unmasked": "as if nothing were hidden"}
+_ROWS = {**_OF_CAUSAL, "unmasked": "as if no key were masked"}
 _FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "finfo_min": "a bias of the most negative number"}
 _HIDING = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
-_DAMAGES = {"harmless": "nothing", "nan": "it turns to NaN", "infinite": "it turns infinite",
-            "changed": "it changes", **FAILURES}
+_DAMAGES = {"harmless": "nothing", "nan": "it becomes NaN", "infinite": "it becomes infinite",
+            "changed": "it changes to other numbers", **FAILURES}
 
 HIDDEN_QUESTIONS = (
-    *(Question(f"hidden_row.{form}", f"What does a query get from which {text} hides every key?", _ROWS,
+    *(Question(f"hidden_row.{form}", f"What is the output of a query if {text} masks all its keys?", _ROWS,
                partial(_row, form=form), no_claim if form == "finfo_min" else convention("hidden_row", form))
       for form, text in _FORMS.items()),
-    Question("hidden_row.causal", "What does a query get that sees no key under the causal flag?", _OF_CAUSAL,
-             _row_under_causal, convention("hidden_row", "causal")),
+    Question("hidden_row.causal", "What is the output of a query that sees no key because of the causal flag?",
+             _OF_CAUSAL, _row_under_causal, convention("hidden_row", "causal")),
     *(Question(f"hidden_{place}.{content}.{form}",
-               f"What does {text} in a {place} that {how} hides do to the visible output?", _DAMAGES,
+               f"What does {text} in a {place} do to the output of queries for which {how} masks it?", _DAMAGES,
                partial(_poisoned, place=place, content=content, form=form))
       for place in ("key", "value") for content, text in (("nan", "NaN"), ("inf", "infinity"))
       for form, how in _HIDING.items()),

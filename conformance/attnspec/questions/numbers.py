@@ -11,6 +11,7 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import INPUT, Declaration
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.surroundings import kind_of
 from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
@@ -65,12 +66,13 @@ _GIVEN = {"positive": (0.5, _HONOURED), "zero": (0.0, _HONOURED),
           "negative": (-0.5, {**_HONOURED, "size_only": "but for its sign"})}
 
 SCALE_QUESTIONS = (
-    Question("scale.default", "What are dot products multiplied by, unless a scale is given?", {
-        "1/sqrt(D)": "one over the root of the head width", "1": "nothing", "1/D": "one over the head width",
+    Question("scale.default", "By what are the dot products multiplied if no scale is given?", {
+        "1/sqrt(D)": "one over the root of the head width", "1": "1: they are not scaled",
+        "1/D": "one over the head width",
         "sqrt(D)": "the root of the head width", "1/sqrt(H·D)": "one over the root of the model width",
         "-1/sqrt(D)": "the usual scale with the other sign", "0": "all keys weigh the same", **FAILURES},
         _default, promised("1/sqrt(D)")),
-    *(Question(f"scale.{name}", f"Is a scale of {value:g} honoured?", answers, partial(_given, scale=value),
+    *(Question(f"scale.{name}", f"Is a scale of {value:g} used?", answers, partial(_given, scale=value),
                promised("honoured", "scale")) for name, (value, answers) in _GIVEN.items()),
 )
 
@@ -99,7 +101,7 @@ _OTHER_DTYPE = {DType.FLOAT64: DType.FLOAT32, DType.FLOAT32: DType.FLOAT64, DTyp
 
 def _promoted(asker: Asker) -> Reply:
     if asker.subject.declaration.kind is Kind.LAYER:
-        raise NotAsked("a layer's inputs are made by the lowering")
+        raise NotAsked("it is not asked of layers")
     problem, other = asker.even(4, 4), numpy_dtype(_OTHER_DTYPE[asker.dtype])
     answer = asker.put(problem.but(key=problem.key.astype(other), value=problem.value.astype(other)))
     return Reply(answer.output.dtype.name, f"queries of {asker.dtype.value}, keys and values of {other.name}")
@@ -134,7 +136,24 @@ def _huge(asker: Asker, share: float) -> Reply:
     return which(seen, {"right": np.eye(4)[3]})
 
 
-_HUGE = {"right": "all weight on the key that has it", "nan": "NaN", "infinite": "infinity", **FAILURES}
+_FACTOR = 1 + 2.0**-9 + 2.0**-12
+"""float32 holds it; ten bits of a mantissa lose its last part, seven bits all but 1."""
+
+
+def _products(asker: Asker) -> Reply:
+    """All weights are a quarter, and all values alike: what comes back is what a product reads of a value."""
+    device = asker.subject.callee.place.get("device", "cpu")
+    if asker.dtype is not DType.FLOAT32 or kind_of(device) == "cpu":
+        raise NotAsked(f"TF32 is how GPUs may multiply float32; this is {asker.dtype.value} on {device}")
+    problem = asker.even(4, 4)
+    problem.value[...] = _FACTOR
+    seen = asker.output(problem)[0, 0]
+    read = {"float32": _FACTOR, "tf32": 1 + 2.0**-9, "bfloat16": 1.0}
+    name = next((name for name, value in read.items() if np.abs(seen - value).max() < 2.0**-14), OTHER)
+    return Reply(name, f"{_FACTOR:.7g} comes back as {seen[0, 0]:.7g}")
+
+
+_HUGE = {"right": "the value of the key with the largest logit", "nan": "NaN", "infinite": "infinity", **FAILURES}
 
 
 def _claims_dtype(declaration: Declaration) -> str:
@@ -142,14 +161,19 @@ def _claims_dtype(declaration: Declaration) -> str:
 
 
 NUMBER_QUESTIONS = (
-    Question("dtype.output", "In which dtype does the output come back?", {}, _returned, _claims_dtype,
+    Question("dtype.output", "Which dtype does the output have?", {}, _returned, _claims_dtype,
              When.EVERY_DTYPE),
-    Question("dtype.promotion", "In which dtype does the output come back where keys and values have another one?", {},
-             _promoted, when=When.EVERY_DTYPE),
-    Question("precision", "Which is the tightest class of roundings that explains the answers?", {}, _grade,
+    Question("dtype.promotion", "Which dtype does the output have if keys and values have another than the queries?",
+             {}, _promoted, when=When.EVERY_DTYPE),
+    Question("precision", "Which is the finest precision class that explains the rounding errors?", {}, _grade,
              when=When.EVERY_DTYPE),
-    Question("huge_logits.exponential", "What comes of logits whose exponential overflows?", _HUGE,
+    Question("huge_logits.exponential", "What is the output if the exponential of the logits overflows?", _HUGE,
              partial(_huge, share=0.0), when=When.EVERY_DTYPE),
-    Question("huge_logits.largest", "What comes of dot products of a quarter of the largest number?", _HUGE,
-             partial(_huge, share=0.25), when=When.EVERY_DTYPE),
+    Question("huge_logits.largest", "What is the output if dot products are a quarter of the dtype's largest number?",
+             _HUGE, partial(_huge, share=0.25), when=When.EVERY_DTYPE),
+)
+DEVICE_QUESTIONS = (
+    Question("float32.products", "How much of a float32 does a product on the device read?", {
+        "float32": "all of it", "tf32": "ten bits of the mantissa: TF32 is switched on",
+        "bfloat16": "seven bits of the mantissa", **FAILURES}, _products),
 )

@@ -62,7 +62,7 @@ def _effect(asker: Asker) -> Reply:
         return Reply("in_effect", shown(weights))
     sums = is_close(weights.sum(axis=-1), np.ones(1)), is_close(effective.sum(axis=-1), np.ones(1))
     name = "before_dropout" if sums == (True, False) else OTHER
-    return Reply(name, f"{shown(weights)} came back, {shown(effective)} met the values")
+    return Reply(name, f"{shown(weights)} was returned, {shown(effective)} was applied to the values")
 
 
 def _weights(answer: Answer) -> Array:
@@ -76,12 +76,13 @@ def _claim(declaration: Declaration) -> str:
 
 
 WEIGHT_QUESTIONS = (
-    Question("weights.heads", "How do the weights come back?", {
+    Question("weights.heads", "Which shape do the returned weights have?", {
         PER_HEAD: "(B,H,T,S)", AVERAGED: "(B,T,S), the mean over the heads", **FAILURES}, _heads, _claim),
     Question("weights.sum", "Do the returned weights of a row sum to 1?", {"yes": "yes", "no": "no", **FAILURES},
              _sums, promised("yes", "weights")),
-    Question("weights.effect", "Are the returned weights those that met the values?", {
-        "in_effect": "yes, after dropout where there is any", "before_dropout": "no: some were dropped afterwards",
+    Question("weights.effect", "Are the returned weights the ones that the values are multiplied by?", {
+        "in_effect": "yes, after dropout if there is any",
+        "before_dropout": "no: dropout was applied to them afterwards",
         **FAILURES}, _effect, promised("in_effect", "weights")),
 )
 
@@ -128,11 +129,11 @@ _FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the cau
 GRADIENT_QUESTIONS = (
     Question("gradient.flow", "Does the output have a gradient?", {YES: "yes", NO: "no", **FAILURES}, _flow),
     *(Question(f"gradient.hidden_key.{form}",
-               f"What is the gradient of the visible output with respect to a key and value that {text} hides?",
+               f"What is the gradient with respect to a key and value that {text} masks for the queries in question?",
                {"zero": "zero", "nan": "NaN", "nonzero": "it is not zero", **FAILURES}, partial(_hidden_key, form=form))
       for form, text in _FORMS.items()),
     *(Question(f"gradient.hidden_row.{form}",
-               f"Are the gradients of the other rows numbers, where {_FORMS[form]} hides every key from one?",
+               f"If {_FORMS[form]} masks all keys of one query, are the gradients of the other rows finite?",
                {"finite": "yes", "nan": "no", **FAILURES}, partial(_hidden_row, form=form))
       for form in ("mask", "bias")),
 )
@@ -179,7 +180,7 @@ def _kept(asker: Asker) -> Reply:
     return Reply("kept" if first.is_kept() else "overwritten")
 
 
-_SAME = {"same": "the same, bit for bit", "differs": "another one", **FAILURES}
+_SAME = {"same": "yes, bit for bit", "differs": "no", **FAILURES}
 _INPUTS = {NONE: "none", **FAILURES}
 
 def is_steady(asker: Asker) -> bool:
@@ -190,7 +191,7 @@ def is_steady(asker: Asker) -> bool:
         return True
 
 
-TWICE = Question("determinism.twice", "What does the same call give the second time?", _SAME,
+TWICE = Question("determinism.twice", "Does the same call give the same output the second time?", _SAME,
                  partial(_again, between=False), promised("same", "purity"))
 """Asked first: it tells what the other answers are worth."""
 PURITY_QUESTIONS = (
@@ -198,8 +199,8 @@ PURITY_QUESTIONS = (
              promised(NONE, "purity")),
     Question("aliased", "With which inputs does an output share memory?", _INPUTS, partial(_names, trait="aliases"),
              promised(NONE, "purity")),
-    Question("determinism.after_another", "What does it give after calls with other inputs?", _SAME,
-             partial(_again, between=True), promised("same", "purity")),
-    Question("determinism.kept", "What becomes of an answer when another call is made?",
-             {"kept": "it stays", "overwritten": "it is overwritten", **FAILURES}, _kept, promised("kept", "purity")),
+    Question("determinism.after_another", "Does the same call give the same output after calls with other inputs?",
+             _SAME, partial(_again, between=True), promised("same", "purity")),
+    Question("determinism.kept", "Does a later call change the array that an earlier call returned?",
+             {"kept": "no", "overwritten": "yes, it is overwritten", **FAILURES}, _kept, promised("kept", "purity")),
 )

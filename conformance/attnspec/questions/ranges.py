@@ -1,4 +1,4 @@
-"""How much a subject stands in a half dtype before it overflows: the largest logit, the largest value, the most keys.
+"""How much a subject takes in a half dtype before it overflows: the largest logit, the largest value, the most keys.
 
 A storage in float16 may be declared, and then an overflow contradicts nothing. So it is read off instead: by bisection
 over powers of two, on problems whose answer is known without any rounding.
@@ -170,13 +170,13 @@ def _is_near(seen: Array, wanted: Array) -> bool:
 
 def _range(asker: Asker) -> Reply:
     if not is_half(asker.dtype):
-        raise NotAsked("it is asked in the half dtypes")
+        raise NotAsked("it is asked only in float16 and bfloat16")
     asker.put(asker.even(KEYS, KEYS))  # who answers nothing at all fails here
     found = ranges_of(asker.subject, asker.dtype)
     return Reply(told(found), tried(found))
 
 
 RANGE_QUESTIONS = (
-    Question("range", "How large may logits and values be, and how many keys may a row have, in a half dtype?", {},
-             _range, when=When.EVERY_DTYPE),
+    Question("range", "How large may logits and values be in a half dtype, and how many keys may a row have, before it "
+             "overflows?", {}, _range, when=When.EVERY_DTYPE),
 )

@@ -36,7 +36,7 @@ def grouped(asker: Asker) -> Problem:
     """Four query heads on two key/value heads, whose values say which of them was read. Raises NotAsked."""
     limits = asker.subject.declaration.limits
     if limits.single_head or (limits.self_attention_only and limits.grouped is False):
-        raise NotAsked("it has as many key/value heads as query heads by its nature")
+        raise NotAsked("it always has as many key/value heads as query heads")
     number, B, D = numpy_dtype(asker.dtype), asker.batch(4, 4), asker.width
     value = np.tile(np.arange(2).reshape(1, 2, 1, 1), (B, 1, 4, D)).astype(number)
     return Problem(asker.dtype, np.zeros((B, 4, 4, D), number), np.zeros((B, 2, 4, D), number), value,
@@ -54,14 +54,14 @@ def _accepted(asker: Asker) -> Reply:
 
 def _read(asker: Asker) -> Reply:
     if _accepted(asker).answer == NO:
-        raise NotAsked("it takes as many key/value heads as query heads only")
+        raise NotAsked("it only takes as many key/value heads as query heads")
     return heads_read(asker)
 
 
 def _value_width(asker: Asker) -> Reply:
     """Values of four entries, keys of eight."""
     if asker.subject.declaration.kind is Kind.LAYER:
-        raise NotAsked("a layer's widths are made by the lowering")
+        raise NotAsked("the widths of a layer follow from its parameters")
     problem = asker.even(4, 4)
     narrow = problem.but(value=problem.value[..., :4].copy())
     try:
@@ -82,10 +82,10 @@ def _claims_width(declaration: Declaration) -> str:
 
 HEAD_QUESTIONS = (
     Question("grouped", "Are fewer key/value heads than query heads accepted?",
-             {YES: "yes", NO: "the call fails, or its answer is no attention"}, _accepted, _claims_groups),
-    Question("grouped_heads", "Which key/value head does query head h use, of Hkv < H?", {
+             {YES: "yes", NO: "no: the call fails, or its answer is wrong"}, _accepted, _claims_groups),
+    Question("grouped_heads", "Which key/value head does query head h use if Hkv < H?", {
         "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _read, convention("grouped_heads")),
-    Question("value_width", "May values be of another width than keys?", {YES: "yes", NO: "no"}, _value_width,
+    Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"}, _value_width,
              _claims_width),
 )
 
@@ -116,8 +116,9 @@ def _empty(problem: Problem, axis: str, *, is_self: bool) -> Problem:
 _GONE = {"empty": "an empty array of the right shape", **FAILURES}
 
 SIZE_QUESTIONS = (
-    Question("zero.queries", "What comes back where T = 0?", _GONE, partial(_without, axis="queries")),
-    Question("zero.batch", "What comes back where B = 0?", _GONE, partial(_without, axis="batch")),
-    Question("zero.keys", "What comes back where S = 0?", {"zeros": "zeros", "nan": "NaN", **FAILURES},
-             partial(_without, axis="keys")),
+    Question("zero.queries", "What is returned if there are no queries (T = 0)?", _GONE,
+             partial(_without, axis="queries")),
+    Question("zero.batch", "What is returned if the batch is empty (B = 0)?", _GONE, partial(_without, axis="batch")),
+    Question("zero.keys", "What is returned if there are no keys (S = 0)?",
+             {"zeros": "zeros", "nan": "NaN", **FAILURES}, partial(_without, axis="keys")),
 )

@@ -65,10 +65,10 @@ _ALIGNED = {"top_left": "query i sees keys 0 … i", "bottom_right": "query i se
 CAUSAL_QUESTIONS = (
     Question("causal.square", "Which keys does query i see under the causal flag, where T = S?", {
         "past": "keys 0 … i", "strict_past": "keys 0 … i - 1", "future": "keys i … S - 1",
-        "everything": "all: the flag is ignored", **FAILURES}, _square, promised("past")),
-    Question("causal_alignment.longer_keys", "Which diagonal bounds the causal mask where T < S?", _ALIGNED,
+        "everything": "all keys: the flag is ignored", **FAILURES}, _square, promised("past")),
+    Question("causal_alignment.longer_keys", "Along which diagonal does the causal mask lie if T < S?", _ALIGNED,
              partial(alignment, T=2, S=5), convention("causal_alignment")),
-    Question("causal_alignment.longer_queries", "Which diagonal bounds the causal mask where T > S?", _ALIGNED,
+    Question("causal_alignment.longer_queries", "Along which diagonal does the causal mask lie if T > S?", _ALIGNED,
              partial(alignment, T=5, S=2), convention("causal_alignment")),
 )
 
@@ -83,7 +83,7 @@ def _window(asker: Asker) -> Window:
     limits = asker.subject.declaration.limits
     left = max(1, limits.min_window)
     if left > _MOST:
-        raise NotAsked(f"its windows reach {left} keys far at the least")
+        raise NotAsked(f"its windows reach at least {left} keys")
     both = limits.window_is_symmetric and not limits.window_needs_causal
     return left, left if both else limits.min_window
 
@@ -157,10 +157,11 @@ def _capped(logits: Array) -> Array:
     return np.asarray(_CAP * np.tanh(logits / _CAP))
 
 
-_ALIGNED_WINDOWS = {"top_left": "query i stands at place i", "bottom_right": "query i stands at place i + S - T",
+_ALIGNED_WINDOWS = {"top_left": "query i is at position i", "bottom_right": "query i is at position i + S - T",
             "everything": "the window is ignored", **FAILURES}
 _ROWS = {"zeros": "zeros", "uniform": "the mean of all values", "nan": "NaN", **FAILURES}
-_CAPS = {"capped": "c·tanh(x / c)", "clipped": "they are cut off at c", "ignored": "nothing", **FAILURES}
+_CAPS = {"capped": "c·tanh(x / c)", "clipped": "they are clipped at c", "ignored": "nothing: the softcap is ignored",
+         **FAILURES}
 
 
 def _question(name: str, answers: Mapping[str, str], ask: Ask, claim: Claim) -> Question:
@@ -171,9 +172,9 @@ def _question(name: str, answers: Mapping[str, str], ask: Ask, claim: Claim) -> 
 
 WINDOW_QUESTIONS = (
     _question("window.reach", {
-        "as_asked": "from its own place less left to its own place plus right", "one_less": "one less on a side",
-        "one_more": "one more on a side", "past": "all up to its own place", "everything": "all", **FAILURES},
-        _reach, promised("as_asked", "window")),
+        "as_asked": "from its own position minus left to its own position plus right", "one_less": "one less on a side",
+        "one_more": "one more on a side", "past": "all keys up to its own position", "everything": "all keys",
+        **FAILURES}, _reach, promised("as_asked", "window")),
     _question("window.longer_keys", _ALIGNED_WINDOWS, partial(_alignment, T=2, S=5), convention("causal_alignment")),
     _question("window.longer_queries", _ALIGNED_WINDOWS, partial(_alignment, T=5, S=2), convention("causal_alignment")),
     _question("hidden_row.window", _ROWS, _row, convention("hidden_row", "window")),

@@ -31,7 +31,7 @@ def record_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of an attnspec record",
         "description": "A record is a file of JSON Lines: run_started first, run_finished last; without it the run was "
-                       "interrupted. Numbers that JSON has not are the strings nan, inf and -inf.",
+                       "interrupted. Numbers that JSON cannot write are the strings nan, inf and -inf.",
         "oneOf": lines,
         "$defs": definitions,
     }

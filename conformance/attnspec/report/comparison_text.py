@@ -32,8 +32,8 @@ def _lines(compared: Comparison) -> Iterator[str]:
         yield ""
     for group in compared.groups:
         yield from _group(group)
-    yield (f"An item is a clause at one dtype. A margin has changed where it moved by more than {figure(ROUNDING)}, "
-           "which is as far as rounding alone can move it.")
+    yield (f"An item is a clause at one dtype. A margin has changed if it moved by more than {figure(ROUNDING)}, "
+           "because rounding alone can move it by that much.")
 
 
 def _group(group: KnownGroup) -> Iterator[str]:

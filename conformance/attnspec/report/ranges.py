@@ -10,12 +10,12 @@ from attnspec.report.markdown import code, plain, row
 _HEAD = """# Releases
 
 Each adapter was tried with the oldest and the newest release of the range that its manifest declares (`versions`),
-each in an environment of its own, on a CPU. An adapter works with a release if it answers the five inputs of
-`attnspec smoke`, and the worked example of `attention.worked_example` rightly. `attnspec ranges` tries them, keeps what
-came of it in `reports/ranges/tried.jsonl` and writes this page. It does not try again what is known.
+each in an environment of its own, on a CPU. An adapter works with a release if it gives the right answers to the five
+inputs of `attnspec smoke` and to the example of `attention.worked_example`. `attnspec ranges` tries the adapters, keeps
+the results in `reports/ranges/tried.jsonl` and writes this page. It does not repeat a trial whose result is known.
 
-A release outside of the range is refused, and the message names both. Where an adapter itself fails with a release, the
-message is "cannot be judged with this release". That is no failure of the library.
+A release outside of the range is refused, and the message names the release and the range. If an adapter itself fails
+with a release, the message is "cannot be judged with this release"; that does not count as a failure of the library.
 """
 _MARKS = {Fate.WORKS: "works", Fate.NOT_TESTED: "not tested", Fate.NOT_INSTALLED: "not installed",
           Fate.UNJUDGED: "**cannot be judged**", Fate.FAILS: "**the library fails**", Fate.REFUSED: "**refused**"}

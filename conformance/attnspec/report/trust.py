@@ -102,13 +102,13 @@ def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Me
     if not outcomes:
         return Meeting("untried", "·", "not tried")
     if len(refuting) == len(outcomes):
-        return Meeting("kept", "●", f"refuted at {_dtypes(refuting)}")
+        return Meeting("kept", "●", f"detected at {_dtypes(refuting)}")
     return Meeting("missed", "◐" if refuting else "✗", _story(outcomes, refuting))
 
 
 def _story(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
-    """`refuted at f32, held at bf16`."""
-    told = [f"refuted at {_dtypes(refuting)}"] if refuting else []
+    """`detected at f32, held at bf16`."""
+    told = [f"detected at {_dtypes(refuting)}"] if refuting else []
     for outcome in outcomes:
         if outcome not in refuting:
             why = f" ({outcome.reason})" if outcome.reason else ""

@@ -1,1 +1,1 @@
-"""Runs a plan: pytest and xdist do the work, events tell of it."""
+"""Runs a plan: pytest and xdist do the work, and events report it."""

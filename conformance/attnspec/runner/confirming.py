@@ -49,20 +49,27 @@ def confirmations(findings: Iterable[Finding], known: Mapping[str, Registered], 
     """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
     they name a command.
     """
+    places = [(finding, _place(finding, known)) for finding in findings]  # in turn: one host is asked, by one at a time
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(partial(_confirmed, known=known, there=there), findings)
+        yield from pool.map(partial(_confirmed, there=there), places)
 
 
-def _confirmed(finding: Finding, known: Mapping[str, Registered], there: Surroundings) -> Confirmation:
+def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
+    """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.missing]
     if concerned and not present:
-        return Confirmation(finding, Shown.CANNOT_RUN, concerned[0].missing)
+        return concerned[0].missing
     version = present[0].library.version if present else ""
     if not finding.is_of(version):
-        reason = f"the finding is about versions {finding.versions}; {version} is installed"
-        return Confirmation(finding, Shown.CANNOT_RUN, reason)
-    return _run(finding, present[0] if present else None, there)
+        return f"the finding is about versions {finding.versions}; {version} is installed"
+    return present[0] if present else None
+
+
+def _confirmed(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
+    finding, place = placed
+    return (Confirmation(finding, Shown.CANNOT_RUN, place) if isinstance(place, str)
+            else _run(finding, place, there))
 
 
 def _run(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:

@@ -123,8 +123,8 @@ def family_of(layer: Examined) -> CallableKind:
     """Whose class it is. Raises TargetError."""
     found = next((_BASES[base] for base in layer.bases if base in _BASES), None)
     if found is None:
-        raise TargetError(f"{layer.target} is a class of no family whose parameters can be told (PyTorch, Equinox, "
-                          "Flax, Haiku, Keras), so nobody can tell how it is constructed and where its matrices are. "
+        raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, so it cannot "
+                          "be found out how it is constructed and where its matrices are. "
                           "Write its adapter by hand: docs/writing-an-adapter.md.")
     return found
 
@@ -231,9 +231,9 @@ def _with_state(form: Form, state: State) -> Iterator[Form]:
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.made, limits=limits)
     left = ["".join(path).strip('[]".') for path in state.left]
-    said = f"Parameters that keep the values they are born with: {', '.join(left)}."
+    said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
     norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
     if norms and form.family is CallableKind.TORCH:
-        said = f"Its {' and '.join(norms)} is left out, so that attention alone is on trial."
+        said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, without=norms, remarks=(*form.remarks, said))

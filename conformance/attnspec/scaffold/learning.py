@@ -49,7 +49,7 @@ def _not_understood(form: Form, keyword: str, parameters: Parameters, nearest: A
         return ""
     tried = nearest.form.passed[-1]
     says = f" ({tried.says})" if tried.says else ""
-    return (f"Its {unknown[0]} was not understood as `{keyword}`, which is left out. Nearest is "
+    return (f"Its {unknown[0]} could not be used as `{keyword}`, so that keyword is left out. Nearest is "
             f"{tried.parameter}={tried.expression}{says}; but {nearest.against}.")
 
 

@@ -114,7 +114,7 @@ def _failure(callee: Examined, trier: Trier) -> str:
     told = "" if nearest is None else f" Nearest is {described(nearest.form)}; but {nearest.against}."
     known = parameters_of_all(callee)
     unknown = [each.name for at, listed in known.items() for each in unknown_ones(listed, at)]
-    said = f" Nobody can tell what its {' and '.join(unknown)} means, and it has no default." if unknown else ""
+    said = f" What its {' and '.join(unknown)} means could not be found out, and it has no default." if unknown else ""
     return (f"{callee.target} does not compute attention in any of the {trier.tried} forms that were "
             f"tried.{told}{said} "
             "Write its adapter by hand: docs/writing-an-adapter.md.")

@@ -39,7 +39,7 @@ class There:
             deadline = self.client.surroundings.deadline
             raise TargetError(not_ended(f"looking at {target!r}", died.death, deadline)) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-            raise TargetError(f"the host does not tell of {target!r} as docs/protocol.md says: {wrong!r}.") from None
+            raise TargetError(f"the host does not describe {target!r} as docs/protocol.md says: {wrong!r}.") from None
 
     def written(self, text: str, name: str, lift: str) -> Subject:
         """The function of this name in this text, loaded once: what a framework compiles for it is kept.

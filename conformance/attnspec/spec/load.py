@@ -84,7 +84,8 @@ def _files(folder: Path) -> dict[str, bytes]:
         raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=Place(shown(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
-        raise SpecError("holds no clauses: there is no file of a theme, as causal.yaml.", where=Place(shown(folder)))
+        raise SpecError("holds no clauses: there is no file of a theme, such as causal.yaml.",
+                        where=Place(shown(folder)))
     if stray := sorted(path.name for path in folder.glob("*.yml")):
         raise SpecError("the files of a spec end in .yaml; rename this one.", where=Place(shown(folder / stray[0])))
     return {name: read_bytes(folder / name) for name in sorted(names.union(_COMMON))}
@@ -192,7 +193,7 @@ def _read(path: Path) -> Added:
     data = read_bytes(path)
     document = parse_yaml(data, shown(path), wanted=_WANTED)
     if "theme" in document:
-        raise SpecError("there is no 'theme' in a file of own clauses: leave it out; what an id begins with is its "
-                        "theme.", where=document.place_of("theme"))
+        raise SpecError("a file of your own clauses has no 'theme': leave it out. The part of an id before the dot is "
+                        "its theme.", where=document.place_of("theme"))
     Fields(document, "an added file").only(KEYS)
     return Added(shown(path), data, document)

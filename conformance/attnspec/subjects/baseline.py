@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 _ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason")
 _HEAD = """\
-# What was known to fail when this gate was set up. Written by attnspec: a failure that is listed here is expected, one
-# that is not stops the gate, and so does one that is gone. `conventions` is what was probed, for nobody declares it:
-# another answer stops the gate, too. Change the file with --update-baseline, and review the difference.
+# The failures that were known when this gate was set up. Written by attnspec. A failure that is listed here is
+# expected. The gate fails if another clause fails, and if a listed failure is gone. `conventions` has the answers of a
+# probe where nothing is declared; the gate fails if one changes. Change the file with --update-baseline, and review the
+# difference.
 """
 Key = tuple[str, str, str]  # subject, clause, dtype
 Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject or a finding, by its id

@@ -22,8 +22,6 @@ from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown
 
-_AS_BYTES = 2**16  # up to so many bytes, a copy to compare is up to ten times as fast as an array's own comparison
-
 
 PAIR = 2
 
@@ -228,14 +226,6 @@ def _unusable(told: Mapping[str, Any], call: Call) -> str:
     expected = f"where the {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""
     return f"The subject returned {told['named']} {expected}{reading}."
-
-
-def same_bits(first: Array, second: Array) -> bool:
-    """Whether no bit of two arrays of one shape, any shape, differs (NaN equals itself here, and +0 is not -0)."""
-    if first.nbytes <= _AS_BYTES and first.flags.c_contiguous and second.flags.c_contiguous:
-        return first.tobytes() == second.tobytes()
-    bits: Any = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[first.itemsize]
-    return np.array_equal(first.view(bits), second.view(bits))
 
 
 def unique(arrays: Sequence[Array]) -> Sequence[Array]:

@@ -14,7 +14,7 @@ from attnspec.core.paths import portable
 from attnspec.core.surroundings import Speaks
 from attnspec.host import calling
 from attnspec.host.calling import Ended
-from attnspec.host.frames import Entries
+from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
@@ -30,7 +30,6 @@ from attnspec.subjects.call import (
     entries_of,
     private_copy,
     raised_there,
-    same_bits,
     unique,
 )
 from attnspec.subjects.not_loaded import not_ended

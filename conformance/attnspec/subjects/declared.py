@@ -262,7 +262,7 @@ def _check_value(function: Described, name: str, attribute: str, value: object) 
     try:
         _read(name, {attribute: value}, function.place)
     except TargetError as wrong:
-        own = "" if function.is_function else f" If {name} has it for itself, wrap {name} in a function."
+        own = "" if function.is_function else f" If {name} uses this attribute itself, wrap {name} in a function."
         raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None
 
 

@@ -44,8 +44,8 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(_python(folder)):
         handed += path.stat().st_size
         if handed > LARGEST:
-            raise TargetError(f"{shown(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to hand "
-                              "over. Put the function into a folder of its own, or install its package over there.")
+            raise TargetError(f"{shown(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
+                              "send. Put the function into a folder of its own, or install its package there.")
         yield path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
 
 

@@ -45,6 +45,6 @@ def read_interpreter(fields: Fields, folder: Path) -> Interpreter | None:
     if not written.strip():
         raise fields.complain("python", "should be the path of an interpreter, as in '../env/bin/python'.")
     if "host" in fields.mapping:
-        raise fields.complain("python", "says where the subjects live, and so does `host`. Leave one of them out.")
+        raise fields.complain("python", "says where the subjects run, and so does `host`. Leave one of them out.")
     path = Path(os.path.expanduser(written))
     return Interpreter(str(folder.absolute() / path), written, fields.place("python"))

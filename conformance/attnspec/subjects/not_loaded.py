@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core import paths
-from attnspec.core.errors import ImportingError, Place, TargetError, either, hint, near_misses
+from attnspec.core.errors import ImportingError, MissingNameError, Place, TargetError, either, hint, near_misses
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable
 from attnspec.hosting.process import DIED, Death
@@ -35,8 +35,8 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
     if kind == "no_python":
         return TargetError("is not a Python file; its name should end in .py.", where=Place(name))
     if kind == "member":
-        return TargetError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}",
-                           where=Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"])))
+        place = Place(shown(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
+        return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_near(told)}", where=place)
     return ImportingError(f"importing {name!r} raises {portable(str(told.get('summary', kind)))}",
                          where=_place(told) if told.get("file") else None)
 

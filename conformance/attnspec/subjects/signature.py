@@ -138,7 +138,8 @@ def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter
     gives = ", ".join(("query", "key", "value", *map(_gap, needed), *(f"{each.name}={each.name}" for each in known)))
     wrapper, wrapped = "wrapped" if name == "attend" else "attend", "function" if iskeyword(name) else name
     return (f"{name} needs {' and '.join(map(_called, needed))}, which attnspec does not know and so cannot give. "
-            f"Let a wrapper give it, and check the wrapper:\n    def {wrapper}{takes}: return {wrapped}({gives})\n"
+            "Write a wrapper that passes it, and check the wrapper:\n"
+            f"    def {wrapper}{takes}: return {wrapped}({gives})\n"
             f"or have one written: attnspec init {target}")
 
 

@@ -41,7 +41,7 @@ def _check_number(subject: Subject, target: str) -> None:
         axes, turned = taken
         raise TargetError(
             f"{subject.id} takes arrays with the axes {axes}. attnspec gives it four, (B, H, T, D), and then "
-            f"{complaints[0]}. Let a wrapper be written (attnspec init {target}), or let the function take any leading "
+            f"{complaints[0]}. Have a wrapper written (attnspec init {target}), or let the function take any leading "
             f"axes: write `query @ key.swapaxes(-1, -2)`, not {turned}, and sum over axis -1.", where=_place(subject))
 
 
@@ -52,7 +52,7 @@ def _check_order(subject: Subject, target: str) -> None:
     if not is_right and any(_picks(subject, problem, swapped=True) for problem in asked):
         raise TargetError(
             f"{subject.id} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
-            f"(B, H, T, D). Let a wrapper be written (attnspec init {target}), or swap the axes 1 and 2 of query, key, "
+            f"(B, H, T, D). Have a wrapper written (attnspec init {target}), or swap the axes 1 and 2 of query, key, "
             "value and output.", where=_place(subject))
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.errors import ImportingError, TargetError
+from attnspec.core.errors import ImportingError, MissingNameError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
@@ -210,6 +210,8 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         found = _there(source, function_name, client, versions) if client else _here(source, function_name)
     except ImportingError as cause:
         raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
+    except MissingNameError as cause:
+        raise TargetError(str(cause), where=registered.where) from None
     described = found.described
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)

@@ -44,7 +44,8 @@ def read_ends(fields: Fields, distribution: str, versions: str) -> tuple[End, ..
     inner = fields.inner("tested", "the environments of a range", optional=True)
     inner.only([which.value for which in Which])
     if inner.mapping and not versions:
-        raise fields.complain("tested", "tests a range, and the manifest declares none. Give it 'versions'.")
+        raise fields.complain("tested", "names releases to test, but the manifest declares no range. Give it "
+                                        "'versions'.")
     return tuple(_end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
                  for which in Which if inner.mapping)
 
@@ -60,8 +61,8 @@ def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
                                          f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
     if not SpecifierSet(versions).contains(release, prereleases=True):
-        raise fields.complain("install", f"pins {distribution} {release}, outside of the range {versions} that it is "
-                                         "the end of.")
+        raise fields.complain("install", f"pins {distribution} {release}, which is outside of the declared range "
+                                         f"{versions}.")
     return end
 
 

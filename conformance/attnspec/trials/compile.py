@@ -145,7 +145,7 @@ def _check_layer(words: tuple[Word, ...]) -> None:
     """What is claimed of attention alone cannot be claimed of a layer with its projections."""
     for word in words:
         if word.name in ATTENTION_RELATIONS:
-            raise SpecError(f"the relation {word.name!r} speaks of attention; the problem is a layer.",
+            raise SpecError(f"the relation {word.name!r} is about attention, but the problem is a layer.",
                             where=word.where)
         if word.args.get("observe") in INSIDE:
             raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
@@ -156,11 +156,12 @@ def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
     """A law of chance holds for what was drawn once, and independent roundings need values without structure."""
     for word in words:
         if word.name in OF_CHANCE and made.kind not in FIXED_KINDS:
-            raise SpecError(f"the relation {word.name!r} has a rate of false alarms, which a search for the worst case "
-                            f"would void; the kind {made.kind!r} is searched.", where=word.where)
+            raise SpecError(f"the relation {word.name!r} states a rate of false alarms, which holds only if no worst "
+                            f"case is searched for; problems of kind {made.kind!r} are searched.", where=word.where)
         if word.name in OF_ROUNDINGS and made.kind not in GENERIC_KINDS:
-            raise SpecError(f"the relation {word.name!r} takes roundings to be independent; the kind {made.kind!r} has "
-                            f"structure. Kinds without: {', '.join(sorted(GENERIC_KINDS))}.", where=word.where)
+            raise SpecError(f"the relation {word.name!r} assumes independent rounding errors, but problems of kind "
+                            f"{made.kind!r} have structure. Kinds without: {', '.join(sorted(GENERIC_KINDS))}.",
+                            where=word.where)
 
 
 def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> BoundWord:

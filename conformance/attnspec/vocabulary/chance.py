@@ -26,8 +26,9 @@ Rate = Annotated[float, Between(1e-15, 0.5)]
 
 def agrees_typically(scene: Scene, *, observe: Literal["output"], false_alarm: Rate,
                      run: RunName = ORIGINAL) -> Measured:
-    """What is observed is what the definition says, within what independent roundings add up to. false_alarm bounds
-    the rate at which a subject that rounds as it declares is accused, all cases of the clause together.
+    """The observed array equals the definition's, within what independent rounding errors add up to.
+
+    false_alarm: how often, at the most, a subject that rounds as it declares fails the clause, all its cases together.
     """
     return _typically(scene, run, _expected(scene, run), false_alarm, what=f"{observe} against the definition")
 
@@ -42,17 +43,19 @@ def _typically(scene: Scene, run: str, expected: Expectation, false_alarm: float
     allowance = expected.typical_allowance(false_alarm / scene.cases)
     output = observe(scene, run, "output").array
     found = measure("agrees_typically", output, truth, allowance, claimed,
-                    what=f"{what}, as independent roundings add up")
+                    what=f"{what}, if rounding errors are independent")
     return keep(scene, found, seen_of("output", run, output), by_definition("output", run, truth),
                 (allowance, claimed))
 
 
 def is_as_precise_as_declared(scene: Scene, *, false_alarm: Rate, run: RunName = ORIGINAL) -> Measured:
-    """The declared precision class explains every entry, as independent roundings add up. The tightest grade that would
-    have explained them too is read off; a subject may well be more precise than it declares.
+    """Independent rounding errors of the declared precision class explain the error of every entry.
+
+    The finest class that explains them as well is reported: a subject may be more precise than it declares.
+    false_alarm: as in `agrees_typically`.
     """
     problem, name = scene.problem(run), "is_as_precise_as_declared"
-    found = _typically(scene, run, _expected(scene, run), false_alarm, what="output under the declared class")
+    found = _typically(scene, run, _expected(scene, run), false_alarm, what="output under the declared precision class")
     fits = fingerprint(problem, observe(scene, run, "output").array, scene.evaluator.precision,
                        conventions=scene.conventions, scale_width=scene.subject.scale_width(problem),
                        false_alarm=false_alarm)
@@ -63,16 +66,16 @@ def _grade(fits: tuple[Fit, ...], scene: Scene) -> Reading:
     """Which grade it is, by how much each tighter one is missed, and what is declared."""
     best = tightest(fits)
     name = best.name if best else "none"
-    told = f"{name} explains the panel (worst error {best.ratio:.2g} of what it allows)" if best else \
-        "no class explains the panel"
+    told = f"{name} explains all errors (the worst is {best.ratio:.2g} of what it allows)" if best else \
+        "no class explains the errors"
     tighter = fits[:fits.index(best)] if best else fits
-    missed = [f"{fit.name} is missed by a factor of {fit.ratio:.3g}" for fit in tighter]
+    missed = [f"{fit.name} is exceeded by a factor of {fit.ratio:.3g}" for fit in tighter]
     return Reading("precision grade", name, 0.0, "; ".join((told, *missed, f"{scene.evaluator.precision} is declared")))
 
 
 def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rate,
                  run: RunName = ORIGINAL) -> Measured:
-    """Logits of independent standard-normal queries and keys have this variance, at a stated rate of false alarms.
+    """For independent standard-normal queries and keys, the logits have this variance.
 
     Given a query q, the sum over keys of (s - mean)^2 d_k / |q|^2 is chi-squared with S - 1 degrees of freedom for
     logits s = q·k / sqrt(d_k), exactly, when every query has keys of its own; the sums of independent queries add.
@@ -80,14 +83,14 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rat
     """
     seen, problem = see(scene, run, "logits"), scene.problem(run)
     if not seen.claimed.all():
-        return nothing("has_variance", "some weights are too small to read their logits")
+        return nothing("has_variance", "some weights are too small to compute their logits from them")
     width = problem.sizes.D
     norms = np.square(problem.query.astype(np.float64)).sum(axis=-1)
     law = norms / width if value == "one" else norms
     pivot = float((np.square(_centred(seen.array)).sum(axis=-1) / law).sum())
     freedom = seen.array[..., 1:].size
     misread = float((np.square(seen.allowance).sum(axis=-1) / law).sum())
-    what = f"at d_k = {width} the variance of the logits, over the variance it should have"
+    what = f"at d_k = {width}, the variance of the logits divided by the variance that they should have"
     return _variance(pivot / freedom, misread / freedom, freedom, false_alarm, what)
 
 
@@ -120,20 +123,20 @@ def chernoff(freedom: int, rate: float, side: Literal[-1, 1]) -> float:
 
 def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotated[float, Between(1e-15, 0.5)],
                  run: RunName = ORIGINAL) -> Measured:
-    """The output is not pushed in a direction, beyond the systematic error that the subject declares.
+    """The errors of the output do not all push in one direction by more than the systematic error that is declared.
 
     temperature: dot products scaled by 1 + x; gain: outputs scaled by 1 + x; mixing: a share x of the weight spread
     evenly over the keys; bias: the bias scaled by 1 + x, where there is one.
-    Head slices are independent, and rounding errors symmetric in each of them; false_alarm bounds the rate at which
-    such a subject is accused by a clause, all of its cases together.
+    A head slice is one head of one batch entry. The slices are independent, and rounding errors are symmetric in each.
+    false_alarm: how often, at the most, such a subject fails the clause, all its cases together.
     """
     [expected] = expectations(scene, scene.runs[run], "weights")
     sliced = _claimed(expected, scene)
     limit = threshold(false_alarm, scene.cases)
     # |T| is at most sqrt(units): with fewer slices no verdict is possible at this rate
     if sliced.sum() <= limit * limit:
-        return nothing("has_no_drift", f"{sliced.sum()} head slices are claimed, and more than {limit * limit:.0f} are "
-                       "needed to convict at this rate")
+        return nothing("has_no_drift", f"{sliced.sum()} head slices can be judged; at this rate of false alarms, more "
+                       f"than {limit * limit:.0f} are needed")
     output = observe(scene, run, "output").array
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
@@ -181,5 +184,5 @@ def _reading(units: Units, what: str) -> Reading:
     """What was measured, whether or not it is declared."""
     estimate, spread, against_none = units.estimate, units.spread, units.statistic()
     sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f} "
-                f"against none, by chance at most {significance(against_none):.1g}")
+                f"if there is none, which chance explains at a rate of at most {significance(against_none):.1g}")
     return Reading(what, estimate, spread, sentence)

@@ -11,37 +11,37 @@ SEEDS = range(2**16)
 
 
 def row_before_last(problem: AnyProblem) -> Sequence[int]:
-    """A query row with at least one row after it."""
+    """Any query row but the last."""
     return range(problem.sizes.T - 1)
 
 
 def any_query(problem: AnyProblem) -> Sequence[int]:
-    """A query row."""
+    """Any query row."""
     return range(problem.sizes.T)
 
 
 def key_count(problem: AnyProblem) -> Sequence[int]:
-    """How many keys to keep: one to all of them."""
+    """How many keys to keep: from one to all."""
     return range(1, problem.sizes.S + 1)
 
 
 def one_key(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
-    """A single key or head."""
+    """The number 1: a single key or head is kept."""
     return (1,)
 
 
 def one_query(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
-    """A single query: everything after position 0 is cut off."""
+    """Position 0: a single query is left if everything after it is cut off."""
     return (0,)
 
 
 def any_head(problem: AnyProblem) -> Sequence[int]:
-    """A query head."""
+    """Any query head."""
     return range(problem.sizes.H)
 
 
 def shuffle(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
-    """A seed from which a permutation or other content is made."""
+    """A seed for a permutation or for other content."""
     return SEEDS
 
 

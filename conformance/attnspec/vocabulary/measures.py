@@ -74,7 +74,7 @@ def _worst(relation: str, what: str, arrays: tuple[Array, ...], claimed: int, fi
     """What is told of the entry with the largest margin, the last of the arrays; all are of one shape, any shape."""
     margin = arrays[-1]
     if not claimed:
-        return Measured(relation, f"{what}: nothing here is claimed", 0, 0, 0, 0, 0, (), margin.size, 0)
+        return Measured(relation, f"{what}: no entry can be judged here", 0, 0, 0, 0, 0, (), margin.size, 0)
     at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
     gap = float(_margin(*(array[at] for array in arrays[:3]))[1])
     seen, expected, allowance = (float(array[at]) for array in arrays[:3])
@@ -83,7 +83,7 @@ def _worst(relation: str, what: str, arrays: tuple[Array, ...], claimed: int, fi
     allowed = f"{gap:.3g} where {allowance:.2g} is allowed"
     sentence = (f"{what}: {wrong} of {claimed} entries differ; worst at {whole}, {seen:.9g} against {expected:.9g}, "
                 f"apart by {allowed}" if wrong else
-                f"{what}: all {claimed} entries agree; the closest call at {whole} is apart by {allowed}")
+                f"{what}: all {claimed} entries agree; the one closest to its bound, at {whole}, is apart by {allowed}")
     return Measured(relation, sentence, float(margin[at]), gap, allowance, seen, expected, whole, margin.size,
                     claimed, wrong)
 

@@ -134,11 +134,11 @@ LOOKS: Mapping[str, Look] = {
     look.name: look
     for look in (
         Look("output", "what the subject returns", _outputs, _define_output, "output"),
-        Look("weights", "the weights in effect: the output when the values are the identity", _weights, _define_weights,
-             "weights"),
+        Look("weights", "the weights that the subject applies: its output if the values are the identity matrix",
+             _weights, _define_weights, "weights"),
         Look("returned_weights", "the weights that the subject returns", _returned, _define_returned, "weights"),
-        Look("logits", "the logarithm of the weights in effect, relative to the row's largest", _weights,
-             _define_logits, "logits"),
+        Look("logits", "the logarithm of the weights that the subject applies, relative to the largest of the row",
+             _weights, _define_logits, "logits"),
         Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
     )
 }

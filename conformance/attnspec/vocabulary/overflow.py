@@ -1,4 +1,4 @@
-"""A word of `then` about what overflows, be it that a storage is declared in which it may."""
+"""A word of `then` about overflow, also for a subject that declares a storage which may overflow."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 
 def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName = ORIGINAL) -> Measured:
-    """What is observed is what the definition says, be it that logits are declared to be stored in float16 and overflow
-    it: only roundings are granted, no overflow. How much the subject stands in a half dtype is read off.
+    """The observed array equals the definition's within rounding, and no overflow is excused.
+
+    So a subject fails that declares to store logits in float16, and whose logits overflow there. In a half dtype, the
+    largest logit, the largest value and the most keys without an overflow are reported as well.
     """
     wide = scene.evaluator.under(with_range_of_float32(scene.evaluator.precision))
     observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
@@ -27,6 +29,6 @@ def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName 
 
 
 def _readings(scene: Scene) -> tuple[Reading, ...]:
-    """What the subject stands; nothing in a dtype that is no half."""
+    """How much the subject takes without an overflow; nothing in a dtype that is no half."""
     found, dtype = scene.evaluator.ranges, scene.dtype.value
     return (Reading("range", told(found), 0.0, f"{dtype}: {told(found)}; {tried(found)}"),) if found else ()

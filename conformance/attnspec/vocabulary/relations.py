@@ -27,8 +27,8 @@ from attnspec.vocabulary.signature import ORIGINAL, RunName
 
 SCREENED = Reading(
     "rows of the largest cases", "screened", 0.0,
-    f"all rows are held to a float64 reference by a bound that is no smaller than the sharp one, and the {CLOSEST} "
-    "queries of each head that come closest to it are judged by the sharp one")
+    f"all rows are compared with a float64 reference, within a bound that is at least as wide as the exact one; the "
+    f"{CLOSEST} queries of each head that come closest to it are then judged by the exact one")
 """How the rows of a case were judged that is too large for the sharp bound on all of them."""
 
 Parts = tuple[Array, Array, Array, Array]
@@ -36,7 +36,7 @@ Parts = tuple[Array, Array, Array, Array]
 
 
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """What is observed is what the definition says, within the rounding that the subject declares."""
+    """The observed array equals the definition's, within the rounding that the subject declares."""
     seen = see(scene, run, observe)
     found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition in higher precision")
@@ -48,8 +48,10 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
 def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
           within: Literal["exact", "rounding", "reordering"], rows_through: DrawnRow | None = None,
           at_row: DrawnRow | None = None) -> Measured:
-    """Two runs show the same, on all rows, up to a drawn one or at it alone: equal, within both's rounding, or up to
-    the order in which keys are summed (within both's rounding, but equal on rows that see no key).
+    """Two runs give the same array: in all rows, in the rows up to a drawn one, or in a drawn row alone.
+
+    exact: the arrays are equal.  rounding: they differ by no more than the rounding errors of both runs.  reordering:
+    as rounding, where the keys are summed in another order; rows that see no key are equal.
     """
     what = f"{runs[0]} and {runs[1]} should agree in {observe}"
     if within == "exact":
@@ -81,7 +83,7 @@ def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) 
 
 def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: Observable,
                     rows_through: DrawnRow) -> Measured:
-    """The first rows of one run are the rows of a shorter one, within both runs' rounding."""
+    """The first rows of the run `whole` equal the rows of the shorter run `prefix`, within the rounding of both."""
     one, two = see(scene, whole, observe), see(scene, prefix, observe)
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
     bound = allowance + two.allowance, claimed & two.claimed
@@ -104,7 +106,7 @@ def _rows(array: Array, through: int | None, at: int | None = None) -> Array:
 
 
 def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe: Observable) -> Measured:
-    """What two runs show adds up to what a third shows."""
+    """The arrays of two runs add up to the array of a third, within rounding."""
     one, two, both = (see(scene, run, observe) for run in (*runs, to))
     slack = one.allowance + two.allowance + both.allowance
     bound, total = (slack, one.claimed & two.claimed & both.claimed), one.array + two.array
@@ -115,7 +117,7 @@ def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe
 
 
 def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: Observable) -> Measured:
-    """What one run shows is a multiple of what another shows."""
+    """The array of one run is a multiple of the array of another, within rounding."""
     one, other = see(scene, run, observe), see(scene, of, observe)
     bound, times = (one.allowance + abs(by) * other.allowance, one.claimed & other.claimed), by * other.array
     found = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
@@ -125,13 +127,13 @@ def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: 
 
 
 def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """The observed array has the axes of the definition, in their order and lengths."""
+    """The observed array has the shape that the definition gives."""
     shape, wanted = _raw(scene, run, observe).shape, see(scene, run, observe).truth.shape
     return verdict("has_shape", f"the shape of {observe} is {shape}; it should be {wanted}", broken=shape != wanted)
 
 
 def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """The output has the dtype of the inputs, or the one that the subject declares to return."""
+    """The output has the dtype of the inputs, or the dtype that the subject declares for it."""
     wanted = numpy_dtype(scene.subject.declaration.returned(scene.dtype))
     found = {answer.output.dtype for answer in scene.answers(scene.runs[run])}
     names = " and ".join(sorted(dtype.name for dtype in found))
@@ -140,7 +142,7 @@ def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 
 def is_finite(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """Every entry of a row that sees a key and lies in the domain is a finite number."""
+    """Every entry is a finite number, in each row that sees a key and for which the rounding bound holds."""
     seen = see(scene, run, observe)
     wrong = seen.claimed & ~np.isfinite(seen.array)
     found = verdict("is_finite", f"{int(wrong.sum())} of {int(seen.claimed.sum())} entries of {observe} are not finite",
@@ -150,7 +152,7 @@ def is_finite(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
 
 
 def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """No entry is below zero, by however little."""
+    """No entry is negative, not even by a rounding error."""
     seen = see(scene, run, observe)
     found = measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
                     what=f"no entry of {observe} should be negative")
@@ -160,7 +162,7 @@ def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) 
 
 
 def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """Every row that sees a key sums to one."""
+    """Every row that sees a key sums to one, within rounding."""
     seen = see(scene, run, observe)
     allowance = defined(scene, run, "weights", ("B", "H", "T"), lambda expected: expected.row_sum_allowance)
     if seen.array.ndim == 3:  # averaged over the heads
@@ -176,18 +178,18 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
 
 
 def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """The weight of every hidden key is exactly zero, in every row that sees a key."""
+    """The weight of every masked key is exactly zero, in every row that sees a key."""
     seen = see(scene, run, observe)
     shown = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.visible)
     hidden = np.asarray((shown if seen.array.ndim == 4 else shown.max(axis=1)) == 0)
     found = measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
-                    what=f"{observe} of hidden keys should be exactly zero")
+                    what=f"{observe} of masked keys should be exactly zero")
     return keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
                 (0.0, seen.claimed & hidden), observed=observe)
 
 
 def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """Every output lies between the least and the greatest visible value of its feature.
+    """Every entry of the output lies between the least and the greatest visible value of its feature.
 
     The weights in effect of an honest row sum to 1 within the allowance of values that are all one. An entry leaves the
     hull by that times the largest visible value; underflow, which does not scale with it, is paid for from 1 upwards.
@@ -197,7 +199,7 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     slack = np.fmin(ones * np.maximum(1, np.maximum(np.abs(low), np.abs(high))), seen.allowance)
     inside = np.clip(seen.array, low, high)
     found = measure("inside_hull", seen.array, inside, slack, seen.claimed,
-                    what="output should lie in the hull of the visible values")
+                    what="output should lie between the least and the greatest visible value")
     return keep(scene, found, seen_of("output", run, seen.array),
                 Side("output, between the least and the greatest visible value", run, inside), (slack, seen.claimed))
 
@@ -210,7 +212,7 @@ def _allowance_of_ones(scene: Scene, run: str) -> Array:
 
 
 def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
-    """The largest weight of every row in the second run is at least that of the first."""
+    """In every row, the largest weight of the second run is at least that of the first."""
     one, two = (see(scene, run, "weights") for run in runs)
     low, high = (_top(seen) for seen in (one, two))
     slack = one.allowance.max(axis=-1) + two.allowance.max(axis=-1)
@@ -229,34 +231,38 @@ def _top(seen: Seen) -> Array:
 
 
 def leaves_inputs(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """The arrays handed over hold after the call what they held before it."""
+    """The call does not change the arrays that are passed to it."""
     changed = sorted({name for answer in scene.answers(scene.runs[run]) for name in answer.mutated})
     sentence = f"the call changed {', '.join(changed) or 'none of its inputs'}"
     return verdict("leaves_inputs", sentence, broken=bool(changed))
 
 
 def shares_no_memory(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """What is returned is no view of what was handed over."""
+    """The output shares no memory with an input."""
     shared = sorted({name for answer in scene.answers(scene.runs[run]) for name in answer.aliases})
     sentence = f"the output shares memory with {', '.join(shared) or 'none of the inputs'}"
     return verdict("shares_no_memory", sentence, broken=bool(shared))
 
 
 def answers_are_kept(scene: Scene, *, run: RunName, then: RunName) -> Measured:
-    """What was returned for one run still holds what it held after another run was asked for."""
+    """A call for another run does not change the array that was returned for the first."""
     first = scene.answers(scene.runs[run])
     scene.answers(scene.runs[then])
     changed = not all(answer.is_kept() for answer in first)
     what = "changed" if changed else "stayed as it was"
-    return verdict("answers_are_kept", f"the answer to {run} {what} when {then} was asked for", broken=changed)
+    sentence = f"the array returned for {run} {what} during the call for {then}"
+    return verdict("answers_are_kept", sentence, broken=changed)
 
 
 def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
-    """Every hidden switch that the subject declares, flipped on the same inputs, changes no more than rounding."""
+    """Each variant that the subject declares gives the same array for the same inputs, within rounding.
+
+    A variant is the same subject with one switch changed, such as training for inference, or compiled for not compiled.
+    """
     variants = scene.variants()
     if not variants:
-        raise NoClaim("the variants that compile were asked before")
-    base, worst = see(scene, run, observe), nothing("variants_agree", "no variant was claimed on")
+        raise NoClaim("variants that compile are not called in this case, to save time")
+    base, worst = see(scene, run, observe), nothing("variants_agree", "no variant could be judged")
     for name, evaluator in variants.items():
         other = see(scene.against(evaluator), run, observe)
         slack, claimed = base.allowance + other.allowance, base.claimed & other.claimed

@@ -27,25 +27,25 @@ ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "
 
 
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
-    """The subject follows the recommended answer of a convention on which practice is divided."""
+    """The subject follows the recommended answer of a convention, which is a question on which libraries differ."""
     wanted, found = CONVENTIONS[convention].recommended, scene.conventions.get(convention, UNDEFINED)
     return verdict("convention_is", f"{convention} is {found!r}; {wanted!r} is recommended", broken=found != wanted)
 
 
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """A query that may attend to no key gets what the subject's convention says: zeros, the mean of all, or NaN."""
+    """A query that sees no key gets what the subject's convention says: zeros, the mean of all values, or NaN."""
     name, problem = "hidden_rows_follow_convention", scene.problem(run)
     empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
     answer = _answer_for_hidden_rows(scene, problem)
     if answer == UNDEFINED or not empty.any():
-        return nothing(name, "no row is fully hidden" if answer != UNDEFINED else "the convention is undefined")
+        return nothing(name, "every row sees a key" if answer != UNDEFINED else "the convention is undefined")
     output = observe(scene, run, "output").array
     if answer == "uniform":
         return _mean_of_all_values(scene, run, output, empty)
     wanted = np.full_like(output, {"zeros": 0.0, "nan": np.nan}[answer])
-    found = equal(name, output, wanted, empty[..., None], what=f"fully hidden rows should be {answer}")
+    found = equal(name, output, wanted, empty[..., None], what=f"rows that see no key should be {answer}")
     return keep(scene, found, seen_of("output", run, output),
-                Side(f"output, {answer} in fully hidden rows", run, wanted), (0.0, empty[..., None]))
+                Side(f"output, {answer} in rows that see no key", run, wanted), (0.0, empty[..., None]))
 
 
 def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
@@ -98,15 +98,16 @@ def _mean_of_all_values(scene: Scene, run: str, output: Array, empty: Array) -> 
     expected = scene.evaluator.expect(all_shown, "", "output")
     bound = expected.output_allowance, empty[..., None]
     found = measure("hidden_rows_follow_convention", output, expected.output, *bound,
-                    what="fully hidden rows should be the mean of all values")
+                    what="rows that see no key should be the mean of all values")
     return keep(scene, found, seen_of("output", run, output),
-                Side("output, the mean of all values in fully hidden rows", run, expected.output), bound)
+                Side("output, the mean of all values in rows that see no key", run, expected.output), bound)
 
 
 def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
            where: Literal["everywhere", "it must show"]) -> Measured:
-    """Two runs differ by as much as the definitions differ, within both runs' rounding: everywhere, or only where that
-    difference is more than rounding could hide.
+    """Two runs differ by what the definition says they differ by, within the rounding of both.
+
+    everywhere: all entries are judged.  it must show: only those whose difference is larger than rounding could hide.
     """
     one, two = (see(scene, run, observe) for run in runs)
     due, slack, claimed = one.truth - two.truth, one.allowance + two.allowance, one.claimed & two.claimed
@@ -114,14 +115,14 @@ def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
         claimed = claimed & (np.abs(due) > MUST_SHOW * slack)
     seen = one.array - two.array
     found = measure("differ", seen, due, slack, claimed,
-                    what=f"{observe} of {runs[0]} less that of {runs[1]}, against the difference that is due")
-    less = of_run(observe, f"{runs[0]}` less that of `{runs[1]}", seen)
+                    what=f"{observe} of {runs[0]} minus that of {runs[1]}, against the difference by definition")
+    less = of_run(observe, f"{runs[0]}` minus that of `{runs[1]}", seen)
     return keep(scene, found, Side(less.name, runs[0], seen), Side(f"{less.name}, by definition", runs[0], due),
                 (slack, claimed), observed=observe)
 
 
 def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """The call raises, with a message, rather than return a wrong answer."""
+    """The call raises an exception with a message, instead of returning a wrong answer."""
     try:
         scene.answers(scene.runs[run])
     except SubjectRaised as raised:

@@ -13,7 +13,7 @@ from attnspec.vocabulary.transforms import axes, contents, history, keywords, la
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
-_ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} false alarms a clause"
+_ROUNDINGS = "bound for independent rounding errors, at most {false_alarm:g} false alarms per clause"
 
 INSTRUMENTS: Mapping[str, str] = {
     "agrees_with_definition": WORST_CASE, "agree": "{within}", "agree_on_prefix": WORST_CASE, "adds_up": WORST_CASE,
@@ -26,8 +26,8 @@ INSTRUMENTS: Mapping[str, str] = {
     "rows_beyond_follow_convention": "probe of a convention",
     "lse_of_hidden_rows_follows_convention": "probe of a convention", "merges": WORST_CASE, "lse_merges": WORST_CASE,
     "lse_has_its_dtype": EQUALITY, "is_refused": "refusal of the call",
-    "has_variance": "chi-squared test, at most {false_alarm:g} false alarms a shape",
-    "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms a clause",
+    "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
+    "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }

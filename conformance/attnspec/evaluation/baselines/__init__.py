@@ -1,1 +1,1 @@
-"""The rules by which attention is judged today, as detectors: made from their description, put beside the suite."""
+"""The rules by which attention is tested today, written from their sources, to compare the suite with."""

@@ -184,56 +184,61 @@ def _put_sizes() -> str:
 
 
 _KERNELBENCH = "https://github.com/ScalingIntelligence/KernelBench/blob/main/src/kernelbench/eval.py"
-_CUT = (f"Its shapes, cut to what a CPU affords: {_put_sizes()}; left out is level 3 problem 31, T = S = 16384, and "
-        "attention inside whole networks. A layer gets the causal one.")
+_CUT = (f"Its shapes, with fewer sequences and heads so that a CPU can compute them: {_put_sizes()}. Left out: level 3 "
+        "problem 31 (T = S = 16384), and attention inside whole networks. A layer gets the causal shape.")
 _GAUSSIAN, _UNIFORM = five_draws(normal), five_draws(uniform)
 _LOOSE = {dtype.value: (1e-2, 1e-2) for dtype in THREE}
 
 _ALL = (
     Rule("gaussian_1e-2", "Five Gaussian draws, allclose 1e-2", _KERNELBENCH,
-         "torch.randn, five draws plain and five causal; atol = rtol = 1e-2 against the same formula in the same "
-         "dtype, as benchmarks of generated kernels judged first. " + _CUT,
+         "torch.randn: five draws without and five with the causal flag. The answer may differ by atol = rtol = 1e-2 "
+         "from the same formula in the same dtype. Benchmarks of generated kernels used this rule at first. " + _CUT,
          _GAUSSIAN, close_to_same(_LOOSE), _sources(grids.KERNELBENCH)),
     Rule("gaussian_1e-4", "Five Gaussian draws, allclose 1e-4", _KERNELBENCH,
-         "The same draws at the tolerance of today, atol = rtol = 1e-4 in float32 and 1e-2 in the half dtypes. " + _CUT,
+         "The same draws with the tolerance that is used today: atol = rtol = 1e-4 in float32, 1e-2 in half dtypes. "
+         + _CUT,
          _GAUSSIAN, close_to_same(KERNELBENCH), _sources(grids.KERNELBENCH)),
     Rule("kernelbench", "KernelBench", _KERNELBENCH,
-         "torch.rand, which its attention problems draw from: entries in [0, 1), at its tolerance of today. " + _CUT,
+         "torch.rand, as in its attention problems: entries in [0, 1), with the tolerance that it uses today. " + _CUT,
          _UNIFORM, close_to_same(KERNELBENCH), _sources(grids.KERNELBENCH)),
     Rule("assert_close", "torch.testing.assert_close, defaults",
          "https://docs.pytorch.org/docs/stable/testing.html",
-         "Five Gaussian draws as people write them (B=2, H=2, T=S=128, d=64), then the shapes and features of "
-         "PyTorch's operator samples, which are small (B=4, H=4, T=3, S=6, d=8, plain, causal, broadcast, one float "
-         "mask; Gaussian, too, since its entries in [-9, 9) come with a looser tolerance); a layer as "
-         "nn.MultiheadAttention: self, memory, causal, padding, weights. All of them are put.",
+         "Five Gaussian draws of common sizes (B=2, H=2, T=S=128, d=64), and the shapes and features of PyTorch's "
+         "operator samples (B=4, H=4, T=3, S=6, d=8: plain, causal, broadcast, one float mask). Those are Gaussian, "
+         "too: PyTorch's own entries in [-9, 9) need a looser tolerance. A layer is tested like "
+         "nn.MultiheadAttention: self-attention, memory, causal, padding, weights. All of these cases are used.",
          OPINFO, close_to_same(ASSERT_CLOSE), (OPERATOR_SAMPLES,)),
     Rule("flash_attention", "flash-attention's 2x rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/tests/test_flash_attn.py",
-         "The largest error at most twice that of an eager run in the dtype of the inputs. Its tests' lengths, widths, "
-         "heads and options, each combination one Gaussian draw: causal, windows, ALiBi, softcap, key padding, filled "
-         "caches, grouped heads; diagonals start top-left, as is recommended here. " + _of(grids.FLASH_ATTENTION)
+         "The largest error may be at most twice that of an eager run in the dtype of the inputs. It uses the lengths, "
+         "widths, heads and options of its tests, with one Gaussian draw for each combination: causal, windows, ALiBi, "
+         "softcap, key padding, filled caches, grouped heads. Diagonals start top-left, as attnspec recommends. "
+         + _of(grids.FLASH_ATTENTION)
          + " Left out: dropout, gradients, paged caches, rotary embedding, padded queries.",
          FLASH_ATTENTION, twice_eager, _sources(grids.FLASH_ATTENTION), HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
          "https://github.com/Dao-AILab/flash-attention/blob/main/hopper/test_flash_attn.py",
-         "As the 2x rule, plus twice what adding 0.3 to the reference and taking it away costs; three times the eager "
-         "error under a softcap. Its tests' lengths, widths, heads and options: causal, windows, softcap, key padding, "
-         "filled caches, grouped heads, values wider and narrower than keys. " + _of(grids.FLASH_ATTENTION_3)
+         "Like the 2x rule (with a softcap, three times the eager error), plus twice the rounding error of adding 0.3 "
+         "to the reference and subtracting it again. It uses the lengths, widths, heads and options of its tests: "
+         "causal, windows, softcap, key padding, filled caches, grouped heads, values wider and narrower than keys. "
+         + _of(grids.FLASH_ATTENTION_3)
          + " Left out: chunks, float8, a second query, gradients.",
          FLASH_ATTENTION_3, twice_eager_and_noise, _sources(grids.FLASH_ATTENTION_3), HALVES),
     Rule("pytorch_fused", "PyTorch's fused tolerances",
          "https://github.com/pytorch/pytorch/blob/main/test/test_transformers.py",
-         "torch.rand; tolerances from the largest absolute and relative deviation of a low-precision reference, at "
-         "least the defaults, times 4, also at the sizes of the CPU tests, which have fixed ones. Its tests' lengths, "
-         "widths, heads and options: causal, scale 1/d, grouped heads, float and boolean masks. "
+         "torch.rand. The tolerances are 4 times the largest absolute and relative deviation of a low-precision "
+         "reference, and at least 4 times the defaults; also at the sizes of the CPU tests, which have fixed ones. It "
+         "uses the lengths, widths, heads and options of its tests: causal, scale 1/d, grouped heads, float and "
+         "boolean masks. "
          + _of(grids.FUSED_ATTENTION) + " Left out: dropout, gradients, nested tensors.",
          FUSED_ATTENTION, close_to_fused, _sources(grids.FUSED_ATTENTION)),
     Rule("onnx_nodes", "ONNX's fixed cases",
          "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",
-         "The node cases of its Attention operator that fit the contract, at their sizes: entries in [0, 1), B=2, T=4, "
-         "S=6, d=8; float and boolean masks, causal, scale, grouped heads, wider values, rows that see nothing, heads "
-         "side by side, weights; rtol 1e-3 (bfloat16 2^-6), atol 1e-7. Those published in float32 are put in the "
-         "half dtypes, too, against a reference rounded once. All are put, but for caches, windows and softcap.",
+         "The node cases of its Attention operator that attnspec's functions can take, at their own sizes: entries in "
+         "[0, 1), B=2, T=4, S=6, d=8; float and boolean masks, causal, scale, grouped heads, wider values, rows that "
+         "see no key, heads side by side, weights. rtol 1e-3 (bfloat16 2^-6), atol 1e-7. Cases that are published in "
+         "float32 are also used in the half dtypes, with a reference that is rounded once. Left out: caches, windows "
+         "and softcap.",
          ONNX_NODES, close_to_same(ONNX), (NODE_CASES,)),
 )
 

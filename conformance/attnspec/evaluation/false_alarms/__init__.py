@@ -1,1 +1,1 @@
-"""Campaigns for false alarms: sound implementations are judged on cases by the million, and none may be accused."""
+"""Campaigns for false alarms: correct implementations are judged on millions of cases, and none may fail."""

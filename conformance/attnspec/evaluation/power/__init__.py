@@ -1,1 +1,1 @@
-"""How many wrong subjects the suite detects and how soon, beside the rules used today."""
+"""How many wrong subjects the suite detects, and after how many cases, compared with the rules used today."""

@@ -36,8 +36,8 @@ _SEEDS, _RULES, _AGAINST, _DIAGNOSIS = "seeds", "rules", "against", "diagnosis"
 
 OURS: Mapping[str, str] = {
     "name": SUITE, "title": "attnspec", "source": "",
-    "meaning": "The clauses of the spec, each on as many cases as `attnspec check` tries at this effort. Cases are "
-               "those of the clause that convicts soonest."}
+    "meaning": "The clauses of the spec, each on as many cases as `attnspec check` tries at this effort. The "
+               "cases of the clause that detects the fault first are counted."}
 """What a record's header says of the suite, among the rules."""
 
 

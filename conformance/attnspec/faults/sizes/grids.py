@@ -149,7 +149,7 @@ GRIDS: Mapping[str, Mechanism] = {
     "groups are rounded down to a power of two": _grouped(lambda head, G, *_: head // (power_above(G + 1) // 2)),
     "groups have a fixed number of heads": _grouped(lambda head, _G, _Hkv, size: head // size),
     "groups are tiled": _grouped(lambda head, _G, Hkv, _size: head % Hkv),
-    "heads of a group are dealt by its size": lambda _: {"group_value": _dealt_by_group},
+    "heads are assigned by the size of a group": lambda _: {"group_value": _dealt_by_group},
     "the last of a group has the next group's keys": _grouped(lambda head, G, *_: (head + 1) // G % max(1, (
         len(head) // G))),
     "key heads are clamped": _grouped(lambda head, G, _Hkv, size: np.minimum(head // G, size - 1)),

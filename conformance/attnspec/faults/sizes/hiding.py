@@ -140,8 +140,8 @@ def _uncapped_in_last(size: int) -> Change:
 HIDING: Mapping[str, Mechanism] = {
     "mask rows are read with a padded stride": _of_mask(_stride_rounded_up),
     "mask tiles are transposed": _of_mask(_tiles_transposed),
-    "the first batch entry's mask serves all": _of_mask(_of_first(0)),
-    "the first head's mask serves all": _of_mask(_of_first(1)),
+    "the first batch entry's mask is used for all": _of_mask(_of_first(0)),
+    "the first head's mask is used for all": _of_mask(_of_first(1)),
     "a mask row's number wraps": _of_mask(_wrapping(2)),
     "a mask column's number wraps": _of_mask(_wrapping(3)),
     "the mask is left out": _of_mask(_left_out),
@@ -151,8 +151,8 @@ HIDING: Mapping[str, Mechanism] = {
     "masked blocks are seen as a whole": _of_mask(_whole_blocks),
     "bias rows are read with a padded stride": _of_bias(_stride_rounded_up),
     "bias tiles are transposed": _of_bias(_tiles_transposed),
-    "the first batch entry's bias serves all": _of_bias(_of_first(0)),
-    "the first head's bias serves all": _of_bias(_of_first(1)),
+    "the first batch entry's bias is used for all": _of_bias(_of_first(0)),
+    "the first head's bias is used for all": _of_bias(_of_first(1)),
     "a bias row's number wraps": _of_bias(_wrapping(2)),
     "a bias column's number wraps": _of_bias(_wrapping(3)),
     "the bias is left out": _of_bias(_left_out),
@@ -162,7 +162,7 @@ HIDING: Mapping[str, Mechanism] = {
     "the diagonal tile is closed":
         _causal(lambda row, column, size, _: (column <= row) & ((column // size < row // size) | (column < size))),
     "rows of the last tile stop where it begins": _causal(_short_of_last_tile),
-    "a block all in the future gives NaN": lambda size: {"softmax": _nan_of_future(size)},
+    "a block of only later keys gives NaN": lambda size: {"softmax": _nan_of_future(size)},
     "the diagonal ends in the last corner":
         _causal(lambda row, column, _, work: column <= row + work.shape[3] - work.shape[2]),
     "the causal flag is left out": _causal(lambda row, column, *_: (column >= 0) & (row >= 0)),

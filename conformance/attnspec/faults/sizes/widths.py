@@ -39,7 +39,7 @@ def _padding_of_next_row(work: Work, size: int) -> Work:
 
 
 def _tiles_rotated(work: Work, size: int) -> Work:
-    """Tiles of the query meet other tiles of the key."""
+    """Tiles of the query are multiplied by the wrong tiles of the key."""
     return work.but(query=np.roll(work.query, size, axis=-1))
 
 

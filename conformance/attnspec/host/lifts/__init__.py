@@ -1,4 +1,4 @@
-"""Lifts hand a function the arrays of its framework and read its answer back, without loss: a file a framework."""
+"""Lifts pass a function the arrays of its framework and read its answer back, without loss: one file per framework."""
 
 LIFTS = ("torch", "jax")
 """Each lift by the name of its framework and of its file: a new one is a file beside these and a word here."""

@@ -1,1 +1,1 @@
-"""Many implementations of many libraries on one page: what was found, told by finding and by library."""
+"""Many implementations of many libraries on one page: what was found, by finding and by library."""

@@ -31,22 +31,24 @@ class Column:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("mask", "What does True in a boolean mask mean, as the adapter hands it over?", ("mask.polarity",)),
+    Column("mask", "What does True in a boolean mask mean, as the adapter passes it on?", ("mask.polarity",)),
     Column("float mask", "What does a mask of floats mean, and what happens to a bias?", ("mask.float", "bias.form")),
     Column("causal, T ≠ S", "Which diagonal bounds the causal mask?", ("causal_alignment",)),
     Column("mask and causal", "What do a mask (a bias of -inf) and the causal flag do together?",
            ("mask_with_causal", "bias_with_causal")),
     Column("hidden row", "What is the output of a query for which every key is masked?", ("hidden_row",)),
-    Column("hidden NaN", "What does a NaN in a masked key or value do to the visible output?",
+    Column("hidden NaN", "What does a NaN in a masked key or value do to the output?",
            ("hidden_key.nan", "hidden_value.nan")),
-    Column("scale", "What is the default scale, and is an explicit one honoured?", ("scale",)),
-    Column("grouped heads", "Which key/value head does query head h use, of Hkv < H?", ("grouped_heads",), "grouped"),
-    Column("Dv ≠ D", "May values be of another width than keys?", ("value_width",)),
+    Column("scale", "What is the default scale, and is an explicit scale used?", ("scale",)),
+    Column("grouped heads", "Which key/value head does query head h use if Hkv < H?", ("grouped_heads",), "grouped"),
+    Column("Dv ≠ D", "May values have another width than keys?", ("value_width",)),
     *(Column(word.name, word.asks, (word.name,)) for word in KEYWORDS.values() if word.asks),
-    Column("weights", "How do the weights come back, if at all?", ("weights",)),
-    Column("float64", "Is float64 computed as float64? The class that explains it, and what comes back.",
+    Column("weights", "Which weights are returned, if any?", ("weights",)),
+    Column("float64", "Is float64 computed as float64? The precision class that explains the errors, and the output's "
+           "dtype.",
            ("precision", "dtype.output"), dtype=DType.FLOAT64),
-    Column("zero sizes", "What comes back where an axis is empty?", ("zero",)),
+    Column("zero sizes", "What is returned if an axis is empty?", ("zero",)),
+    Column("mismatch", "Does it refuse lengths, widths, batches and masks that do not match?", ("mismatch",)),
     Column("gradient", "Does a gradient reach masked positions?", ("gradient",)),
 )
 

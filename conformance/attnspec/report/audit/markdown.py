@@ -45,18 +45,18 @@ def _head(looked: Audit, joined: Joined) -> Lines:
         yield (f"Spec {plain(header.spec_version)} ({code(header.spec_digest[:12])}), effort {plain(header.effort)}, "
                f"seed {header.seed}, {plain(moment(header.started))}.")
     yield ""
-    yield ("This page is generated from the record of the audit, as the page that can be searched is "
-           "([how to read it](reading-a-report.md#the-audit)). Each finding is told once, for all clauses and dtypes "
-           "that fail because of it. Its script exits with 1 if the finding is true, and with 0 if not.")
+    yield ("This page is generated from the record of the audit, like the HTML page, which can be searched "
+           "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, for all clauses and dtypes "
+           "that fail because of it. Its script exits with 1 if the finding holds, and with 0 if it does not.")
     yield ""
 
 
 def _table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
-    yield ("What matters most comes first. How many of the applicable clauses hold and how many are violated, by "
-           "level; by choice: violated only by what the library documents; deviations that the manifest lists; clauses "
-           "that do not apply; and what was not decided.")
+    yield ("The most harmful results come first. The columns count clauses. Held: of those that apply. Must, should, "
+           "may: violated, by level. By choice: violated only because of what the library documents. Known: failures "
+           "that the manifest lists. Inapplicable: they do not apply. Undecided: no verdict.")
     for shelf in looked.shelves:
         yield from ("", f"### {plain(shelf.library)}", "")
         if source := _source(shelf):
@@ -182,7 +182,7 @@ def _concern(concern: Concern) -> str:
 def _switches(looked: Audit) -> Lines:
     if not looked.habits.switches:
         return
-    yield "## Hidden switches"
+    yield "## Switches"
     yield ""
     yield "The same inputs with one switch changed. The table lists where the answers differ, with both answers."
     for each in looked.habits.switches:

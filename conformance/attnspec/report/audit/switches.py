@@ -1,4 +1,4 @@
-"""Hidden switches: the same inputs, one switch flipped, and where the two answers differ."""
+"""Switches: the same inputs, one switch flipped, and where the two answers differ."""
 
 from __future__ import annotations
 

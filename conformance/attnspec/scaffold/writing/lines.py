@@ -203,5 +203,5 @@ def joined_lines(form: Form, parameter: str) -> list[str]:
                  "    if mask is not None:", f"        return {passed['mask'].expression}"]
     last = passed["bias"] if "bias" in passed else passed["mask"]
     returns = f"{array} | str | None" if "causal" in passed else f"{array} | None"
-    return helper(form, f"_{parameter}", returns, f"What `{parameter}` is given: it serves for all of these.",
+    return helper(form, f"_{parameter}", returns, f"The value of `{parameter}`, which stands for all of these.",
                   [*body, f"    return {_total(last, plain)}"])

@@ -83,7 +83,7 @@ def score_shape(problem: Problem) -> tuple[int, int, int, int]:
 
 
 def widen(posed: Attention, *, by: Annotated[int, Between(2, 16)]) -> Attention:
-    """Append zero features until all arrays are `by` times as wide; the old columns of the values are reported."""
+    """Append features of zero until all arrays are `by` times as wide; of the output, the old columns are compared."""
     problem = posed.one
 
     def wider(array: Array) -> Array:
@@ -95,14 +95,14 @@ def widen(posed: Attention, *, by: Annotated[int, Between(2, 16)]) -> Attention:
 
 
 def repeat_keys(posed: Attention) -> Attention:
-    """Give every key and value a twin at the end, visible to whom the first is."""
+    """Append a copy of every key and value; a query sees the copy if it sees the original."""
     problem = posed.one
     twice = np.concatenate([np.arange(problem.sizes.S)] * 2)
     return posed.but(**entries_along(problem, "S", twice))
 
 
 def drop_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
-    """Cut keys and values off from `kept` on."""
+    """Remove the keys and values from position `kept` on."""
     return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
 
 
@@ -115,12 +115,12 @@ def drop_first_keys(posed: Attention, *, dropped: DrawnCount) -> Attention:
 
 
 def keep_queries(posed: Attention, *, cut: DrawnRow) -> Attention:
-    """Cut the queries off after position `cut`; keys and values stay."""
+    """Remove the queries after position `cut`; keys and values stay."""
     return posed.but(**entries_along(posed.one, "T", np.arange(cut + 1)))
 
 
 def keep_prefix(posed: Attention, *, cut: DrawnRow) -> Attention:
-    """Cut the whole sequence off after position `cut`; only where T = S."""
+    """Remove queries, keys and values after position `cut`; only where T = S."""
     problem = posed.one
     if problem.sizes.T != problem.sizes.S:
         raise NoClaim("queries and keys are not one sequence")
@@ -130,7 +130,7 @@ def keep_prefix(posed: Attention, *, cut: DrawnRow) -> Attention:
 
 
 def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "tile"]) -> Attention:
-    """Give every query head a key/value head of its own: what grouped heads mean, spelled out."""
+    """Copy key/value heads until every query head has one of its own: grouped heads, written out."""
     problem = posed.one
     H, Hkv = problem.sizes.H, problem.sizes.Hkv
     answer = posed.conventions.get("grouped_heads", "") if order == "declared" else order
@@ -141,7 +141,7 @@ def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "t
 
 
 def keep_kv_heads(posed: Attention, *, kept: DrawnCount) -> Attention:
-    """Cut the key/value heads off from `kept` on; query heads share those that are left."""
+    """Keep the first `kept` key/value heads; the query heads share them."""
     problem = posed.one
     if problem.sizes.H % kept:
         raise NoClaim("the number of query heads is not a multiple of the number of key/value heads")
@@ -153,26 +153,26 @@ _PERMUTED_AXES: Mapping[str, Axis] = {"batch": "B", "heads": "H", "queries": "T"
 
 
 def permute_keys(posed: Attention, *, by: DrawnSeed) -> Attention:
-    """Reorder the keys with their values, and the columns of mask and bias with them."""
+    """Reorder keys, values and the columns of mask and bias, all in the same way."""
     problem = posed.one
     order = permutation(by, problem.sizes.S)
     return posed.but(**entries_along(problem, "S", order)).reading("S", np.argsort(order))
 
 
 def permute_queries(posed: Attention, *, by: DrawnSeed) -> Attention:
-    """Reorder the queries, and the rows of mask and bias with them; answers are read back in the old order."""
+    """Reorder queries and the rows of mask and bias in the same way; the output is put back into the old order."""
     problem = posed.one
     order = permutation(by, problem.sizes.T)
     return posed.but(**entries_along(problem, "T", order)).reading("T", np.argsort(order))
 
 
 def permute_batch(posed: Attention, *, by: DrawnSeed) -> Attention:
-    """Reorder the batch; answers are read back in the old order."""
+    """Reorder the batch entries; the output is put back into the old order."""
     return _permuted(posed, "B", permutation(by, posed.one.sizes.B))
 
 
 def permute_heads(posed: Attention, *, by: DrawnSeed) -> Attention:
-    """Reorder the heads of all arrays alike (no grouped heads); answers are read back in the old order."""
+    """Reorder the heads of all arrays (not grouped ones); the output is put back into the old order."""
     if posed.one.sizes.Hkv < posed.one.sizes.H:
         raise NoClaim("heads are grouped")
     return _permuted(posed, "H", permutation(by, posed.one.sizes.H))
@@ -186,7 +186,7 @@ def _permuted(posed: Attention, axis: Axis, order: Array) -> Attention:
 
 
 def split(posed: Attention, *, along: Literal["batch", "heads", "queries"]) -> Attention:
-    """Take the problem apart along an axis: one call a piece, the answers joined again."""
+    """Split the problem along an axis, make one call for each piece, and join the answers."""
     axis = _PERMUTED_AXES[along]
     problem = posed.one
     if along == "heads" and problem.sizes.Hkv < problem.sizes.H:

@@ -15,19 +15,19 @@ from attnspec.vocabulary.transforms.axes import ArrayName, Attention, product, s
 
 
 def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
-    """Multiply one array by a power of two, negative ones too; no claim where that is not exact in the dtype."""
+    """Multiply one array by a power of two, positive or negative; no claim where that is not exact in the dtype."""
     problem = posed.one
     return posed.but(**{array: product(getattr(problem, array), by, problem.dtype)})
 
 
 def shift_keys(posed: Attention, *, by: DrawnStep) -> Attention:
-    """Add one number to every entry of every key: each logit of a row moves by the same amount."""
+    """Add one number to every entry of every key, so that all logits of a row change by the same amount."""
     problem = posed.one
     return posed.but(key=shifted(problem.key, by, problem.dtype))
 
 
 def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
-    """Add one number to every entry of the bias; one that hides keys stays -inf there."""
+    """Add one number to every entry of the bias; entries of -inf stay as they are."""
     problem = posed.one
     if problem.bias is None:
         raise NoClaim("there is no bias")
@@ -47,14 +47,14 @@ def fill(posed: Attention, *, array: ArrayName, number: float) -> Attention:
 
 
 def keep_values(posed: Attention, *, of: Literal["even_keys", "odd_keys"]) -> Attention:
-    """Set the values of the other keys to zero; even and odd keys' values add up to all of them, exactly."""
+    """Keep the values of the even keys, or of the odd keys, and set the others to zero."""
     value = posed.one.value.copy()
     value[:, :, 1 if of == "even_keys" else 0 :: 2, :] = 0
     return posed.but(value=value)
 
 
 def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, ...]) -> Attention:
-    """Shuffle all entries of the named arrays: other content of the same kind and shape."""
+    """Shuffle the entries of each named array: other content of the same shape."""
     random = np.random.RandomState(by)
 
     def stirred(array: Array) -> Array:
@@ -69,7 +69,7 @@ LARGE = 256.0
 
 def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
-    """Put other content into the keys and values that no query may attend to.
+    """Put other content into the keys and values that are masked for every query.
 
     `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
     """
@@ -123,7 +123,7 @@ def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...]
 
 
 def share_heads(posed: Attention) -> Attention:
-    """Give every head of the batch the arrays of the first, at full shape."""
+    """Give every head the arrays of the first head, at full shape."""
     problem = posed.one
 
     def shared(array: Array) -> Array:

@@ -18,14 +18,14 @@ FULL = 4
 
 
 def again(posed: Attention) -> Attention:
-    """Ask once more, remembering nothing."""
+    """Make the same call once more; no earlier answer is used again."""
     return replace(posed, fresh=True)
 
 
 def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
-    """Ask after another problem of the same shapes; where T = S, after a third that is one position long, too.
+    """Make the call after one with other arrays of the same shapes; if T = S, also after one of a single position.
 
-    Where the scale is given, the others have one that is larger by 1.
+    If a scale is given, it is larger by 1 in the earlier calls.
     """
     other = other_content(posed, by=by, arrays=("query", "key", "value"))
     # a scale that is remembered from the call before shows only where it was another
@@ -36,7 +36,7 @@ def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
 
 
 def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broadcast"]) -> Attention:
-    """Hand the same arrays over in another memory layout.
+    """Pass the same arrays in another memory layout.
 
     strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies (B,T,H,D), as split heads
     do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0.

@@ -15,7 +15,7 @@ from attnspec.vocabulary.transforms.axes import Attention, score_shape
 
 
 def hide_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
-    """Let the mask hide every key from `kept` on, from every query."""
+    """Mask every key from position `kept` on, for all queries."""
     problem = posed.one
     mask = np.ones(score_shape(problem), bool) if problem.mask is None else problem.mask.copy()
     mask[..., kept:] = False
@@ -23,22 +23,22 @@ def hide_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
 
 
 def show_all(posed: Attention) -> Attention:
-    """Hand over a mask that hides nothing."""
+    """Pass a mask that keeps every key."""
     return posed.but(mask=np.ones(score_shape(posed.one), bool))
 
 
 def drop_mask(posed: Attention) -> Attention:
-    """Hand over no mask."""
+    """Pass no mask."""
     return posed.but(mask=None)
 
 
 def share_mask(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
-    """Make all of an axis use the mask of its first entry, still at full shape."""
+    """Give all entries of an axis the mask of the first, still at full shape."""
     return posed.but(mask=np.ascontiguousarray(np.broadcast_to(_first(posed.one, over), score_shape(posed.one))))
 
 
 def broadcast_mask(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
-    """The same mask as `share_mask`, handed over with that axis of length 1."""
+    """Pass the mask of `share_mask` with that axis of length 1, to be broadcast."""
     return posed.but(mask=np.ascontiguousarray(_first(posed.one, over)))
 
 
@@ -50,12 +50,12 @@ def _first(problem: Problem, over: str) -> Array:
 
 
 def zero_bias(posed: Attention) -> Attention:
-    """Hand over a bias of zeros."""
+    """Pass a bias of zeros."""
     return posed.but(bias=np.zeros(score_shape(posed.one), posed.one.query.dtype))
 
 
 def mask_as_bias(posed: Attention) -> Attention:
-    """Hand the mask over as an additive bias that holds -inf where it hides."""
+    """Pass the mask as an additive bias, with -inf for every masked key."""
     problem = posed.one
     if problem.mask is None:
         raise NoClaim("there is no mask")
@@ -64,7 +64,7 @@ def mask_as_bias(posed: Attention) -> Attention:
 
 
 def causal_as_mask(posed: Attention) -> Attention:
-    """Hand the causal flag over as an explicit mask, joined with the mask that is there as the conventions say."""
+    """Pass the causal flag as an explicit mask, combined with the given mask as the conventions say."""
     problem = posed.one
     # what else hides keys stays a keyword of its own, so only the flag goes into the mask
     others = {name: off for name, off in OFF.items() if name not in ("mask", "causal")}
@@ -79,31 +79,31 @@ def leave_out(posed: Attention, *,
 
 
 def window_as_mask(posed: Attention) -> Attention:
-    """Hand the window over as an explicit mask, joined with mask and causal flag where they are in use."""
+    """Pass the window as an explicit mask, combined with the given mask and the causal flag."""
     return posed.but(causal=False, window=None, mask=visible_keys(posed.one.but(bias=None), posed.conventions))
 
 
 def with_window(posed: Attention, *, to: Literal["unbounded", "as wide as all"]) -> Attention:
-    """Hand over a window that keeps no key from any query: without bounds, or with bounds beyond both ends."""
+    """Pass a window that masks no key: without bounds, or with bounds beyond both ends."""
     sizes = posed.one.sizes
     all_keys = sizes.S + sizes.T
     return posed.but(window=(None, None) if to == "unbounded" else (all_keys, all_keys))
 
 
 def with_softcap(posed: Attention, *, to: Literal["huge"]) -> Attention:  # noqa: ARG001  (named, so that clauses read)
-    """Hand over a softcap of 2^14, which every format holds and ordinary logits do not come near."""
+    """Pass a softcap of 2^14, which every dtype can hold and which is far above ordinary logits."""
     return posed.but(softcap=2.0**14)
 
 
 def with_scale(posed: Attention, *, to: Literal["default", "zero", "one", "doubled", "negated"]) -> Attention:
-    """Hand over an explicit scale: 1/sqrt(D), 0, 1, 2/sqrt(D) or -1/sqrt(D)."""
+    """Pass an explicit scale: 1/sqrt(D), 0, 1, 2/sqrt(D) or -1/sqrt(D)."""
     default = 1 / float(np.sqrt(posed.one.sizes.D))
     scales = {"default": default, "zero": 0.0, "one": 1.0, "doubled": 2 * default, "negated": -default}
     return posed.but(scale=scales[to])
 
 
 def ask_weights(posed: Attention) -> Attention:
-    """Ask for the weights, too."""
+    """Ask for the weights as well."""
     return posed.but(return_weights=True)
 
 

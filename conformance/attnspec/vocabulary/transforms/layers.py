@@ -47,7 +47,7 @@ def _reordered(name: str, array: Array, order: Array) -> Array:
 
 
 def one_head_at_a_time(posed: Layer) -> Layer:
-    """One call a head, with the other heads' rows of w_out zero; the outputs are summed, b_out counted once."""
+    """Make one call for each head, with the other heads' rows of w_out zero; add up the outputs, b_out once."""
     problem = posed.one
     _needs_output_projection(problem)
     parts = tuple(problem.but(params=_only(problem.params, head, problem.heads)) for head in range(problem.heads))
@@ -67,7 +67,7 @@ def _only(params: Mapping[str, Array], head: int, heads: int) -> dict[str, Array
 
 
 def multiply_biases(posed: Layer, *, by: Literal["minus four", "two"]) -> Layer:
-    """Multiply every bias by a power of two, which is exact; a layer without biases is outside what this asks."""
+    """Multiply every bias of the projections by a power of two, which is exact; a layer needs biases for this."""
     params, factor = posed.one.params, {"minus four": -4, "two": 2}[by]
     if not any(name.startswith("b_") for name in params):
         raise OutsideLimits("its projections add no biases")
@@ -76,7 +76,7 @@ def multiply_biases(posed: Layer, *, by: Literal["minus four", "two"]) -> Layer:
 
 
 def indivisible_heads(posed: Layer) -> Layer:
-    """Ask for one head more than the width can be divided by."""
+    """Ask for a number of heads that does not divide the width."""
     problem = posed.one
     width = problem.params["w_query"].shape[1]
     # a count beyond the width divides nothing, so one is always found
