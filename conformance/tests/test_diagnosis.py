@@ -123,7 +123,7 @@ def test_a_mistake_outside_the_catalogue_is_located_at_its_stage(subject: Subjec
 def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
     count = itertools.count()
 
-    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, ...]:
         found = attention(call)
         gain = np.float32(1 + next(count))
         return (found[0] * gain, found[1]) if isinstance(found, tuple) else found * gain
@@ -133,7 +133,7 @@ def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
 
 
 def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
-    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, ...]:
         found = attention(call)
         output = found[0] if isinstance(found, tuple) else found
         output[:] += np.float32(call.query.shape[2] == 2)  # no problem that is read is so short
@@ -144,7 +144,7 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
 
 def raising(*, only_with: str = "") -> Subject:
     """It divides by nought, on every small square problem or on those with a keyword."""
-    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, ...]:
         if call.query.shape[2] > 2 and (not only_with or getattr(call, only_with) is not None):
             raise ZeroDivisionError(only_with or "always")
         found = attention(call)
@@ -165,7 +165,7 @@ def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str
 
 def inverted(*, empty: float) -> Subject:
     """The mask read the wrong way round; what rows hold that then see no key is `empty`."""
-    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, ...]:
         if call.mask is None:
             return attention(call)
         sees_none = call.mask.all(axis=-1, keepdims=True)
@@ -188,7 +188,7 @@ def test_an_inverted_mask_with_zeros_is_the_fault_of_that_name() -> None:
 
 
 def test_keywords_that_spoil_a_case_together_are_told() -> None:
-    def answer(call: HandedOver) -> Array | tuple[Array, Array]:
+    def answer(call: HandedOver) -> Array | tuple[Array, ...]:
         found = attention(call)
         output = found[0] if isinstance(found, tuple) else found
         output[:] += np.float32(np.nan if call.causal and call.mask is not None else 0)

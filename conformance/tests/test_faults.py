@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import drift
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declaration_of, fault_named, fault_table
@@ -20,7 +21,7 @@ from attnspec.faults.layer import staged_layer
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.staged import Answer, staged
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.expectation import Expectation, expect, expect_layer
+from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem
@@ -61,6 +62,20 @@ KEPT_NEAR = (
     "with=causal+softcap+window;window=2+0;softcap=0.5", "with=softcap;softcap=0.5", "with=softcap;softcap=30.0",
     "with=mask+softcap;softcap=2.0", "with=bias+softcap;softcap=0.5", "with=causal+softcap;softcap=2.0",
     "with=scale+softcap;scale=0.3;softcap=0.5", "with=return_weights+softcap;softcap=0.5")
+# Numbers of keys and of queries, alone and beside every other keyword.
+LENGTHS = tuple(
+    f"with={'+'.join(sorted((*more.split(), name)))};{extra}{name}={pattern}" for name, pattern, more, extra in (
+    ("key_lengths", "ragged", "", ""), ("key_lengths", "ragged", "mask", ""), ("key_lengths", "ragged", "bias", ""),
+    ("key_lengths", "ragged", "causal", ""), ("key_lengths", "ragged", "window", "window=3+1;"),
+    ("key_lengths", "with_zero", "", ""), ("key_lengths", "one_short", "causal", ""),
+    ("key_lengths", "full", "", ""), ("query_lengths", "ragged", "", ""), ("query_lengths", "one_short", "causal", ""),
+    ("query_lengths", "ragged", "key_lengths", "key_lengths=one_short;"), ("query_lengths", "full", "", "")))
+SINKS = tuple(f"with={'+'.join(sorted((*more.split(), 'sinks')))};{extra}sinks={pattern}" for pattern, more, extra in (
+    ("spread", "", ""), ("normal", "", ""), ("zero", "mask", ""), ("rising", "causal", ""), ("hundred", "", ""),
+    ("spread", "window", "window=3+1;"), ("minus_infinity", "", ""), ("normal", "return_weights", "")))
+LSES = tuple(f"with={'+'.join(sorted((*more.split(), 'return_lse')))}{extra}" for more, extra in (
+    ("", ""), ("mask", ""), ("bias", ""), ("scale", ";scale=0.3"), ("softcap", ";softcap=0.5"), ("causal", ""),
+    ("sinks", ";sinks=spread"), ("return_weights", "")))
 NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
 
 
@@ -68,6 +83,10 @@ def _recipes(count: int) -> Iterator[str]:
     yield from SPECIAL
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
+    serving = (*product(NEAR_SIZES, (*LENGTHS, *SINKS, *LSES)), *product(("B2,H2,Hkv2,T19,S19,D8,Dv4",), LENGTHS))
+    for i, (sizes, used) in enumerate(serving):
+        family = "above_88" if "hundred" in used or used == "with=return_lse" else "normal"
+        yield f"{sizes};mask={'with_empty_rows' if 'mask' in used else 'none'};families={family};{used};seed={i}"
     for i in range(count):
         used = FEATURES[i % len(FEATURES)]
         yield ";".join(filter(None, (
@@ -83,6 +102,7 @@ class Posed:
     text: str
     problem: Problem
     expected: Expectation
+    grade: str = "G0"
 
 
 def _class(dtype: DType, grade: str = "G0") -> Precision:
@@ -98,11 +118,11 @@ def _forms(text: str, dtype: DType, grade: str) -> Iterator[Posed]:
     """The problem as it is; strided; and with NaN in keys, then values, that nobody sees."""
     problem = make_problem(Recipe.parse(text), dtype)
     expected = expect(problem, _class(dtype, grade), conventions=RECOMMENDED)
-    yield Posed(text, problem, expected)
-    yield Posed(f"{text} strided", _changed(problem, _strided), expected)
-    if problem.mask is not None and problem.query.shape[1] == problem.key.shape[1]:
+    yield Posed(text, problem, expected, grade)
+    yield Posed(f"{text} strided", _changed(problem, _strided), expected, grade)
+    if (problem.mask is not None or problem.key_lengths is not None) and problem.query.shape[1] == problem.key.shape[1]:
         for name in ("key", "value"):
-            yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected)
+            yield Posed(f"{text} poisoned {name}", _poisoned(problem, name), expected, grade)
 
 
 def _changed(problem: Problem, change: Callable[[Array], Array]) -> Problem:
@@ -119,8 +139,8 @@ def _private(array: Array) -> Array:
 
 
 def _poisoned(problem: Problem, name: str) -> Problem:
-    assert problem.mask is not None
-    seen = np.asarray(problem.mask.any(axis=2))[..., None]
+    only = problem.but(bias=None, causal=False, window=None, query_lengths=None)
+    seen = np.asarray(visible_keys(only, RECOMMENDED).any(axis=2))[..., None]
     array = getattr(problem, name)
     return problem.but(**{name: np.where(seen, array, np.asarray(np.nan, array.dtype))})
 
@@ -135,25 +155,25 @@ def _beyond(answer: Array, truth: Array, allowance: Array, claimed: Array) -> bo
 def _departs(function: Function, posed: Posed, *, zeros: bool = True) -> str:
     """How the answer departs from what is expected; empty if it does not."""
     problem = _changed(posed.problem, _private)
-    inputs = {name: getattr(problem, name) for name in ("query", "key", "value", "mask", "bias")}
+    inputs = {name: getattr(problem, name) for name in ("query", "key", "value", *AXES)}
     before = {name: array.tobytes() for name, array in inputs.items() if array is not None}
     try:
-        answer = function(**inputs, causal=problem.causal, scale=problem.scale, return_weights=problem.return_weights,
-                          window=problem.window, softcap=problem.softcap)
+        answer = function(**inputs, **{name: getattr(problem, name) for name in OFF if name not in AXES})
     except (TypeError, ValueError) as raised:
         return f"raises {raised}"
     changed = [name for name, memory in before.items() if inputs[name].tobytes() != memory]
     if changed:
         return f"changes its {changed[0]}"
-    if isinstance(answer, tuple) != problem.return_weights:
+    if (len(answer) if isinstance(answer, tuple) else 1) != 1 + problem.return_weights + problem.return_lse:
         return "returns a pair, or none"
-    output = answer[0] if problem.return_weights else answer
+    output = answer[0] if isinstance(answer, tuple) else answer
     if any(array is not None and np.shares_memory(array, output) for array in inputs.values()):
         return "returns an input"
-    return _wrong(answer, output, posed.expected, problem.query.dtype, zeros=zeros)
+    return _wrong(answer, output, posed, problem.query.dtype, zeros=zeros)
 
 
-def _wrong(answer: Answer, output: Array, expected: Expectation, dtype: np.dtype[Any], *, zeros: bool) -> str:
+def _wrong(answer: Answer, output: Array, posed: Posed, dtype: np.dtype[Any], *, zeros: bool) -> str:
+    expected, problem = posed.expected, posed.problem
     claimed = expected.claimed[..., None]
     if output.shape != expected.output.shape or output.dtype != dtype:
         return "shape or dtype"
@@ -161,15 +181,28 @@ def _wrong(answer: Answer, output: Array, expected: Expectation, dtype: np.dtype
         return "output"
     if zeros and (output[expected.empty] != 0).any():
         return "a row that sees nothing"
-    if isinstance(answer, tuple) and _beyond(answer[1], expected.weights, expected.weights_allowance, claimed):
+    if problem.return_weights and _beyond(answer[1], expected.weights, expected.weights_allowance, claimed):
         return "weights"
-    return ""
+    return "log-sum-exp" if problem.return_lse and _lse_departs(answer[-1], posed, zeros=zeros) else ""
+
+
+def _lse_departs(lse: Array, posed: Posed, *, zeros: bool) -> bool:
+    """Whether a log-sum-exp (B,H,T) is not the recommended one, rows that see no key among them."""
+    problem = posed.problem
+    precision = _class(problem.dtype, posed.grade)
+    expected = expect(problem, precision, conventions=RECOMMENDED, parts=frozenset({"lse"}))
+    assert expected.lse is not None
+    assert expected.lse_allowance is not None
+    if lse.shape != expected.lse.shape or lse.dtype != (np.float64 if problem.dtype is DType.FLOAT64 else np.float32):
+        return True
+    return _beyond(lse, expected.lse, expected.lse_allowance, expected.claimed) or (
+        zeros and bool((lse[expected.empty] != -np.inf).any()))
 
 
 def _found(fault: Fault, dtype: DType) -> str:
     """Where a fault departs from the truth, over one history of calls; empty if nowhere."""
-    function = fault.function
-    reasons = ((posed, _departs(function, posed)) for posed in _posed(dtype))
+    function, taken = fault.function, declaration_of(fault).keywords
+    reasons = ((posed, _departs(function, posed)) for posed in _posed(dtype) if posed.problem.keywords <= taken)
     return next((f"{posed.text}: {reason}" for posed, reason in reasons if reason), "")
 
 

@@ -76,7 +76,9 @@ REAL: Mapping[str, tuple[str, str]] = {
 SHOWN = 14  # parameters in the table
 JUDGED = {"core": "attention.definition", "masking": "masking.definition", "bias": "bias.definition",
           "causal": "causal.no_lookahead", "scale": "scale.explicit", "window": "window.definition",
-          "softcap": "softcap.definition", "weights": "attention.returned_weights", "layers": "layers.definition"}
+          "softcap": "softcap.definition", "key_lengths": "lengths.definition",
+          "query_lengths": "lengths.queries_definition", "sinks": "sinks.definition", "lse": "lse.definition",
+          "weights": "attention.returned_weights", "layers": "layers.definition"}
 """By profile, the clause that an adapter is put to."""
 
 

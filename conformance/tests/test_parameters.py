@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from attnspec.cli import main
 from attnspec.core.errors import TargetError
-from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, listed
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.core.other_names import OTHER_NAMES, keyword_for, listed
 from attnspec.core.slips import slip_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.registry import load

@@ -17,8 +17,8 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.unjudged import lacks
 from attnspec.cli.wording import applied, few, named, plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
-from attnspec.core.keywords import keyword_for, listed
 from attnspec.core.nouns import Effort, Verdict
+from attnspec.core.other_names import keyword_for, listed
 from attnspec.record.events import Event
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.report.bugs import likely, likely_in_short, likely_words, unexplained

@@ -12,12 +12,16 @@ UNDEFINED = "undefined"
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """A question, its possible answers, the answer a `should` clause recommends, and what each answer means."""
+    """A question, its possible answers, the answer a `should` clause recommends, and what each answer means.
+
+    keyword: without which nobody asks.
+    """
 
     name: str
     question: str
     answers: Mapping[str, str]
     recommended: str
+    keyword: str = ""
 
 
 def unfound(name: str, subject: str) -> str:
@@ -59,6 +63,20 @@ CONVENTIONS: Mapping[str, Convention] = {
             "repeat": "head h // (H / Hkv)",
             "tile": "head h % Hkv",
             UNDEFINED: "no promise is made"}, "repeat"),
+        Convention("beyond_length", "What does a row hold that lies beyond the number of queries of its batch entry?", {
+            "zeros": "zeros",
+            "unspecified": "anything: it is not to be read",
+            UNDEFINED: "no promise is made"}, "zeros", "query_lengths"),
+        Convention("lse_base", "To which base is a log-sum-exp taken?", {
+            "natural": "the logarithm of the sum is the natural one",
+            "two": "it is the logarithm to base two of the same sum",
+            UNDEFINED: "no promise is made"}, "natural", "return_lse"),
+        Convention("lse_of_hidden_row", "What is the log-sum-exp of a row that sees no key?", {
+            "minus_infinity": "-inf, the logarithm of an empty sum",
+            "plus_infinity": "+inf",
+            "zero": "0",
+            "unspecified": "anything: it is not to be read",
+            UNDEFINED: "no promise is made"}, "minus_infinity", "return_lse"),
     )
 }
 

@@ -30,8 +30,9 @@ LONGEST: Mapping[str, int] = {"B": 33, "H": 128, "G": 71, "T": 4096, "S": 4096, 
 """The greatest length that is drawn at effort default."""
 
 AXES = tuple(BUCKETS)
-COUNTED = tuple(name for name in OFF if KEYWORDS[name].acts in {Acts.VISIBILITY, Acts.LOGITS})
-"""The keywords that are met together with lengths."""
+COUNTED = tuple(name for name in OFF
+                if KEYWORDS[name].acts in {Acts.VISIBILITY, Acts.LOGITS} and not KEYWORDS[name].pool)
+"""The keywords that are met together with lengths: those that clauses of every pool may use."""
 
 Place = tuple[str, int]
 """An axis and one of its buckets."""

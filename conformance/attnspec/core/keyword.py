@@ -65,7 +65,9 @@ class Keyword:
     causal flag does, of a keyword that counts from the query's own place.
     The cases: values; sample: the one that a diagnosis looks at.  is_uncommon: few functions take it: the seeds of
     clauses, and faults of anything else, are the same as if there were no such keyword; its own faults are in
-    `faults/<name>.py`.
+    `faults/<name>.py`.  pool: of the clauses that are about it, where that is not everybody's: what clauses of other
+    pools meet is counted without it, and faults of other pools do not take it.
+    counts: of an array of lengths, the axis of which it counts the first entries.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
@@ -90,6 +92,8 @@ class Keyword:
     values: Values | None = None
     sample: object = None
     is_uncommon: bool = False
+    pool: str = ""
+    counts: str = ""
     misfit: Callable[[Any, Any, bool], str] | None = None
     needs_causal: str = ""
     called: str = ""

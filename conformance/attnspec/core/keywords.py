@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
-from attnspec.core.slips import slip_of
+from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
 
 ArrayT = TypeVar("ArrayT")
 Window = tuple[int | None, int | None]
@@ -27,7 +27,8 @@ class KeywordArguments(Generic[ArrayT]):
     """The keywords of a call; a default means that the keyword is left out. ArrayT: the type of arrays.
 
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
-    `scale` None means 1/sqrt(D).
+    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside
+    float64 float64.
     """
 
     mask: ArrayT | None = None
@@ -37,6 +38,10 @@ class KeywordArguments(Generic[ArrayT]):
     window: Window | None = None
     softcap: float | None = None
     return_weights: bool = False
+    key_lengths: ArrayT | None = None
+    query_lengths: ArrayT | None = None
+    sinks: ArrayT | None = None
+    return_lse: bool = False
 
     @property
     def given(self) -> dict[str, Any]:
@@ -83,6 +88,9 @@ class Lists(TypedDict, total=False):
 
     windows: Literal["any"] | Sequence[tuple[int | None, int | None]]
     softcaps: Literal["any"] | Sequence[float]
+    key_length_patterns: Literal["any"] | Sequence[LengthPattern]
+    query_length_patterns: Literal["any"] | Sequence[LengthPattern]
+    sink_patterns: Literal["any"] | Sequence[SinkPattern]
 
 
 def _number(name: str, text: str) -> float:
@@ -253,6 +261,7 @@ _ALL = (
         other_names=("need_weights", "return_attention_scores", "return_attn_weights", "output_attentions"),
         parameters=("return_weights", "need_weights", "return_attention_scores", "return_attn_weights",
                     "output_attentions", "return_attn_probs", "return_attn", "return_attention")),
+    *SERVING,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
         "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,
@@ -275,25 +284,10 @@ PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.
 """The keywords that count from a query's own place, with the value that hides later keys."""
 AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
 """The axes of the keywords that are arrays."""
-OTHER_NAMES: Mapping[str, tuple[str, ...]] = {word.name: word.other_names for word in _ALL if word.other_names}
-"""What libraries call a keyword, the usual name first. It may mean another thing there: a mask may be True to hide."""
+COUNTS: Mapping[str, str] = {word.name: word.counts for word in _ALL if word.counts}
+"""The keywords that are lengths, with the axis of which each counts the first entries."""
 
 
 def acting_on(*acts: Acts) -> dict[str, Any]:
     """The optional keywords that change one of these, each with the value that leaves it out."""
     return {name: off for name, off in OFF.items() if KEYWORDS[name].acts in acts}
-
-
-def keyword_for(name: str) -> str:
-    """The keyword for what others call `name`, also where that is mistyped; empty if there is none."""
-    return next((word for word, others in OTHER_NAMES.items() if name in others or slip_of(name, others)), "")
-
-
-def listed(defaults: Mapping[str, str]) -> str:
-    """Parameters that are left at their defaults, for a reader: `block=64`, and what attnspec calls them if it does."""
-    return ", ".join(f"{name}={default}{_ours(name)}" for name, default in defaults.items())
-
-
-def _ours(name: str) -> str:
-    word = keyword_for(name)
-    return f" (attnspec's keyword is {word}: rename it, or wrap it with `attnspec init`)" if word else ""

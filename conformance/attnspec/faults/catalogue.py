@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 
 from attnspec.core.conventions import CONVENTIONS
@@ -52,7 +52,7 @@ CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
 SEED = re.compile(r"-?\d{1,18}", re.ASCII)
 
 ATTENTION_PROFILES = ("core", "scale", "weights", "masking", "bias", "causal", "grouped", "purity")
-FURTHER_PROFILES = tuple(KEYWORDS[name].profile for name in UNCOMMON)
+FURTHER_PROFILES: Mapping[str, str] = {name: KEYWORDS[name].profile for name in UNCOMMON}
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
 
@@ -83,13 +83,21 @@ def _seed(family: str, seed: str) -> int:
     return int(seed)
 
 
+def recommended(keywords: Collection[str]) -> Mapping[str, str]:
+    """The recommended answer to each convention that a subject with these keywords is asked."""
+    return {name: answer for name, answer in RECOMMENDED.items()
+            if not CONVENTIONS[name].keyword or CONVENTIONS[name].keyword in keywords}
+
+
 def _keywords(fault: Fault) -> frozenset[str]:
     """All but those that layers are not put. Keywords that few functions have only where something of such a one is
-    wrong: the other faults show without, and sooner.
+    wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
     """
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
-    return frozenset(taken if fault.stage.value in UNCOMMON else taken - set(UNCOMMON))
+    if fault.stage.value not in UNCOMMON:
+        return frozenset(taken - set(UNCOMMON))
+    return frozenset(name for name in taken if KEYWORDS[name].pool in {"", KEYWORDS[fault.stage.value].pool})
 
 
 def declaration_of(fault: Fault) -> Declaration:
@@ -103,9 +111,9 @@ def declaration_of(fault: Fault) -> Declaration:
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
-        conventions=RECOMMENDED,
+        conventions=recommended(keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*profiles, *(name for name in FURTHER_PROFILES if name in keywords)),
+        claims=(*profiles, *(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

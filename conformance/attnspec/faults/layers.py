@@ -29,7 +29,7 @@ def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], L
 
 
 def _time_first() -> Layer:
-    def answer(call: LayerCall) -> Array | tuple[Array, Array]:
+    def answer(call: LayerCall) -> Array | tuple[Array, ...]:
         """The output turned to (T,B,M); weights (B,H,T,S) stay as they are."""
         found = sound.run_layer(call, sound.SOUND_LAYER)
         if isinstance(found, tuple):
@@ -40,7 +40,7 @@ def _time_first() -> Layer:
 
 def _over_batch() -> Layer:
     """Batch and time are exchanged where the shapes allow it, so that sequences attend to each other."""
-    def answer(call: LayerCall) -> Array | tuple[Array, Array]:
+    def answer(call: LayerCall) -> Array | tuple[Array, ...]:
         """Output (B,T,M), batch and time exchanged on the way in and back where query and key have one shape."""
         if call.query.shape != call.key.shape or call.mask is not None or call.bias is not None:
             return sound.run_layer(call)

@@ -15,7 +15,6 @@ class Outside(enum.Enum):
 
     CACHE = "it is in a key/value cache, and no keyword of attnspec passes one"
     BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
-    SINKS = "it is about attention sinks, and no keyword hands them over"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
     REFUSAL = "a program that should run is refused before attention computes anything"
@@ -30,7 +29,7 @@ _GITHUB = "https://github.com/"
 
 _BY_CLASS: Mapping[str, Bugs] = {
     "batch/head mixup": {
-        "pytorch/pytorch/issues/177378": "batch_packed_together",
+        "pytorch/pytorch/issues/177378": "batch_packed_together query_lengths_packed_together",
         "onnx/onnx/issues/7118": "heads_key_not_transposed",
         "huggingface/diffusers/pull/3214": "batch_and_heads_exchanged",
         "sooftware/attentions/issues/4": "mask_head_major layer_mask_head_major",
@@ -48,11 +47,11 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "tracel-ai/cubecl/pull/1027": "mask_dropped_in_last_block blocks_mask_of_first",
     },
     "cache index": {
-        "huggingface/transformers/pull/45940": "blocks_tail_counted",
+        "huggingface/transformers/pull/45940": "blocks_tail_counted key_lengths_dropped_for_one_query",
         "huggingface/transformers/pull/48280": "mask_shifted",
         "TrenTorch/TrenTorch/pull/192": "key_first_dropped",
         "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
-        "lablup/mlxcel/issues/75": "mask_padded_left",
+        "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end",
         "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,
         "sgl-project/sgl-kernel-xpu/issues/196": Outside.CACHE,
     },
@@ -72,7 +71,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/165838": "every_seventh_call_wrong",
         "pytorch/pytorch/issues/121174": Outside.TASTE,
     },
-    "decode vs prefill": {"ml-explore/mlx/issues/3452": "one_query_sink one_query_unscaled one_query_uniform"},
+    "decode vs prefill": {"ml-explore/mlx/issues/3452":
+            "one_query_sink one_query_unscaled one_query_uniform sinks_dropped_for_one_query sinks_for_one_query_only"},
     "dropout in eval": {
         "pytorch/pytorch/issues/124464": Outside.CONVENTION,
         "huggingface/pytorch-image-models/pull/1978": "dropout_of_1_percent dropout_random",
@@ -155,7 +155,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/118025": "mask_dropped_with_weights report_before_mask",
         "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
                                        " layer_mask_dropped_without_weights",
-        "jax-ml/jax/issues/23349": "mask_ignored",
+        "jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored",
         "jax-ml/jax/issues/19237": "causal_ignored",
         "AI-Hypercomputer/maxtext/issues/4476": "mask_dropped_with_causal",
         "google/praxis/issues/30": "layer_mask_ignored",
@@ -210,9 +210,11 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {
-        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost",
+        "NVIDIA/TransformerEngine/pull/399":
+            "keys_beyond_queries_lost key_lengths_bound_by_queries query_lengths_limit_keys",
         "fla-org/flash-linear-attention/issues/431": Outside.CACHE,
-        "vllm-project/vllm-omni/issues/5865": "mask_hides_queries",
+        "vllm-project/vllm-omni/issues/5865":
+            "mask_hides_queries key_lengths_of_queries query_lengths_of_keys",
         "pytorch/pytorch/issues/141429": "rows_dealt_out",
     },
     "shape": {
@@ -226,7 +228,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     "softcap ignored": {
         "huggingface/transformers/issues/32848": "softcap_ignored switch_softcap_dropped",
         "vllm-project/vllm-metal/issues/665": "layer_softcap_ignored",
-        "vllm-project/vllm-metal/pull/550": Outside.SINKS,
+        "vllm-project/vllm-metal/pull/550": "sinks_ignored sinks_dropped_with_causal",
         "sgl-project/sglang/issues/33915": "softcap_ignored softcap_dropped_for_one_query",
     },
     "softmax axis": {

@@ -17,6 +17,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -24,12 +25,14 @@ BLOCK = 16
 
 
 def _visible(call: HandedOver) -> Array:
-    """(B,H,T,S): mask, causal flag and window together."""
+    """(B,H,T,S): mask, causal flag, window and the numbers of keys together."""
     shape = T, S = call.query.shape[2], call.key.shape[2]
     allowed = np.ones(shape, bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
     if call.window is not None:
         joined = joined & stage.within(T, S, call.window)
+    if call.key_lengths is not None:
+        joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -52,17 +55,30 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
         logits = logits + call.bias.astype(wide)
     visible = _visible(call)
     logits = np.where(visible, logits, -np.inf)
-    top = logits.max(axis=-1, keepdims=True)
-    grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
-    total = grown.sum(axis=-1, keepdims=True)
+    sink = _sink(call, logits)
+    top = np.maximum(logits.max(axis=-1, keepdims=True), sink)
+    shift = np.where(np.isneginf(top), 0, top)
+    grown = np.exp(logits - shift)
+    total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
     weights = grown / np.where(total == 0, 1, total)
-    return _rounded(call, weights @ _seen(value, visible), weights)
+    return _rounded(call, weights @ _seen(value, visible), weights, put_together(shift, total))
 
 
-def _rounded(call: HandedOver, output: Array, weights: Array) -> Answer:
-    """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs."""
+def _sink(call: HandedOver, logits: Array) -> Array:
+    """(1,H,1,1): the sink of each head, -inf where there is none, in the dtype of the logits (B,H,T,S)."""
+    sinks = np.full(logits.shape[1], -np.inf) if call.sinks is None else call.sinks
+    return np.asarray(sinks, logits.dtype)[None, :, None, None]
+
+
+def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
+    """Output (B,H,T,Dv), and weights (B,H,T,S) where they are asked for, in the dtype of the inputs; rows beyond the
+    number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
+    """
     io = call.query.dtype
-    return (output.astype(io), weights.astype(io)) if call.return_weights else output.astype(io)
+    if call.query_lengths is not None:
+        output = np.where(np.arange(output.shape[2])[:, None] < call.query_lengths[:, None, None, None], output, 0)
+    more = ([weights.astype(io)] if call.return_weights else []) + ([returned(lse, io)] if call.return_lse else [])
+    return (output.astype(io), *more) if more else output.astype(io)
 
 
 def _naive(call: HandedOver) -> Answer:
@@ -87,9 +103,11 @@ def _eager(call: HandedOver) -> Answer:
     if work.bias is not None:
         logits = (logits + work.bias.astype(io)).astype(io)
     visible = _visible(call)
-    hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf)
-    weights = stage.normalise(stage.exponentials(hidden.astype(work.query.dtype))).astype(io)
-    return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights)
+    hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
+    sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
+    joined = stage.join(hidden, work.but(sinks=sinks))
+    weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
+    return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights, log_sum_exp(joined))
 
 
 def _online(call: HandedOver) -> Answer:
@@ -110,8 +128,9 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
     logits = stage.add_bias(stage.cap(stage.logits(work, stage.scale(work)), work), work)
     logits = np.where(visible, logits, -np.inf).astype(work.query.dtype)
-    top = np.full((B, H, T, 1), -np.inf, logits.dtype)
-    total, output = np.zeros_like(top), np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
+    top = np.broadcast_to(_sink(call, logits), (B, H, T, 1))
+    total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
+    output = np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
     for first in range(0, S, BLOCK):
         block = logits[..., first:first + BLOCK]
         higher = np.maximum(top, block.max(axis=-1, keepdims=True))
@@ -120,17 +139,20 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
         total = total * factor + grown.sum(axis=-1, keepdims=True)
         output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + BLOCK]
         top = higher
-    total = np.where(total == 0, 1, total)
-    return _rounded(call, output / total, np.exp(logits - np.where(np.isneginf(top), 0, top)) / total)
+    shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
+    return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
 
 
 def _reversed(call: HandedOver) -> Answer:
-    """The keys are taken from last to first; causal flag and window are turned into a mask before."""
+    """The keys are taken from last to first; what hides keys is turned into a mask before."""
     visible = _visible(call)
     bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
-                                      bias=bias, causal=False, window=None))
-    return (answer[0], np.flip(answer[1], axis=-1).copy()) if isinstance(answer, tuple) else answer
+                                      bias=bias, causal=False, window=None, key_lengths=None))
+    if not call.return_weights:
+        return answer
+    output, weights, *lse = answer
+    return (output, np.flip(weights, axis=-1).copy(), *lse)
 
 
 def _sorted(call: HandedOver) -> Answer:
@@ -142,11 +164,11 @@ def _sorted(call: HandedOver) -> Answer:
     bias = None if call.bias is None else np.take_along_axis(np.broadcast_to(call.bias, visible.shape), of_scores, -1)
     answer = stage.attention(call.but(
         key=np.take_along_axis(key, of_keys, axis=2), value=np.take_along_axis(value, of_keys, axis=2),
-        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None))
-    if not isinstance(answer, tuple):
+        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None, key_lengths=None))
+    if not call.return_weights:
         return answer
-    back = np.argsort(order, axis=-1)[:, :, None, :]
-    return answer[0], np.take_along_axis(answer[1], back, axis=-1)
+    (output, weights, *lse), back = answer, np.argsort(order, axis=-1)[:, :, None, :]
+    return (output, np.take_along_axis(weights, back, axis=-1), *lse)
 
 
 def _prescaled(work: Work, factor: float) -> Array:
@@ -234,7 +256,9 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     return Declaration(
         keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
-        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row},
+        conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,
+                     # a sum of lowest numbers is no empty sum
+                     **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES))
+        claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES.values()))

@@ -18,9 +18,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments, Window
+from attnspec.faults.log_sum import log_sum_exp, returned, with_column
 from attnspec.problems.problem import Array
 
-Answer = Array | tuple[Array, Array]
+Answer = Array | tuple[Array, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +101,13 @@ def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
 
 
+def own_keys(work: Work) -> Array:
+    """The keys that each batch entry has, (B,1,1,S)."""
+    B, _, _, S = work.shape
+    lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
+    return np.arange(S) < lengths[:, None, None, None]
+
+
 def scale(work: Work) -> float:
     """1/sqrt(D) unless the caller says otherwise."""
     return 1 / float(np.sqrt(work.query.shape[-1])) if work.scale is None else work.scale
@@ -127,6 +135,11 @@ def add_bias(logits: Array, work: Work) -> Array:
 def hide(logits: Array, work: Work) -> Array:
     """Logits (B,H,T,S), hidden ones -inf."""
     return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
+
+
+def join(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
+    return logits if work.sinks is None else with_column(logits, work.sinks)
 
 
 def exponentials(logits: Array) -> Array:
@@ -165,6 +178,13 @@ def finish(output: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
     return output
 
 
+def clear(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
+    if work.query_lengths is None:
+        return output
+    return np.where(np.arange(work.shape[2])[:, None] < work.query_lengths[:, None, None, None], output, 0)
+
+
 def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
     """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
@@ -185,15 +205,19 @@ class Stages:
     masked: Callable[[Work], Array] = masked
     past: Callable[[Work], Array] = past
     near: Callable[[Work], Array] = near
+    own_keys: Callable[[Work], Array] = own_keys
     scale: Callable[[Work], float] = scale
     logits: Callable[[Work, float], Array] = logits
     cap: Callable[[Array, Work], Array] = cap
     add_bias: Callable[[Array, Work], Array] = add_bias
     hide: Callable[[Array, Work], Array] = hide
+    join: Callable[[Array, Work], Array] = join
     softmax: Callable[[Array, Work], Array] = softmax
     weigh: Callable[[Array, Work], Array] = weigh
     mix: Callable[[Array, Work], Array] = mix
+    lse: Callable[[Array, Work], Array] = lambda logits, _: log_sum_exp(logits)
     finish: Callable[[Array, Work], Array] = finish
+    clear: Callable[[Array, Work], Array] = clear
     report: Callable[[Array, Work], Array] = report
     narrow: Callable[[Array, np.dtype[Any]], Array] = narrow
 
@@ -224,15 +248,18 @@ def _as_computed(stages: Stages) -> Stages:
 
 
 def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
-    """Run the stages: output (B,H,T,Dv), or the pair with weights (B,H,T,S) where they are asked for."""
+    """Run the stages: output (B,H,T,Dv), with weights (B,H,T,S), a log-sum-exp (B,H,T), or both if asked for."""
     io, stages = call.query.dtype, _as_computed(stages)
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = _prepare(call, stages)
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)
         hidden = stages.hide(stages.add_bias(logits, work), work)
-        weights = stages.weigh(stages.softmax(hidden, work), work)
-        output = stages.narrow(stages.finish(stages.mix(weights, work), work), io)
-        return (output, stages.narrow(stages.report(weights, work), io)) if call.return_weights else output
+        joined = stages.join(hidden, work)
+        weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)
+        output = stages.narrow(stages.clear(stages.finish(stages.mix(weights, work), work), work), io)
+        more = [stages.narrow(stages.report(weights, work), io)] if call.return_weights else []
+        more += [returned(stages.lse(joined, work), io)] if call.return_lse else []
+        return (output, *more) if more else output
 
 
 def _prepare(call: HandedOver, stages: Stages) -> Work:
@@ -240,7 +267,8 @@ def _prepare(call: HandedOver, stages: Stages) -> Work:
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)
-    return work.but(visible=stages.masked(work) & stages.past(work) & stages.near(work) & ~np.asarray(barred))
+    visible = stages.masked(work) & stages.past(work) & stages.near(work) & stages.own_keys(work)
+    return work.but(visible=visible & ~np.asarray(barred))
 
 
 class Attend(Protocol):

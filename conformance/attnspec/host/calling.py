@@ -14,6 +14,7 @@ from .parts import READABLE, parts_of
 
 OURS = Path(__file__).parent
 DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
+NAMES = ("the output", "the weights", "the log-sum-exp")  # of two that come back, the judge knows the second
 LONGEST = 4000  # characters of a traceback, a message, a line
 
 Shape = Tuple[int, ...]
@@ -37,9 +38,10 @@ class Arguments(NamedTuple):
 class Ended(NamedTuple):
     """How a call ended. ended: answered, raised or unusable.
 
-    results: output, (B,H,T,Dv) or (B,T,M), and weights, if they were asked for, as copies.  own: the same in the
-    subject's own memory.  gradients: in the shapes of the inputs.  aliases: the places of the arrays given whose memory
-    a result shares.  told: of what raised or cannot be used, and of what came back part by part.  said: on stderr.
+    results: output, (B,H,T,Dv) or (B,T,M), and weights and log-sum-exp, if they were asked for, as copies.
+    own: the same in the subject's own memory.  gradients: in the shapes of the inputs.  aliases: the places of the
+    arrays given whose memory a result shares.  told: of what raised or cannot be used, and of what came back part by
+    part.  said: on stderr.
     """
 
     ended: str
@@ -117,13 +119,15 @@ def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[s
 
 
 def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
-    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone or with the weights, (B,H,T,S) or (B,T,S)."""
+    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone or with the weights, (B,H,T,S) or (B,T,S),
+    the log-sum-exp, (B,H,T), or both.
+    """
     if len(shapes) == 1:
-        return [_entries(returned, "the output", 0, shapes[0], lift)]
+        return [_entries(returned, NAMES[0], 0, shapes[0], lift)]
     if not isinstance(returned, (tuple, list)) or len(returned) != len(shapes):
         raise _Unusable(named(returned), "the pair", 0)
     return [_entries(value, name, at, shape, lift) for at, (value, name, shape)
-            in enumerate(zip(returned, ("the output", "the weights"), shapes))]
+            in enumerate(zip(returned, NAMES, shapes))]
 
 
 def _entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.keywords import AXES
 from attnspec.numerics.operands import Operands, key_heads, keys_of, operands_of
+from attnspec.numerics.sinks import with_sink
 from attnspec.problems.problem import Array, Problem
 
 BATCH_AT_ONCE = 2**16
@@ -43,7 +45,8 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
             keys = keys_of(part, conventions)
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
-                yield Block((batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys))
+                place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
+                yield Block(place, operands if part.sinks is None else with_sink(operands, part.sinks))
 
 
 def _steps(length: int, step: int) -> Iterator[slice]:
@@ -77,7 +80,7 @@ def _row_step(problem: Problem, T: int) -> int:
 def _of_batch(problem: Problem, batch: slice) -> Problem:
     """Some batch entries."""
     return problem.but(query=problem.query[batch], key=problem.key[batch], value=problem.value[batch],
-                       mask=_along(problem.mask, 4, batch), bias=_along(problem.bias, 4, batch))
+                       **_of_keywords(problem, "B", batch))
 
 
 def _of_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
@@ -85,12 +88,18 @@ def _of_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) ->
     own = key_heads(problem, conventions)
     chosen = heads if own is None else own[heads]
     return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen], value=problem.value[:, chosen],
-                       mask=_along(problem.mask, 3, heads), bias=_along(problem.bias, 3, heads))
+                       **_of_keywords(problem, "H", heads))
+
+
+def _of_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:
+    """The arrays of keywords that have an axis of (B,H,T,S), with a part of it."""
+    return {name: _along(getattr(problem, name), len(axes) - axes.index(axis), some)
+            for name, axes in AXES.items() if axis in axes}
 
 
 def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
-    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it; one that all share is
-    handed on whole.
+    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it, or of lengths (B,); one
+    that all share is handed on whole.
     """
     if array is None or array.ndim < from_last or array.shape[-from_last] == 1:
         return array

@@ -55,6 +55,9 @@ def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
         return _capped_logit_error(operands, truth, r)
     if operands.bias is None:
         error = product_error(operands, truth, r)
+    elif operands.only_sink:  # nothing is added to the other logits; the sink is converted, and stored with them
+        error = product_error(operands, truth, r)
+        error[..., -1] += np.abs(operands.bias[..., -1]) * ((1 + r.accumulate) * (1 + r.logits) - 1)
     else:
         seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
         error = _of_products(operands, r) + seeded * np.abs(operands.bias)

@@ -12,68 +12,23 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import blocks, joined
-from attnspec.numerics.bound import WeightError, in_domain, output_allowance, weight_error
+from attnspec.numerics.bound import in_domain, output_allowance, weight_error
+from attnspec.numerics.lse import log_sum_exp, lse_allowance
 from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
+from attnspec.numerics.readout import (
+    Erring,
+    divisor,
+    logits_allowance,
+    row_sum_allowance,
+    weights_allowance,
+    without_sink,
+)
 from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.screen import screening_allowance
 from attnspec.numerics.typical import Typical, multiple, typical
 from attnspec.problems.problem import Array, LayerProblem, Problem
-
-
-def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T,S): D of the output for V = I, entry by entry; exactly 0 where the key is hidden."""
-    p = truth.weights / _divisor(truth.total)[..., None]
-    least = errors.least[..., None]
-    excess = errors.excess / least
-    drift = excess * (1 - p) + p * np.maximum(errors.mass[..., None] - excess, 0.0)
-    drift = np.fmin(drift, np.maximum(p, 1 - p))
-    heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
-    divided = errors.divided(r)
-    rounded = heavy * _kept(errors, r) * (1 + divided) + (p + drift) * divided
-    rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
-    inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
-    allowance = inside + r.output * (p + inside) + r.lost_output
-    return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
-
-
-def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
-    divided = errors.divided(r)
-    grown = (1 + _kept(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
-    lost = r.lost_weight * 2 + r.lost_product + r.lost_output
-    allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
-    return allowance
-
-
-def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T,S): how far log(weight) less the log(weight) of the row's top key may be from the difference of their
-    logits. The row's sum cancels. Infinite where the weight may leave the range in which it is rounded relatively.
-    """
-    top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
-    once = (1 + _kept(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
-    rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
-    return np.where(_least_weight(truth, errors) < r.normal_weight, np.inf, errors.error + top + rounded)
-
-
-def _least_weight(truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,S): no honest weight is smaller, roundings aside (the caller's half covers them)."""
-    most = (truth.total + errors.excess.sum(axis=-1))[..., None]
-    least: Array = np.exp(np.minimum(truth.shifted - errors.error, 0.0)) / _divisor(most)
-    return least / 2
-
-
-def _kept(errors: WeightError, r: Roundings) -> Array:
-    """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and when stored."""
-    kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
-    return kept
-
-
-def _divisor(total: Array) -> Array:
-    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
-    divisor: Array = np.where(total == 0, 1, total)
-    return divisor
 
 
 def lowered(problem: LayerProblem) -> Problem:
@@ -147,6 +102,7 @@ class Expectation:
     claimed: (B,H,T) bool, rows that are not empty and lie in the domain of the bound. Elsewhere nothing may be judged.
     output_claimed: the same for `output`: `claimed` itself; of a layer (B,T), where all heads are.
     typical_spread, typical_sure (B,H,T,Dv), typical_strain (B,H,T,1): what `typical_allowance` is made of.
+    lse, lse_allowance: (B,H,T), where they are asked for, the natural logarithm; -inf on rows without a visible key.
     What was not asked for (`parts`; the row sums come with the weights, the output with what is typical) has length 0
     along every axis.
     """
@@ -166,6 +122,8 @@ class Expectation:
     typical_strain: Array
     typical_sure: Array
     is_screened: bool = False
+    lse: Array | None = None
+    lse_allowance: Array | None = None
 
     def typical_allowance(self, false_alarm: float) -> Array:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
@@ -197,7 +155,7 @@ def expect(
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
 _NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
-            if each.name != "is_screened"}
+            if each.name not in {"is_screened", "lse", "lse_allowance"}}
 
 
 def expect_layer(
@@ -244,25 +202,27 @@ def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts:
         slack = _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
         found |= {"output": wide.output, "output_allowance": slack}
         claimed &= np.isfinite(slack).all(axis=-1)
+    every: tuple[Operands, Truth, Truth, Erring] = operands, wide, truth, erring
+    keys = without_sink(*every) if operands.has_sink else every
     if "weights" in parts:
-        found |= _weights(operands, wide, truth, erring)
+        found |= _weights(*keys)
     if "logits" in parts:
-        found |= _logits(operands, wide, truth, erring)
+        found |= _logits(*keys)
+    if "lse" in parts:
+        slack = _total(lse_allowance(operands, truth, r, errors) for r, errors in erring)
+        found |= {"lse": log_sum_exp(wide, operands), "lse_allowance": slack}
+        claimed &= np.isfinite(slack)
     if "typical" in parts:
         chances = functools.reduce(Typical.__add__, (typical(operands, truth, r, errors) for r, errors in erring))
         found |= {"typical_spread": chances.spread, "typical_strain": chances.strain, "typical_sure": chances.sure}
     if parts & {"weights", "logits", "typical", "visible"}:
-        found["visible"] = operands.seen()
+        found["visible"] = keys[0].seen()
     return found | {"empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
-
-
-Erring = Sequence[tuple[Roundings, WeightError]]
-"""Classes of arithmetic, each with the errors of the weights under it."""
 
 
 def _weights(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
     """The weights of one block (B,H,T,S), their allowance and that of the row sums (B,H,T)."""
-    return {"weights": wide.weights / _divisor(wide.total)[..., None],
+    return {"weights": wide.weights / divisor(wide.total)[..., None],
             "weights_allowance": _total(weights_allowance(operands, truth, r, errors) for r, errors in erring),
             "row_sum_allowance": _total(row_sum_allowance(operands, r, errors) for r, errors in erring)}
 

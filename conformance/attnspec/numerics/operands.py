@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +54,9 @@ class Operands:
 
     query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv); bias (B,H,T,S), finite, or None; visible (B,H,T,S), or None
     where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
-    key, value or bias that is not finite. `held` and held_key are of the finite hidden entries too, which key and value
-    need not hold: they can overflow a subject's storage.
+    key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
+    finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.
     """
 
     query: Array
@@ -70,6 +71,8 @@ class Operands:
     sizes: Magnitudes
     held: Magnitudes
     held_key: Array
+    has_sink: bool = False
+    only_sink: bool = False
 
     @property
     def is_capped(self) -> bool:
@@ -87,7 +90,8 @@ class Operands:
 
 
 def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
-    """(B,H,T,S) bool: which keys each query may attend to, by mask, causal flag, window and -inf in the bias.
+    """(B,H,T,S) bool: which keys each query may attend to, by mask, lengths, causal flag, window and -inf in the bias.
+    A query that its batch entry does not have attends to none.
 
     Where a convention is undefined, the recommended answer is assumed.
     """
@@ -97,8 +101,10 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
+    own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               _near(problem, conventions, rows), _unbiased(problem, rows)) if part is not None]
+                               _near(problem, conventions, rows), _unbiased(problem, rows), _own_keys(problem),
+                               own_queries) if part is not None]
     if not parts:
         return None
     return np.broadcast_to(functools.reduce(np.logical_and, parts), _shape(problem, rows))
@@ -117,8 +123,29 @@ def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | No
     return _of_rows(problem.mask, problem, rows).astype(bool, copy=False)
 
 
+def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
+    """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
+    if problem.query_lengths is None:
+        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)), dtype=bool)
+    return np.asarray(_places(problem, rows) < problem.query_lengths[:, None])
+
+
+def _own_keys(problem: Problem) -> Array | None:
+    """(B,1,1,S): the keys that each batch entry has; None where no lengths are given."""
+    if problem.key_lengths is None:
+        return None
+    return np.asarray(np.arange(problem.sizes.S) < problem.key_lengths[:, None, None, None])
+
+
+def _places(problem: Problem | LayerProblem, rows: Array | None) -> Array:
+    """(T,): the indices of the queries that are judged."""
+    return np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
+
+
 def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
-    """(T,S): the keys that are not ahead of the query's own place; None without the flag, or where a mask stands in."""
+    """(T,S) or (B,1,T,S): the keys that are not ahead of the query's own place; None without the flag, or where a mask
+    stands in.
+    """
     if not problem.causal or (problem.mask is not None and conventions.get("mask_with_causal") == "mask"):
         return None
     visible: Array = _ahead(problem, conventions, rows) <= 0
@@ -126,7 +153,9 @@ def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) 
 
 
 def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
-    """(T,S): the keys in the window, which bounds what is seen whether or not there is a mask or a causal flag."""
+    """(T,S) or (B,1,T,S): the keys in the window, which bounds what is seen whether or not there is a mask or a causal
+    flag.
+    """
     if problem.window is None:
         return None
     left, right = problem.window
@@ -136,12 +165,22 @@ def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) 
 
 
 def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:
-    """(T,S): how far each key lies ahead of the query's own place, which `causal_alignment` says."""
-    T, S = problem.sizes.T, problem.sizes.S
-    offset = S - T if conventions.get("causal_alignment") == "bottom_right" else 0
-    queries = np.arange(T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
-    ahead: Array = np.arange(S, dtype=np.int32) - (queries[:, None] + np.int32(offset))
+    """(T,S), or (B,1,T,S) where lengths count: how far each key lies ahead of the query's own place, which
+    `causal_alignment` says.
+    """
+    own = _places(problem, rows)[:, None] + _offset(problem, conventions)
+    ahead: Array = np.arange(problem.sizes.S, dtype=np.int32) - own
     return ahead
+
+
+def _offset(problem: Problem, conventions: Mapping[str, str]) -> Array:
+    """The place of the first query: one number, or (B,1,1,1) where batch entries have lengths of their own."""
+    if conventions.get("causal_alignment") != "bottom_right":
+        return np.zeros((), np.int32)
+    keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
+    queries = problem.sizes.T if problem.query_lengths is None else problem.query_lengths
+    offset = np.asarray(np.subtract(keys, queries), dtype=np.int32)
+    return offset[:, None, None, None] if offset.ndim else offset
 
 
 def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
@@ -184,7 +223,7 @@ def operands_of(
     keys = keys or keys_of(problem, conventions)
     visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
     bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
-    usable = np.ones(query.shape[:3], dtype=bool)
+    usable = np.broadcast_to(queries_within(problem, rows)[:, None], query.shape[:3])
     counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, _scale(problem, scale_width),
                         problem.softcap, sizes, sizes, keys.key)
@@ -243,7 +282,7 @@ def _tamed(operands: Operands) -> Operands:
     visible, bias = operands.seen(), np.zeros(1) if operands.bias is None else operands.bias
     finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1))
     sees_no_such: Array = ~np.asarray((visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1))
-    usable: Array = np.asarray(np.isfinite(operands.query).all(axis=-1)) & sees_no_such
+    usable: Array = operands.usable & np.asarray(np.isfinite(operands.query).all(axis=-1)) & sees_no_such
     kept: Array = (np.asarray(visible.any(axis=-2)) & finite_key)[..., None]
     query, held_key, held_value = (_finite(array) for array in (operands.query, operands.key, operands.value))
     key, value = np.where(kept, held_key, 0.0), np.where(kept, held_value, 0.0)

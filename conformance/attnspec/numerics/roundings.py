@@ -18,7 +18,8 @@ ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Relative: accumulate, softmax, row_sum, output (one rounding each); prescale, scale, logits, biased_logits,
+    """Relative: accumulate, softmax, row_sum, output, lse (a returned log-sum-exp): one rounding each; prescale, scale,
+    logits, biased_logits,
     weights and logsumexp (all roundings of that kind together; 0: no log-sum-exp is stored); argument and exp (of the
     exponential); cap_argument, tanh and cap (of a softcap: the quotient x / c, its tanh, the product with c),
     tanh_by_exp: whether the tanh's is relative to 1.
@@ -43,6 +44,7 @@ class Roundings:
     row_sum: float
     logsumexp: float
     output: float
+    lse: float
     lost_product: float
     lost_input: float
     lost_logit: float
@@ -65,7 +67,8 @@ def roundings(precision: Precision) -> Roundings:
     softmax, stored = unit(precision.softmax).roundoff, precision.logit_roundings
     return Roundings(
         accumulate=unit(precision.accumulate).roundoff, softmax=softmax, row_sum=unit(precision.row_sum).roundoff,
-        output=unit(precision.output).roundoff, argument=ARGUMENT_ROUNDINGS * softmax,
+        output=unit(precision.output).roundoff, lse=unit(returned_lse(precision.dtype)).roundoff,
+        argument=ARGUMENT_ROUNDINGS * softmax,
         exp=exp_error(precision) * softmax,
         prescale=_compound(precision.prescale, precision.prescale_roundings),
         scale=_compound(precision.scale, precision.scale_roundings), logits=_compound(precision.logits, stored),
@@ -76,6 +79,11 @@ def roundings(precision: Precision) -> Roundings:
         lost_logit=(stored + 1) * _lost(precision, precision.logits) if stored else 0.0,
         lost_weight=_lost(precision, precision.weights) + _lost_exp(precision),
         lost_output=_lost(precision, precision.output), **_cap(precision), **_ranges(precision))  # type: ignore[arg-type]  # by name
+
+
+def returned_lse(dtype: DType) -> DType:
+    """The dtype of a log-sum-exp that is returned beside an output of this one."""
+    return DType.FLOAT64 if dtype is DType.FLOAT64 else DType.FLOAT32
 
 
 def _cap(precision: Precision) -> dict[str, object]:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import OFF, VALUED
+from attnspec.core.keywords import AXES, OFF, VALUED
 from attnspec.core.nouns import DType
 from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
 from attnspec.problems.families import FAMILIES
+from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.masks import BIASES, MASKS, Bools
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -120,8 +121,14 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
 def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
     """The keywords of a recipe but the scale, which no layer takes: mask and bias (B,H,T,S), flags and values."""
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
-    values = {name: recipe.value(name) for name in VALUED if name in recipe.features}
+    values = {name: _valued(recipe, name, dtype) for name in VALUED if name in recipe.features}
     return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
+
+
+def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
+    """The value of a keyword as a call is handed it: of an array, the recipe has the name of its pattern."""
+    value = recipe.value(keyword)
+    return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value
 
 
 def make_mask(recipe: Recipe) -> Bools | None:

@@ -18,6 +18,7 @@ from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
 from attnspec.questions.masks import hidden_row, mask_with_causal
+from attnspec.questions.serving import beyond_length, lse_base, lse_of_hidden_row
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
@@ -37,11 +38,18 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """The convention's answer by name, `undefined` where none fits; and `grouped`: whether Hkv < H is accepted.
 
     Left out is what cannot be asked of this subject: it lacks the keyword, or its limits forbid the problem.
-    Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`; `hidden_row` is the first of them.
+    Hidden rows are probed in each form: `hidden_row.mask`, `hidden_row.bias`, `hidden_row.key_lengths`; `hidden_row` is
+    the first of them.
     """
     asker = _FirstHead(subject, dtype)
     return {**_hidden_rows(asker), **_causal_alignment(asker), **_mask_with_causal(asker),
-            **_grouped(Asker(subject, dtype))}
+            **_of_serving(asker), **_grouped(Asker(subject, dtype))}
+
+
+def _of_serving(asker: Asker) -> Mapping[str, str]:
+    """What lies beyond a length, and the log-sum-exp."""
+    asked = {"beyond_length": beyond_length, "lse_base": lse_base, "lse_of_hidden_row": lse_of_hidden_row}
+    return {name: answer for word, ask in asked.items() for name, answer in _found(word, partial(ask, asker)).items()}
 
 
 def _found(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
@@ -57,7 +65,7 @@ def _answer(convention: str, reply: Reply) -> str:
 def _hidden_rows(asker: Asker) -> Mapping[str, str]:
     """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
     problem, found = asker.even(4, 4), dict[str, str]()
-    for form in ("mask", "bias"):
+    for form in ("mask", "bias", "key_lengths"):
         found |= _found(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
     return {"hidden_row": next(iter(found.values())), **found} if found else {}
 

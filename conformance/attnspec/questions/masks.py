@@ -136,7 +136,9 @@ ROW = 1
 
 
 def without_row(asker: Asker, problem: Problem, form: str) -> Problem:
-    """The problem with row ROW hidden; every row, where a mask is the same for all."""
+    """The problem with row ROW hidden; every row, where a mask is the same for all, or where there are no keys."""
+    if form == "key_lengths":
+        return problem.but(key_lengths=np.zeros(problem.sizes.B, np.int32))
     visible = np.arange(4)[:, None] != np.full((4, 4), ROW)
     return _hidden(asker, problem, visible & (asker.has_rows or form != "mask"), form)
 

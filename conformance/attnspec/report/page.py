@@ -12,9 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from latex2mathml.converter import convert
 from markupsafe import Markup
 
-from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.files import write_whole
-from attnspec.core.keywords import listed
+from attnspec.core.other_names import listed
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
@@ -188,8 +188,14 @@ def _view(records: Sequence[RunRecord]) -> Mapping[str, object]:
         "power": measured, "campaign": tried, "is_judged": is_judged, "audit": looked, "habits": found,
         "title": _audited(looked, summary) if looked else _title(summary, measured, tried, found, is_judged=is_judged),
         **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
-        "held": held(joined), "conventions": CONVENTIONS, "legend": LEGEND, "axes": AXES, "levels": LEVELS,
+        "held": held(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES, "levels": LEVELS,
     }
+
+
+def _conventions(joined: Joined) -> Mapping[str, Convention]:
+    """Those that everybody is asked, and those that somebody here has an answer to."""
+    told = {name for each in joined.subjects for name in (*each.card.conventions, *each.card.probed)}
+    return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
 
 
 def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.keyword import Keyword, Saying
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import AXES, KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.problems.keyword_arrays import sample_of
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
@@ -125,7 +126,9 @@ def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
             flag = {"causal": True} if word.needs_causal in saying.limits else {}
             if flag and "causal" not in form.keywords:
                 continue
-            posed = plain(form).but(**{**flag, word.name: saying.posed})
+            problem = plain(form)
+            value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
+            posed = problem.but(**{**flag, word.name: value})
             if found := _first_right(_extended(form, word.name, parameters, [saying]), posed, trier):
                 return found
         return form

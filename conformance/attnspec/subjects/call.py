@@ -23,6 +23,9 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown
 
 
+PAIR = 2
+
+
 class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     """The implementation raised. `traceback` shows its own frames only; `summary` is the exception's last line.
 
@@ -80,6 +83,7 @@ class Answer:
     stderr: what the subject printed there, and its warnings.
     is_kept: whether the subject's own memory of the output still holds what it held: one that uses a buffer again
     changes it with a later call. True where that memory was let go meanwhile.
+    lse: the log-sum-exp (B,H,T), where it was asked for.
     gradients: with respect to the inputs, in their shapes, where they were asked for and there are some.
     """
 
@@ -90,11 +94,12 @@ class Answer:
     stderr: str = ""
     is_kept: Callable[[], bool] = lambda: True
     gradients: tuple[Array, ...] | None = None
+    lse: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """The arguments of a call, and the shapes of what should come back.
+    """The arguments of a call, and the shapes of what should come back, which `names` names.
 
     Arrays may also stand in a mapping (`params`). `shapes` has one entry for the output alone, two for the pair; none
     where nobody knows yet what comes back.
@@ -104,6 +109,7 @@ class Call:
     keywords: Mapping[str, object]
     dtype: DType
     shapes: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] = ("output", "weights")
 
     @cached_property
     def named(self) -> Mapping[str, Array]:
@@ -199,7 +205,8 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         return held is None or held.tobytes() == results[0].tobytes()
 
     said = portable(ended.said) if ended.said else ""
-    return Answer(results[0], results[1] if len(results) > 1 else None, mutated, aliases, said, is_kept, gradients)
+    found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
+    return Answer(found["output"], found.get("weights"), mutated, aliases, said, is_kept, gradients, found.get("lse"))
 
 
 def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
@@ -213,9 +220,10 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
     """What came back where an array, of any shape, is due, and what is expected."""
     if told["name"] == "the pair":
-        return f"The subject returned {told['named']} where the pair (output, weights) is expected."
-    expected = (f"where {told['name']} should be: an array of shape {call.shapes[told['at']]} in float64, float32, "
-                "float16 or bfloat16")
+        kind = "pair" if len(call.names) == PAIR else "triple"
+        return f"The subject returned {told['named']} where the {kind} ({', '.join(call.names)}) is expected."
+    name, shape = call.names[told["at"]], call.shapes[told["at"]]
+    expected = f"where the {name} should be: an array of shape {shape} in float64, float32, float16 or bfloat16"
     reading = f"; NumPy cannot read it: {told['reading']}" if told["reading"] else ""
     return f"The subject returned {told['named']} {expected}{reading}."
 

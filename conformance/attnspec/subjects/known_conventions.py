@@ -16,7 +16,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
 
 _ENTRY = ("subject", "convention", "answer", "dtypes")
-_FORMS = {"hidden_row": ("mask", "bias")}
+_FORMS = {"hidden_row": ("mask", "bias", "key_lengths")}
 _NAMES = (*CONVENTIONS, *(f"{name}.{form}" for name, forms in _FORMS.items() for form in forms))
 ConventionKey = tuple[str, str, str]  # subject, dtype, convention
 

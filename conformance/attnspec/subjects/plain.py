@@ -11,6 +11,7 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
 
 PLAIN = Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=16, Dv=16)
@@ -53,7 +54,8 @@ class Case:
         number = numpy_dtype(dtype)
         query, key, value = ((np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(number)
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
-        neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number)} if (
+        neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
+                   **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL}} if (
             self.keywords.keys() & AXES.keys()) else {}
         return Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                     for name, value in self.keywords.items()})

@@ -10,8 +10,9 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
-from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.core.other_names import OTHER_NAMES, keyword_for
 from attnspec.core.paths import portable
 from attnspec.core.slips import slip_of
 from attnspec.subjects.described import Described, described_of

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.core.errors import Place, TargetError
-from attnspec.core.keywords import listed
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.other_names import listed
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call

@@ -59,8 +59,7 @@ class Subject:
             return self._lowered_answer(problem)
         sizes = problem.sizes
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
-        shapes = ((sizes.B, sizes.H, sizes.T, sizes.Dv), self._weights_shape(problem))
-        return self._perform(problem, arrays, {}, shapes)
+        return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def answer_layer(self, problem: LayerProblem) -> Answer:
         """What a layer makes of its own problem. Raises as `answer` does; ValueError for a subject that is no layer."""
@@ -70,7 +69,7 @@ class Subject:
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         params = {"params": problem.params, "heads": problem.heads}
-        return self._perform(problem, arrays, params, ((sizes.B, sizes.T, width), self._weights_shape(problem)))
+        return self._perform(problem, arrays, params, (sizes.B, sizes.T, width))
 
     def scale_width(self, problem: Problem) -> int:
         """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
@@ -154,17 +153,16 @@ class Subject:
         lowered = lower(problem, self.declaration.limits)
         arrays = {"query": lowered.query, "key": lowered.key, "value": lowered.value}
         params = {"params": lowered.params, "heads": problem.sizes.H}
-        shapes = (lowered.output_shape, self._weights_shape(problem))
-        answer = self._perform(problem, arrays, params, shapes)
+        answer = self._perform(problem, arrays, params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
-                 shapes: tuple[tuple[int, ...], ...]) -> Answer:
-        """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; shapes: of output and
-        weights.
-        """
+                 output: tuple[int, ...]) -> Answer:
+        """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
         keywords = {**more, **self._keywords(problem)}
-        call = Call(arrays, keywords, problem.dtype, shapes if problem.return_weights else shapes[:1])
+        shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
+                  **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
+        call = Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes))
         try:
             return self.callee.perform(call)
         except SubjectRaised as raised:

@@ -31,6 +31,9 @@ from attnspec.vocabulary.tables import (
     instrument_of,
 )
 
+ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse"}
+"""By what is observed, the keyword by which it is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundWord:
@@ -57,7 +60,7 @@ class Check:
     def needs(self) -> frozenset[str]:
         """What it cannot do without: the keywords it names, and those that its kind or what it observes implies."""
         looks = {step.bound.values.get("observe") for step in self.then}
-        asked = frozenset({"return_weights"} if "returned_weights" in looks else ())
+        asked = frozenset(keyword for look, keyword in ASKED.items() if look in looks)
         return self.clause.needs | self.domain.always | asked
 
     def demand(self, *, projects: bool) -> Demand:

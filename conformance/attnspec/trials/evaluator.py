@@ -139,7 +139,8 @@ class Evaluator:
         if self._given is not None:
             return self._given
         declared = self.subject.declaration.conventions
-        if all(name in declared for name in CONVENTIONS):
+        keywords = self.subject.declaration.keywords
+        if all(name in declared for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords):
             return declared
         probed = probe_conventions(self.subject, self.dtype)
         # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`

@@ -17,7 +17,7 @@ AT_ONCE = 2**20
 
 QUANTITIES: Mapping[str, str] = {
     "output": "output", "weights": "weights", "returned_weights": "returned weights",
-    "logits": "logits (relative to the largest of their row)"}
+    "logits": "logits (relative to the largest of their row)", "lse": "log-sum-exp"}
 """What a reader calls what is observed."""
 
 

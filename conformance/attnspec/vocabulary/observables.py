@@ -12,11 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation, visible_keys
+from attnspec.numerics.operands import queries_within
+from attnspec.numerics.precision import unit
 from attnspec.numerics.screen import closest
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
-Observable = Literal["output", "weights", "returned_weights", "logits"]
+Observable = Literal["output", "weights", "returned_weights", "logits", "lse"]
 MOST_BLOCKS = 32
 """Reading weights takes S / Dv calls; a case that would take more says nothing."""
 
@@ -110,6 +112,24 @@ def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, A
     return expected.logits, expected.logits_allowance, claimed
 
 
+def _log_sum_exps(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
+    """The log-sum-exp that the subject returns for each part, (B,H,T), and its axes."""
+    asked = replace(posed, parts=tuple(part.but(return_lse=True) for part in posed.parts), key=f"{posed.key}+lse")
+    return [answer.lse for answer in scene.answers(asked) if answer.lse is not None], ("B", "H", "T")
+
+
+def _define_lse(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
+    """Truth, allowance and claim of the log-sum-exp, each (B,H,T), to the base that the subject has."""
+    assert expected.lse is not None
+    assert expected.lse_allowance is not None
+    if scene.conventions.get("lse_base") != "two":
+        return expected.lse, expected.lse_allowance, expected.claimed
+    of_base, roundoff = 1 / np.log(expected.lse.dtype.type(2)), unit(scene.evaluator.precision.softmax).roundoff
+    truth = expected.lse * of_base
+    converted = 2 * roundoff * (np.abs(truth) + expected.lse_allowance * float(of_base))
+    return truth, expected.lse_allowance * float(of_base) + converted.astype(np.float64), expected.claimed
+
+
 LOOKS: Mapping[str, Look] = {
     look.name: look
     for look in (
@@ -119,6 +139,7 @@ LOOKS: Mapping[str, Look] = {
         Look("returned_weights", "the weights that the subject returns", _returned, _define_returned, "weights"),
         Look("logits", "the logarithm of the weights that the subject applies, relative to the largest of the row",
              _weights, _define_logits, "logits"),
+        Look("lse", "the log-sum-exp that the subject returns", _log_sum_exps, _define_lse, "lse"),
     )
 }
 
@@ -214,7 +235,7 @@ def settled_rows(scene: Scene, run: str) -> Array:
     """Rows (B,H,T,1) whose answer hangs on what they see alone.
 
     Under the convention `uniform` not the empty ones; where one input is query, key and value, not those at a place
-    that holds NaN or infinity.
+    that holds NaN or infinity; of rows beyond the number of queries none, unless they are declared to be zeros.
     """
     posed = scene.runs[run]
     answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
@@ -222,7 +243,10 @@ def settled_rows(scene: Scene, run: str) -> Array:
     sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
     has_one_input = scene.subject.declaration.limits.self_attention_only
     own = [_finite_places(part)[:, None] if has_one_input else True for part in posed.parts]
-    settled = [((rows | is_fixed) & finite)[..., None] for rows, finite in zip(sees, own, strict=True)]
+    are_zeros = scene.conventions.get("beyond_length") == "zeros"
+    within = [queries_within(part)[:, None] for part in posed.parts]
+    settled = [np.where(asked, (rows | is_fixed) & finite, are_zeros)[..., None]
+               for rows, finite, asked in zip(sees, own, within, strict=True)]
     return _joined(settled, posed, ("B", "H", "T", "1"))
 
 

@@ -10,6 +10,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import HIDING, acting_on
 from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import queries_within
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
@@ -21,7 +22,8 @@ from attnspec.vocabulary.signature import ORIGINAL, RunName
 MUST_SHOW = 2.0
 """A difference of the definitions that is more than so many times both runs' rounding cannot vanish in it."""
 
-ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads"]
+ConventionName = Literal["hidden_row", "causal_alignment", "mask_with_causal", "grouped_heads", "beyond_length",
+                         "lse_base", "lse_of_hidden_row"]
 
 
 def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
@@ -33,7 +35,7 @@ def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
 def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """A query that sees no key gets what the subject's convention says: zeros, the mean of all values, or NaN."""
     name, problem = "hidden_rows_follow_convention", scene.problem(run)
-    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1))
+    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
     answer = _answer_for_hidden_rows(scene, problem)
     if answer == UNDEFINED or not empty.any():
         return nothing(name, "every row sees a key" if answer != UNDEFINED else "the convention is undefined")
@@ -44,6 +46,38 @@ def hidden_rows_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> M
     found = equal(name, output, wanted, empty[..., None], what=f"rows that see no key should be {answer}")
     return keep(scene, found, seen_of("output", run, output),
                 Side(f"output, {answer} in rows that see no key", run, wanted), (0.0, empty[..., None]))
+
+
+def rows_beyond_follow_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """A row beyond the number of queries of its batch entry holds what the subject declares: zeros, if anything."""
+    name, answer = "rows_beyond_follow_convention", scene.conventions.get("beyond_length", UNDEFINED)
+    beyond = ~queries_within(scene.problem(run))[:, None, :, None]
+    if answer != "zeros" or not beyond.any():
+        return nothing(name, "no row lies beyond a length" if answer == "zeros" else "nothing is declared of such rows")
+    output = observe(scene, run, "output").array
+    wanted = np.zeros_like(output)
+    found = equal(name, output, wanted, beyond, what="rows beyond the number of queries should be zeros")
+    return keep(scene, found, seen_of("output", run, output), Side("output, zeros beyond the lengths", run, wanted),
+                (0.0, beyond))
+
+
+_OF_HIDDEN = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
+
+
+def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """The log-sum-exp of a row that sees no key, and no sink, is what the subject declares, if anything."""
+    name, problem = "lse_of_hidden_rows_follows_convention", scene.problem(run)
+    answer = scene.conventions.get("lse_of_hidden_row", UNDEFINED)
+    empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
+    if problem.sinks is not None:
+        empty = empty & np.isneginf(problem.sinks)[:, None]
+    if answer not in _OF_HIDDEN or not empty.any():
+        return nothing(name, "no row is fully hidden" if answer in _OF_HIDDEN else "nothing is declared of such rows")
+    seen = observe(scene, run, "lse").array
+    wanted = np.full_like(seen, _OF_HIDDEN[answer])
+    found = equal(name, seen, wanted, empty, what=f"the log-sum-exp of fully hidden rows should be {answer}")
+    return keep(scene, found, seen_of("lse", run, seen), Side(f"log-sum-exp, {answer} in hidden rows", run, wanted),
+                (0.0, empty), observed="lse")
 
 
 def _answer_for_hidden_rows(scene: Scene, problem: Problem) -> str:

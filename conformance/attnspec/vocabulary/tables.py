@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, overflow, relations, rulings
+from attnspec.vocabulary import chance, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.signature import Bound
-from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
+from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers, serving
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -22,7 +22,10 @@ INSTRUMENTS: Mapping[str, str] = {
     "is_finite": EQUALITY,
     "not_negative": EQUALITY, "hidden_is_zero": EQUALITY, "leaves_inputs": EQUALITY, "shares_no_memory": EQUALITY,
     "answers_are_kept": EQUALITY, "convention_is": "probe of a convention",
-    "hidden_rows_follow_convention": "probe of a convention", "is_refused": "refusal of the call",
+    "hidden_rows_follow_convention": "probe of a convention",
+    "rows_beyond_follow_convention": "probe of a convention",
+    "lse_of_hidden_rows_follows_convention": "probe of a convention", "merges": WORST_CASE, "lse_merges": WORST_CASE,
+    "lse_has_its_dtype": EQUALITY, "is_refused": "refusal of the call",
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
@@ -56,8 +59,8 @@ TRANSFORMS: Words = _words(
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
-    keywords.leave_out, *keywords.OF_UNCOMMON,
-    axes.widen, axes.repeat_keys, axes.drop_keys, axes.keep_queries, axes.keep_prefix,
+    keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING,
+    axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_first_keys, axes.keep_queries, axes.keep_prefix,
     axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
 )
@@ -71,12 +74,16 @@ RELATIONS: Words = _words(
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
-    overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention, rulings.is_refused,
+    overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
+    rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
+    merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
 )
 
-ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention", "has_variance",
-                                 "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
+ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
+                                 "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
+                                 "merges", "lse_merges", "lse_has_its_dtype", "has_variance", "agrees_typically",
+                                 "is_as_precise_as_declared", "has_no_drift"})
 """Relations that only problems of attention itself have."""
 
 OF_CHANCE = frozenset({"has_variance", "agrees_typically", "is_as_precise_as_declared", "has_no_drift"})
@@ -88,7 +95,7 @@ OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
 INSIDE = frozenset({"weights", "logits"})
 """Observables read through the values: a layer's projections are in the way."""
 
-PARTING = frozenset({"split", "one_head_at_a_time"})
+PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths"})
 """Transforms that take a problem apart: they are the last of a run."""
 
 FLIPPING = "variants_agree"

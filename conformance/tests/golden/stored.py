@@ -52,6 +52,9 @@ PUTS = (
     Put(LAYER, "layers.*"),
     Put(LAYER, "*", ("float32",), cases=1),  # clauses on attention, put to a layer
     Put("numpy/msa", "*", ("float32",), cases=1),  # one input, tied widths: shapes are adapted
+    Put("numpy/serving", "lengths.*"),
+    Put("numpy/serving", "sinks.*"),
+    Put("numpy/serving", "lse.*"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 

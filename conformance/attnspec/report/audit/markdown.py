@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attnspec.core.files import write_whole
-from attnspec.core.keywords import listed
+from attnspec.core.other_names import listed
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible

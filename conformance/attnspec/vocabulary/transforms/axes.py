@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from attnspec.core.keywords import AXES
+from attnspec.core.keywords import AXES, COUNTS
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.vocabulary.hints import DrawnCount, DrawnRow, DrawnSeed
@@ -35,7 +35,12 @@ def taken(array: Array | None, index: Array, axis: int) -> Array | None:
 
 
 def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]:
-    """Every array of the problem that has an axis of (B,H,T,S), with the entries at these places; H where Hkv is H."""
+    """Every array of the problem that has an axis of (B,H,T,S), with the entries at these places; H where Hkv is H.
+
+    Raises NoClaim where lengths count the first entries of the axis.
+    """
+    if counting := next((name for name in problem.given if COUNTS.get(name) == axis), ""):
+        raise NoClaim(f"{counting} counts what would be moved")
     return {name: np.ascontiguousarray(np.take(array, index, axis=axes.index(axis)))
             for name, axes in _AXES.items() if axis in axes and (array := getattr(problem, name)) is not None}
 
@@ -99,6 +104,14 @@ def repeat_keys(posed: Attention) -> Attention:
 def drop_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
     """Remove the keys and values from position `kept` on."""
     return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
+
+
+def drop_first_keys(posed: Attention, *, dropped: DrawnCount) -> Attention:
+    """Cut off the first keys and values, so many; the others keep their mask and bias."""
+    problem = posed.one
+    if dropped >= problem.sizes.S:
+        raise NoClaim("no key would be left")
+    return posed.but(**entries_along(problem, "S", np.arange(dropped, problem.sizes.S)))
 
 
 def keep_queries(posed: Attention, *, cut: DrawnRow) -> Attention:

@@ -83,12 +83,14 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value"], .
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and reach > unit(problem.dtype).largest:
         raise NoClaim("a dot product with the new keys would overflow")
-    changed = {name: _poisoned(getattr(problem, name), hidden, content) for name in arrays}
+    changed = {name: poisoned(getattr(problem, name), hidden, content) for name in arrays}
     return posed.but(**changed)
 
 
-def _poisoned(array: Array, hidden: Array, content: str) -> Array:
-    """A key (B,H,S,D) or value (B,H,S,Dv) with this content, its signs alternating, at the `hidden` places (B,H,S)."""
+def poisoned(array: Array, hidden: Array, content: str) -> Array:
+    """A query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) with this content, its signs alternating, at the `hidden`
+    places (B,H,S), (B,1,S) or (B,1,T).
+    """
     poison = {"nan": np.nan, "inf": np.inf, "large": LARGE}[content]
     signs = np.where(np.arange(array.shape[-1]) % 2, -1.0, 1.0)
     return np.where(hidden[..., None], (poison * signs).astype(array.dtype), array)

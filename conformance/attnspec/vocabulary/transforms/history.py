@@ -13,6 +13,9 @@ from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.axes import ARRAYS, Attention, keep_prefix
 from attnspec.vocabulary.transforms.contents import other_content
 
+FULL = 4
+"""Axes of the arrays that are laid out otherwise: lengths have one."""
+
 
 def again(posed: Attention) -> Attention:
     """Make the same call once more; no earlier answer is used again."""
@@ -40,7 +43,7 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
     """
     view = {"strided": _with_gaps, "transposed": _heads_last, "broadcast": _one_head}[layout]
     arrays = {name: getattr(posed.one, name) for name in ARRAYS}
-    laid = {name: None if array is None else view(array) for name, array in arrays.items()}
+    laid = {name: view(array) for name, array in arrays.items() if array is not None and array.ndim == FULL}
     return replace(posed.but(**laid), fresh=True)
 
 

@@ -72,7 +72,8 @@ def causal_as_mask(posed: Attention) -> Attention:
 
 
 def leave_out(posed: Attention, *,
-              keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap"]) -> Attention:
+              keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap", "key_lengths", "query_lengths",
+                               "sinks"]) -> Attention:
     """Make the same call without this keyword."""
     return posed.but(**{keyword: OFF[keyword]})
 

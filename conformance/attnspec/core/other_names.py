@@ -1,0 +1,27 @@
+"""What libraries call the keywords, and so what a parameter that attnspec does not know may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.slips import slip_of
+
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    word.name: word.other_names for word in KEYWORDS.values() if word.other_names}
+"""What libraries call a keyword, the usual name first. It may mean another thing there: a mask may be True to hide."""
+
+
+def keyword_for(name: str) -> str:
+    """The keyword for what others call `name`, also where that is mistyped; empty if there is none."""
+    return next((word for word, others in OTHER_NAMES.items() if name in others or slip_of(name, others)), "")
+
+
+def listed(defaults: Mapping[str, str]) -> str:
+    """Parameters that are left at their defaults, for a reader: `block=64`, and what attnspec calls them if it does."""
+    return ", ".join(f"{name}={default}{_ours(name)}" for name, default in defaults.items())
+
+
+def _ours(name: str) -> str:
+    word = keyword_for(name)
+    return f" (attnspec's keyword is {word}: rename it, or wrap it with `attnspec init`)" if word else ""

@@ -1,0 +1,159 @@
+"""Sinks that are lost, taken from another head, weighed wrongly, or heeded on one path only."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import Work, staged
+from attnspec.problems.problem import Array
+
+BLOCK = 16
+Join = Callable[[Array, Work], Array]
+
+
+def _none(logits: Array, work: Work) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Logits (B,H,T,S), without a sink."""
+    return logits
+
+
+def _of(change: Callable[[Array, Work], Array]) -> Join:
+    """A `join` stage with other sinks than (H,) it was given: (H,), or (B,H,T,1) in full."""
+    def join(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S+1)."""
+        if work.sinks is None:
+            return logits
+        changed = change(work.sinks, work)
+        column = np.broadcast_to(changed if changed.ndim == 4 else changed[:, None, None], (*logits.shape[:3], 1))
+        return np.concatenate([logits, column], axis=-1, dtype=logits.dtype)
+    return join
+
+
+def _dropped_if(condition: Callable[[Work], bool]) -> Join:
+    return lambda logits, work: logits if condition(work) else sound.join(logits, work)
+
+
+def _times(count: Callable[[Work], int]) -> Join:
+    """A `join` stage that adds the sinks so many times."""
+    def join(logits: Array, work: Work) -> Array:
+        """Logits (B,H,T,S+n)."""
+        joined = sound.join(logits, work)
+        extra = joined[..., work.shape[3]:]
+        return np.concatenate([joined, *([extra] * (count(work) - 1))], axis=-1)
+    return join
+
+
+def _by_row(sinks: Array, work: Work) -> Array:
+    """(1,1,T,1): row i has the sink of head i."""
+    rows = sinks[np.arange(work.shape[2]) % len(sinks)]
+    return rows[None, None, :, None]
+
+
+def _by_entry(sinks: Array, work: Work) -> Array:
+    """(B,1,1,1): batch entry b has the sink of head b."""
+    return sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]
+
+
+def _unshifted(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S+1): the exponential of the sink is added without the row's maximum taken off."""
+    if work.sinks is None:
+        return sound.softmax(logits, work)
+    grown = sound.exponentials(logits[..., :-1])
+    return grown / (grown.sum(axis=-1, keepdims=True) + np.exp(logits[..., -1:]))
+
+
+def _maximum_only(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S+1): the sink takes part in the maximum, and not in the sum."""
+    grown = sound.exponentials(logits)
+    return sound.normalise(grown[..., :work.shape[3]])
+
+
+def _after_division(logits: Array, work: Work) -> Array:
+    """Weights (B,H,T,S+1): those of the keys sum to one, and are then multiplied by 1 - sigmoid(sink)."""
+    if work.sinks is None:
+        return sound.softmax(logits, work)
+    return sound.softmax(logits[..., :-1], work) / (1 + np.exp(logits[..., -1:]))
+
+
+def _with_value(weights: Array, work: Work) -> Array:
+    """Weights (B,H,T,S): the sink's share is given to the first key."""
+    if work.sinks is None:
+        return weights
+    share = 1 - weights.sum(axis=-1, keepdims=True)
+    return weights + np.where(np.arange(work.shape[3]) == 0, share, 0).astype(weights.dtype)
+
+
+def _nan_without_keys(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv): a row that sees no key is divided by the sum of its keys once more."""
+    empty = ~work.visible.any(axis=-1, keepdims=True)
+    return np.where(empty & (work.sinks is not None), np.nan, output)
+
+
+def _infinite(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S+1): a sink of -inf is shifted before it is looked at, which gives NaN."""
+    joined = sound.join(logits, work)
+    return joined if work.sinks is None else np.where(np.isneginf(work.sinks).any(), np.nan, joined)
+
+
+_ANY = "sinks of the size of the logits"
+_UNEQUAL = "heads with unequal sinks"
+_MLX = "https://github.com/ml-explore/mlx/issues/3452"
+_METAL = "https://github.com/vllm-project/vllm-metal/pull/550"
+
+FAULTS = (
+    Fault("sinks_ignored", Stage.SINKS, "The flag that turns sinks on is wired to False.", _ANY, staged(join=_none),
+          link=_METAL),
+    Fault("sinks_dropped_for_one_query", Stage.SINKS, "The decoding path (T = 1) has no sinks.", "sinks with T = 1",
+          staged(join=_dropped_if(lambda work: work.shape[2] == 1)), link=_MLX),
+    Fault("sinks_for_one_query_only", Stage.SINKS, "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
+          staged(join=_dropped_if(lambda work: work.shape[2] > 1)), link=_MLX),
+    Fault("sinks_by_row", Stage.SINKS, "The sink is read at the index of the row instead of the head.",
+          "heads with unequal sinks, T > 1", staged(join=_of(_by_row))),
+    Fault("sinks_by_entry", Stage.SINKS, "The sink is read at the index of the batch entry instead of the head.",
+          _UNEQUAL, staged(join=_of(_by_entry))),
+    Fault("sinks_of_first_head", Stage.SINKS, "All heads have the sink of the first.", _UNEQUAL,
+          staged(join=_of(lambda sinks, _: np.full_like(sinks, sinks[0])))),
+    Fault("sinks_of_next_head", Stage.SINKS, "Each head has the sink of the next.", _UNEQUAL,
+          staged(join=_of(lambda sinks, _: np.roll(sinks, -1)))),
+    Fault("sinks_scaled", Stage.SINKS, "The sinks are multiplied by the scale, as the dot products are.",
+          "sinks other than 0, a scale other than 1",
+          staged(join=_of(lambda sinks, work: sinks * sound.scale(work)))),
+    Fault("sinks_in_base_two", Stage.SINKS, "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
+          "sinks other than 0", staged(join=_of(lambda sinks, _: sinks * np.log(2)))),
+    Fault("sinks_negated", Stage.SINKS, "The sinks are subtracted from the logits instead.", "sinks other than 0",
+          staged(join=_of(lambda sinks, _: -sinks))),
+    Fault("sinks_exponentiated", Stage.SINKS, "The sinks are taken for exponentials, not for logits.", _ANY,
+          staged(join=_of(lambda sinks, _: np.log(np.maximum(np.abs(sinks), 1e-30))))),
+    Fault("sinks_clipped", Stage.SINKS, "The sinks are clipped to ±10, that their exponential does not overflow.",
+          "sinks beyond 10, logits of that size", staged(join=_of(lambda sinks, _: np.clip(sinks, -10, 10)))),
+    Fault("sinks_in_bfloat16", Stage.SINKS, "The sinks are kept in bfloat16.", "sinks that bfloat16 does not hold",
+          staged(join=_of(lambda sinks, _: sinks.astype(ml_dtypes.bfloat16).astype(sinks.dtype)))),
+    Fault("sinks_not_shifted", Stage.SINKS, "The row's maximum is not taken off the sink.",
+          "logits whose maximum is not 0", staged(softmax=_unshifted)),
+    Fault("sinks_in_maximum_only", Stage.SINKS, "The sink takes part in the maximum, and not in the sum.", _ANY,
+          staged(softmax=_maximum_only)),
+    Fault("sinks_after_division", Stage.SINKS, "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,
+          staged(softmax=_after_division)),
+    Fault("sinks_once_a_block", Stage.SINKS, "Each of several blocks of keys adds the sink to its own sum.",
+          "sinks with S > 16", staged(join=_times(lambda work: -(-work.shape[3] // BLOCK) if work.sinks is not None
+                                                  else 1))),
+    Fault("sinks_have_the_first_value", Stage.SINKS, "The sink's share goes to the first key.", _ANY,
+          staged(weigh=_with_value)),
+    Fault("sinks_without_keys_nan", Stage.SINKS, "A row with a sink and no key is 0/0.", "a row that sees no key",
+          staged(finish=_nan_without_keys)),
+    Fault("sinks_minus_infinity_nan", Stage.SINKS, "A sink of -inf is -inf less -inf.", "a sink of -inf",
+          staged(join=_infinite)),
+    Fault("sinks_dropped_with_mask", Stage.SINKS, "The sinks are dropped where there is a mask.",
+          "sinks together with a mask", staged(join=_dropped_if(lambda work: work.mask is not None))),
+    Fault("sinks_dropped_with_causal", Stage.SINKS, "The sinks are dropped where the causal flag is set.",
+          "sinks together with causal", staged(join=_dropped_if(lambda work: work.causal))),
+    Fault("sinks_dropped_with_window", Stage.SINKS, "The sinks are dropped where there is a window.",
+          "sinks together with a window", staged(join=_dropped_if(lambda work: work.window is not None))),
+)

@@ -1,0 +1,41 @@
+"""A sink is one more key of each head: its logit is given, its value is zero, and every query sees it.
+
+So the definition and the bounds know nothing of sinks but this key, which stands behind the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from attnspec.numerics.operands import Magnitudes, Operands
+from attnspec.problems.problem import Array
+
+
+def with_sink(operands: Operands, sinks: Array) -> Operands:
+    """The operands with one more key for each head: a key and a value of zeros, whose logit is the sink (H,).
+
+    A sink of -inf is a key that nobody sees.
+    """
+    B, H, T, S = operands.shape
+    is_there = np.broadcast_to(np.isfinite(sinks)[:, None, None], (B, H, T, 1))
+    bias = np.zeros((B, H, T, S + 1))
+    bias[..., :S] = 0.0 if operands.bias is None else operands.bias
+    bias[..., S] = np.where(np.isfinite(sinks), sinks, 0.0)[:, None]
+    sizes, held = (_one_more(each) for each in (operands.sizes, operands.held))
+    return replace(
+        operands, key=_with_zeros(operands.key), value=_with_zeros(operands.value), bias=bias,
+        visible=np.concatenate([operands.seen(), is_there], axis=-1), counts=operands.counts + is_there[..., 0],
+        sizes=sizes, held=held, held_key=_with_zeros(operands.held_key), has_sink=True,
+        only_sink=operands.bias is None)
+
+
+def _one_more(sizes: Magnitudes) -> Magnitudes:
+    return replace(sizes, key=_with_zeros(sizes.key), value=_with_zeros(sizes.value),
+                   key_norms=_with_zeros(sizes.key_norms), key_sums=_with_zeros(sizes.key_sums))
+
+
+def _with_zeros(array: Array) -> Array:
+    """(B,H,S,D), (B,H,S,Dv) or (B,H,S), with one more along S that is zero."""
+    return np.pad(array, [(0, int(axis == 2)) for axis in range(array.ndim)])

@@ -1,0 +1,72 @@
+"""The arrays of keywords whose values are named by a pattern, each from a labelled stream of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from attnspec.core.keywords import COUNTS, KEYWORDS
+from attnspec.core.nouns import DType
+from attnspec.core.serving_keywords import LengthPattern, SinkPattern
+from attnspec.problems.entries import Words, integers, normal, words
+from attnspec.problems.problem import Array, Sizes
+
+
+def _some_zero(random: Words, most: int) -> Array:
+    """(B,): ragged, every second one 0; the first of them is drawn, and one alone is 0."""
+    ragged = _LENGTHS["ragged"](random, most)
+    is_zero = np.arange(len(random)) % 2 == (random[0] >> np.uint32(31) if len(random) > 1 else 0)
+    return np.where(is_zero, 0, ragged)
+
+
+def _first_full(random: Words, most: int) -> Array:
+    """(B,): the first entry has all, the others are ragged."""
+    return np.where(np.arange(len(random)) == 0, most, _LENGTHS["ragged"](random, most))
+
+
+_LENGTHS: Mapping[LengthPattern, Callable[[Words, int], Array]] = {
+    "ragged": lambda random, most: 1 + random % np.uint32(most),
+    "one_short": lambda random, most: np.full(len(random), max(1, most - 1)),
+    "full": lambda random, most: np.full(len(random), most),
+    "first_full": _first_full,
+    "shortest": lambda random, most: np.ones(len(random)),  # noqa: ARG005  (a pattern's signature)
+    "with_zero": _some_zero,
+}
+
+
+def lengths(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+    """(B,) int32: how many keys, or queries, each batch entry has."""
+    most = getattr(sizes, COUNTS[keyword])
+    made: Array = _LENGTHS[pattern](words(seed, keyword, (sizes.B,)), most).astype(np.int32)  # type: ignore[index]  # read by name
+    return made
+
+
+_SINKS: Mapping[SinkPattern, Callable[[Words], Array]] = {
+    "spread": lambda random: integers(random, -32, 32) / 8,
+    "normal": normal,
+    "zero": lambda random: np.zeros(len(random)),
+    "rising": lambda random: np.linspace(-20, 20, len(random)) if len(random) > 1 else np.full(1, 2.0),
+    "hundred": lambda random: np.full(len(random), 100.0),
+    "minus_infinity": lambda random: np.full(len(random), -np.inf),
+}
+
+
+def sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+    """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds them."""
+    made = _SINKS[pattern](words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
+    return made.astype(np.float64) if dtype is DType.FLOAT64 else made
+
+
+def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
+    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,)."""
+    return lengths(keyword, pattern, seed, sizes) if keyword in COUNTS else sinks(pattern, seed, sizes, dtype)
+
+
+NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity"}
+"""By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
+
+
+def sample_of(keyword: str, sizes: Sizes, dtype: DType) -> Array:
+    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks (H,)."""
+    return keyword_array(keyword, str(KEYWORDS[keyword].sample), 1, sizes, dtype)

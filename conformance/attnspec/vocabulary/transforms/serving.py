@@ -1,0 +1,120 @@
+"""Transforms of what servers ask for: lengths of batch entries, sinks, log-sum-exps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS, acting_on
+from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.precision import unit
+from attnspec.problems.keyword_arrays import keyword_array
+from attnspec.problems.problem import Array, Problem
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.transforms.axes import ArrayName, Attention
+from attnspec.vocabulary.transforms.contents import LARGE, poisoned
+
+LengthsOf = Literal["key_lengths", "query_lengths"]
+
+
+def lengths_as_mask(posed: Attention) -> Attention:
+    """Hand lengths over as an explicit mask, joined with all else that hides keys, but a bias."""
+    problem = posed.one
+    mask = visible_keys(problem.but(bias=None), posed.conventions)
+    return posed.but(**{**acting_on(Acts.VISIBILITY), "mask": mask})
+
+
+def with_lengths(posed: Attention, *, keyword: LengthsOf, to: Literal["all"]) -> Attention:  # noqa: ARG001  (so that clauses read)
+    """Hand over lengths that leave every key, or every query, in every batch entry."""
+    return posed.but(**{keyword: keyword_array(keyword, "full", 0, posed.one.sizes)})
+
+
+def cut_to_lengths(posed: Attention, *, along: Literal["batch"]) -> Attention:  # noqa: ARG001  (as in split)
+    """Take the batch apart: one call an entry, its keys and values cut off at its length; the answers joined again."""
+    problem = posed.one
+    if problem.key_lengths is None or not problem.key_lengths.all():
+        raise NoClaim("a batch entry has no key to keep")
+    parts = tuple(_cut(problem, entry, int(length)) for entry, length in enumerate(problem.key_lengths))
+    return replace(posed, parts=parts, join="B")
+
+
+def _cut(problem: Problem, entry: int, length: int) -> Problem:
+    """One batch entry with so many keys, handed over without their number."""
+    def kept(array: Array | None) -> Array | None:
+        """One entry of (B,H,S,D) or (B,H,T,S), cut along S."""
+        return None if array is None else np.ascontiguousarray(array[entry : entry + 1])
+
+    own = None if problem.query_lengths is None else problem.query_lengths[entry : entry + 1]
+    mask, bias = (None if array is None else np.ascontiguousarray(array[entry : entry + 1, ..., :length])
+                  for array in (problem.mask, problem.bias))
+    return problem.but(
+        query=kept(problem.query), key=kept(problem.key[:, :, :length]), value=kept(problem.value[:, :, :length]),
+        mask=mask, bias=bias, key_lengths=None, query_lengths=own)
+
+
+def replace_beyond(posed: Attention, *, arrays: tuple[ArrayName, ...],
+                   content: Literal["large", "nan", "inf"]) -> Attention:
+    """Put other content into the keys, values and queries that lie beyond the lengths of their batch entry.
+
+    `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
+    """
+    problem = posed.one
+    beyond = {name: _beyond(problem, name) for name in arrays}
+    if not any(places.any() for places in beyond.values()):
+        raise NoClaim("nothing lies beyond a length")
+    entries = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
+    if content == "large" and entries > unit(problem.dtype).largest:
+        raise NoClaim("a dot product with the new keys would overflow")
+    return posed.but(**{name: poisoned(getattr(problem, name), places, content) for name, places in beyond.items()})
+
+
+def _beyond(problem: Problem, array: ArrayName) -> Array:
+    """(B,1,S), or (B,1,T) of the query: the places beyond the length of each batch entry; none where none is given."""
+    lengths = problem.query_lengths if array == "query" else problem.key_lengths
+    places = np.arange(getattr(problem, array).shape[2])
+    if lengths is None:
+        return np.zeros((problem.sizes.B, 1, len(places)), bool)
+    return np.asarray(places >= lengths[:, None, None])
+
+
+def with_sinks(posed: Attention, *, to: Literal["minus infinity"]) -> Attention:  # noqa: ARG001  (so that clauses read)
+    """Hand over sinks of -inf."""
+    problem = posed.one
+    return posed.but(sinks=keyword_array("sinks", "minus_infinity", 0, problem.sizes, problem.dtype))
+
+
+def sinks_as_keys(posed: Attention) -> Attention:
+    """Give every head one more key, a value of zeros with it, and the sink as the bias of that key; what hides other
+    keys becomes a mask. No claim where the dtype does not hold the sinks.
+    """
+    problem = posed.one
+    if problem.sinks is None:
+        raise NoClaim("there are no sinks")
+    stored = problem.sinks.astype(problem.query.dtype)
+    if not np.array_equal(stored.astype(np.float64), problem.sinks.astype(np.float64)):
+        raise NoClaim("the change is not exact in the dtype")
+    visible = visible_keys(problem.but(bias=None), posed.conventions)
+    shape = (*visible.shape[:3], 1)
+    bias = np.zeros(visible.shape, stored.dtype) if problem.bias is None else problem.bias
+    bias = np.concatenate([bias, np.broadcast_to(stored[:, None, None], shape)], axis=-1)
+    mask = np.concatenate([visible, np.ones(shape, bool)], axis=-1)
+    hiding = {name: off for name, off in acting_on(Acts.VISIBILITY).items() if KEYWORDS[name].hides}
+    return posed.but(**{**hiding, "sinks": None, "mask": mask, "bias": bias, "key": _longer(problem.key),
+                        "value": _longer(problem.value)})
+
+
+def _longer(array: Array) -> Array:
+    """(B,Hkv,S,·) with one more row of zeros."""
+    return np.pad(array, [(0, 0), (0, 0), (0, 1), (0, 0)])
+
+
+def ask_lse(posed: Attention) -> Attention:
+    """Ask for the log-sum-exp, too."""
+    return posed.but(return_lse=True)
+
+
+OF_SERVING = (lengths_as_mask, with_lengths, cut_to_lengths, replace_beyond, with_sinks, sinks_as_keys, ask_lse)
+"""The words of what servers ask for."""

@@ -1,0 +1,69 @@
+"""Scaled dot-product attention as servers call it: batch entries have lengths of their own.
+
+Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has
+one more logit, sinks[h], which has no value. return_lse adds the logarithm of the sum of the exponentials of every row,
+-inf where it sees no key.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .attention import Array, near, softmax
+
+
+def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
+              causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
+              softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
+              sinks: Array | None = None, return_lse: bool = False, return_weights: bool = False,
+              ) -> Array | tuple[Array, ...]:
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv); and, if asked for, weights (B,H,T,S), and a
+    log-sum-exp (B,H,T).
+    """
+    dtype = query.dtype
+    wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
+    query, key, value = (array.astype(wide) for array in (query, key, value))
+    key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
+
+    logits = query @ key.swapaxes(-1, -2) * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if softcap is not None:
+        logits = np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
+    if bias is not None:
+        logits = logits + bias.astype(wide)
+    visible = near(query.shape[2], key.shape[2], window or (None, None))
+    if causal:
+        visible = visible & near(query.shape[2], key.shape[2], (None, 0))
+    if mask is not None:
+        visible = visible & mask
+    if key_lengths is not None:
+        own = within(key_lengths, key.shape[2])
+        visible = visible & own[:, None, None]
+        value = np.where(own[:, None, :, None], value, wide.type(0))  # 0 times NaN would be NaN
+    logits = np.where(visible, logits, wide.type(-np.inf))
+    if sinks is not None:
+        sink = np.broadcast_to(sinks.astype(wide)[:, None, None], (*logits.shape[:3], 1))
+        logits = np.concatenate([logits, sink], axis=-1)
+    weights = softmax(logits)[..., :key.shape[2]]
+
+    output = weights @ value
+    if query_lengths is not None:
+        output = np.where(within(query_lengths, query.shape[2])[:, None, :, None], output, wide.type(0))
+    more = [weights.astype(dtype)] if return_weights else []
+    more += [log_sum_exp(logits)] if return_lse else []
+    return (output.astype(dtype), *more) if more else output.astype(dtype)
+
+
+def log_sum_exp(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T): the largest logit is taken off before the exponential and added after the logarithm."""
+    largest = logits.max(axis=-1, keepdims=True)
+    shift = np.where(np.isfinite(largest), largest, 0).astype(logits.dtype)
+    with np.errstate(divide="ignore"):
+        found: Array = (shift + np.log(np.exp(logits - shift).sum(axis=-1, keepdims=True)))[..., 0]
+    return found
+
+
+def within(lengths: Array, length: int) -> Array:
+    """(B, length): the places below the length of each batch entry."""
+    return np.arange(length) < lengths[:, None]
