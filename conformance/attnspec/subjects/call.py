@@ -22,7 +22,6 @@ from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown
 
-
 PAIR = 2
 
 
