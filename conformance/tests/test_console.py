@@ -369,6 +369,15 @@ def test_failures_that_begin_at_the_same_sizes_are_one_bug() -> None:
         ("causal_off_by_one", 3), ("scale_none", 1)]
 
 
+@pytest.mark.parametrize(("elsewhere", "bugs"), [(1, 1), (2, 1), (3, 2)])
+def test_one_bug_begins_at_the_same_sizes_in_half_of_its_failures(elsewhere: int, bugs: int) -> None:
+    here, there = "Fails where H ≥ 2; holds at H = 1.", "Fails where H ≥ {}; holds at H = 1."
+    named = [replace(like("scale_none"), begins=begins)
+             for begins in (here, here, *(there.format(3 + number) for number in range(elsewhere)))]
+    every = (*named, replace(like(), begins=here))
+    assert len(explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])) == bugs
+
+
 def test_failures_that_need_the_same_keyword_are_one_bug() -> None:
     located = [replace(like(), located=f"{SPOILT}{what} here, and right once {names} is left out")
                for what, names in (("wrong", "causal or mask"), ("not finite", "scale or causal"), ("wrong", "causal"))]

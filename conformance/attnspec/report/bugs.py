@@ -166,9 +166,12 @@ def _are_same(one: str, other: str) -> bool:
 
 
 def _boundary(group: Explained) -> str:
-    """The sizes at which all failures begin of which that is known; empty if they differ."""
-    begins = {_begins(failure) for failure in group.failures} - {""}
-    return begins.pop() if len(begins) == 1 else ""
+    """The sizes at which at least half of the failures begin of which that is known: clauses limit sizes, so that one
+    bug may be seen to begin elsewhere.
+    """
+    begins = [begin for failure in group.failures if (begin := _begins(failure))]
+    commonest, often = Counter(begins).most_common(1)[0] if begins else ("", 0)
+    return commonest if 2 * often >= len(begins) else ""
 
 
 def _begins(failure: Outcome) -> str:
