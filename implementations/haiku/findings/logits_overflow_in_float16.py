@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 def forward(*inputs: jax.Array) -> jax.Array:
     """The layer, whose projections change nothing."""
-    return haiku.MultiHeadAttention(1, inputs[0].shape[-1], w_init=lambda shape, dtype: jnp.eye(*shape, dtype=dtype))(*inputs)
+    return haiku.MultiHeadAttention(1, inputs[0].shape[-1], w_init=lambda shape, dtype: jnp.eye(shape[0], dtype=dtype))(*inputs)
 
 
 layer = haiku.without_apply_rng(haiku.transform(forward))
