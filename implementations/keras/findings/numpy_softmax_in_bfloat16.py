@@ -10,4 +10,8 @@ import numpy as np
 
 weights = np.asarray(keras.ops.softmax(np.zeros((1, 1024), ml_dtypes.bfloat16)), np.float32)
 print("1024 equal weights in bfloat16 sum to", weights.sum())
-sys.exit(int(weights.sum() > 2))
+zeros = [np.zeros((1, length, 1), ml_dtypes.bfloat16) for length in (1, 1024)]
+scores = keras.layers.Attention(dtype="bfloat16")([zeros[0], zeros[1]], return_attention_scores=True)[1]
+total = np.asarray(scores, np.float32).sum()
+print("and those of the layer Attention to", total)
+sys.exit(int(weights.sum() > 2 and total > 2))
