@@ -178,8 +178,10 @@ def test_they_are_tried_at_the_dtypes_in_which_models_compute() -> None:
 def test_the_clauses_are_those_that_judge_one_call() -> None:
     found = {name for name, check in checks().items() if is_of_one_call(check)}
     assert found == {"attention.definition", "attention.one_visible_key", "bias.definition", "causal.alignment",
-                     "grouped.definition", "layers.identity_projections", "masking.definition", "scale.explicit",
-                     "softcap.after_scale", "softcap.definition", "window.definition", "window.own_place_alone"}
+                     "grouped.definition", "layers.identity_projections", "lengths.both_kinds", "lengths.definition",
+                     "lengths.queries_definition", "masking.definition", "scale.explicit", "sinks.definition",
+                     "sinks.row_without_keys_is_zero", "softcap.after_scale", "softcap.definition",
+                     "window.definition", "window.own_place_alone"}
 
 
 def test_a_slow_call_is_no_reason_to_leave_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,10 @@ def scaled_dot_product_attention(q: Array, k: Array, v: Array, *, scale: float, 
         mask = np.tri(T, S, S - T, dtype=bool)
     if mask is not None:
         logits = np.where(mask, logits, np.finfo(logits.dtype).min) if mask.dtype == bool else logits + mask
-    return _softmax(logits) @ v
+    if sinks is None:
+        return _softmax(logits) @ v
+    sink = np.broadcast_to(sinks.astype(logits.dtype)[:, None, None], (*logits.shape[:-1], 1))
+    return _softmax(np.concatenate([logits, sink], -1))[..., :-1] @ v
 
 
 def attention(q: Array, k: Array, v: Array, mask: Array) -> Array:

@@ -314,7 +314,10 @@ class DotProductAttention(nn.Module):  # type: ignore[misc]  # torch is not seen
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor = None) -> Tensor:
         """The weights stay with the module."""
-        self.attention_weights = torch.bmm(queries, keys.transpose(1, 2)).div(queries.shape[-1] ** 0.5).softmax(-1)
+        logits = torch.bmm(queries, keys.transpose(1, 2)).div(queries.shape[-1] ** 0.5)
+        if valid_lens is not None:
+            logits = logits.masked_fill(torch.arange(keys.shape[1]) >= valid_lens[:, None, None], -1e6)
+        self.attention_weights = logits.softmax(-1)
         return torch.bmm(self.dropout(self.attention_weights), values)
 
 
