@@ -11,7 +11,9 @@ from attnspec.cli import main
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import Verdict
 from attnspec.record.read import RunRecord, read_record
+from attnspec.subjects.findings import known_findings
 from attnspec.subjects.registry import load
+from helpers.places import CHECKOUT
 
 MANIFEST = """
 library: Mine
@@ -89,6 +91,13 @@ def test_who_is_left_out_is_not_judged() -> None:
 def test_a_finding_is_told_of_those_it_is_about(mine: Path) -> None:
     (mine / "findings.yaml").write_text(FINDINGS.replace("val*", "elsewhere"), encoding="utf-8")
     assert not load("mine/values", folders=(mine.parent,)).findings
+
+
+def test_a_finding_knows_in_which_language_its_script_is() -> None:
+    folder = CHECKOUT / "implementations"
+    told = {each.language for library, subject in (("onnxruntime_web", "attention"), ("onnxruntime", "attention"))
+            for each in known_findings(folder / library, f"{library}/{subject}", "")}
+    assert told == {"javascript", "python"}
 
 
 def test_a_finding_without_its_script_is_told_with_its_place(mine: Path) -> None:

@@ -446,6 +446,11 @@ def test_the_text_tells_each_finding_with_its_script_under_its_library() -> None
     assert "| `lib/a` the lib/a | breaks a must clause | 0 of 1 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | – |  |" in told
 
 
+def test_the_text_says_in_which_language_a_script_is() -> None:
+    record = run([card("lib/a", replace(FINDING, language="javascript"))], outcome("lib/a", "a.b", Verdict.VIOLATED))
+    assert f"```javascript\n{SCRIPT}```" in audit_text([record])
+
+
 def test_the_text_tells_a_wider_arithmetic_before_what_was_seen() -> None:
     explained = Explanation("it rounds to float16", "Accumulate in float32, or declare it:", "attend.x = 1")
     seen = replace(outcome("lib/a", "masking.row", Verdict.VIOLATED), evidence=replace(EVIDENCE, explained=explained))

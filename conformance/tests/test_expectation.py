@@ -119,7 +119,8 @@ def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
     monkeypatch.setattr(blocks, "BATCH_AT_ONCE", 0)
     for name in Expectation.__slots__:
         if getattr(whole, name) is not None:  # what nobody asked for
-            np.testing.assert_allclose(getattr(expected_of(problem), name), getattr(whole, name), rtol=1e-12, err_msg=name)
+            seen = getattr(expected_of(problem), name)
+            np.testing.assert_allclose(seen, getattr(whole, name), rtol=1e-12, err_msg=name)
 
 
 def test_parts_that_are_not_asked_for_are_empty_and_the_rest_is_the_same() -> None:

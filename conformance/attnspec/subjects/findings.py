@@ -26,6 +26,7 @@ from attnspec.subjects.signs import keywords, read_seen
 from attnspec.subjects.tested import read_versions
 
 FILE = "findings.yaml"
+_LANGUAGES = {".js": "javascript", ".mjs": "javascript"}
 _FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
             "seen", "harm")
 
@@ -92,7 +93,7 @@ class Finding:
     def told(self, script: str = "") -> KnownFinding:
         """What a report says of it, with the text of its script."""
         return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script, self.documented, self.issue,
-                            self.seen, self.harm)
+                            self.seen, self.harm, _LANGUAGES.get(self.script.suffix, "python"))
 
 
 def known_findings(folder: Path, subject: str, version: str) -> tuple[KnownFinding, ...]:

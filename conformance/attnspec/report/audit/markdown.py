@@ -139,7 +139,7 @@ def _finding(told: Told) -> Lines:
     yield ""
     yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
     if told.known and told.known.script:
-        yield from ("", *fenced(told.known.script, "python"))
+        yield from ("", *fenced(told.known.script, told.known.language))
 
 
 def _facts(told: Told) -> Iterator[tuple[str, str]]:
