@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import os
 import signal
 import sys
@@ -35,6 +36,7 @@ class Guard:
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
         self._limit = 2 * deadline + OWN_TIME
+        self._armed = -math.inf
         self._crumb = _opened(folder, worker, "crumb")
         self._trace = _opened(folder, worker, "trace")
         self._stderr = _opened(folder, worker, "stderr")
@@ -57,11 +59,12 @@ class Guard:
         return cls(folder, worker, plan_of(config).deadline)
 
     def drop_crumb(self, recipe: str) -> None:
-        """Note the case on trial, which has its time from here on: a few system calls, no flush to disk."""
-        self._crumb.seek(0)
-        self._crumb.truncate()
+        """Note the case on trial, which has its time from here on, give or take a beat: no flush to disk."""
+        self._crumb.truncate(0)
         self._crumb.write(recipe.encode())
-        faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
+        if (now := time.monotonic()) >= self._armed + BEAT:  # each time, a thread ends and another begins
+            self._armed = now
+            faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
@@ -73,6 +76,7 @@ class Guard:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
+            self._armed = -math.inf
 
 
 def _live(beat: Path) -> None:
