@@ -424,3 +424,8 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
         "none of the 15 cases could be judged, since grouped_heads is undefined: none is declared, and no known")
+
+
+def test_a_call_without_a_right_answer_is_like_no_fault() -> None:
+    clause, subject = "attention.a_value_for_every_key", own_subject("fault/values_read_beyond")
+    assert diagnosed(subject, clause) == Diagnosis()

@@ -210,7 +210,8 @@ def _found(fault: Fault, dtype: DType) -> str:
 def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType) -> None:
     silent = {fault.name for fault in ATTENTION if dtype not in fault.equivalents and not _found(fault, dtype)}
     drifting = {fault.name for fault in drift.FAULTS}  # they stay below any rounding: test_drift.py has them convicted
-    assert silent - drifting == {"output_buffer_reused", "mask_not_broadcast"}  # both are seen below
+    # all are seen below
+    assert silent - drifting == {"output_buffer_reused", "mask_not_broadcast", "values_read_beyond"}
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -294,6 +295,14 @@ def test_the_staged_layer_is_within_rounding_of_the_truth(dtype: DType) -> None:
     assert _found_in_layer(staged_layer()(), dtype, Limits()) == ""
     averaged = staged_layer(report=lambda weights: weights.mean(axis=1))()
     assert _found_in_layer(averaged, dtype, Limits(weights="averaged")) == ""
+
+
+def test_only_the_reading_fault_answers_without_a_value_for_every_key() -> None:
+    query = np.ones((1, 2, 3, 4), np.float32)
+    with pytest.raises(ValueError, match="mismatch"):
+        staged()()(query, query, query[:, :, :-1])
+    reading: Any = fault_named("values_read_beyond").function
+    assert reading(query, query, query[:, :, :-1]).shape == query.shape
 
 
 def _indivisible() -> dict[str, Any]:

@@ -107,7 +107,8 @@ class Client:
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
         if not {"handle", "described"} <= set(told):
-            raise TargetError("the host's answer to 'load' must have 'handle' and 'described' (docs/protocol.md).")
+            raise TargetError("the host's answer to 'load' must have the fields 'handle' and 'described' "
+                              "(docs/protocol.md).")
         self._handles[number] = told["handle"]
         return told
 

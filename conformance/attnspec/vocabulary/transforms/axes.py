@@ -106,6 +106,11 @@ def drop_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
     return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
 
 
+def drop_last_value(posed: Attention) -> Attention:
+    """Remove the last value and leave its key: a problem that makes no sense."""
+    return posed.but(value=np.ascontiguousarray(posed.one.value[:, :, :-1]))
+
+
 def drop_first_keys(posed: Attention, *, dropped: DrawnCount) -> Attention:
     """Cut off the first keys and values, so many; the others keep their mask and bias."""
     problem = posed.one
