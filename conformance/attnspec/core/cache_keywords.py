@@ -17,13 +17,13 @@ POOL = "caches"
 
 PastPattern = Literal["new_as_queries", "half", "one_new", "one_past", "none"]
 PAST_PATTERNS: Mapping[PastPattern, str] = {
-    "new_as_queries": "as many new keys as queries, where there are more keys than queries; else half",
+    "new_as_queries": "as many new keys as queries, if there are more keys than queries; else half",
     "half": "half of the keys are past",
     "one_new": "all but the last key are past",
     "one_past": "only the first key is past",
     "none": "no key is past: an empty cache",
 }
-"""How the keys are divided into past and new ones. A single key is new. A clause asks for `none`, which shows little."""
+"""How keys are divided into past and new ones; a single one is new. A clause asks for `none`, which shows little."""
 USUAL_PASTS: tuple[PastPattern, ...] = ("new_as_queries", "half", "one_new", "one_past")
 
 SlopePattern = Literal["powers", "geometric", "of_entries", "steep", "zero"]
@@ -48,16 +48,15 @@ CACHES = (
         axes="BHPD", values=patterns("past_key", PAST_PATTERNS, USUAL_PASTS, "past keys", "past_patterns"),
         sample="half", is_uncommon=True, pool=POOL, beside="past_value", questions={
             "past.form": "Which keys does a query see where there are past keys and values?",
-            "past.causal": "Where does a query stand under the causal flag where there are past keys?",
-            "past.window": "Where does a query stand under a window where there are past keys?"},
+            "past.causal": "Where does a query stand under the causal flag where there are past keys?"},
         asks="Which keys does a query see beside a past?",
         other_names=("past_k", "cached_key", "key_cache"),
         parameters=("past_key", "past_k", "past_keys", "key_past", "cached_key", "cached_keys", "k_past", "prev_key",
                     "prev_k"),
         sayings=(Saying("past_key"),)),
     Keyword(
-        "past_value", "(B,Hkv,P,Dv) of the dtype", "values of earlier calls, which stand before `value`; given together "
-        "with `past_key`", "past", Acts.KEYS, "{0} | None",
+        "past_value", "(B,Hkv,P,Dv) of the dtype", "values of earlier calls, which stand before `value`; given "
+        "together with `past_key`", "past", Acts.KEYS, "{0} | None",
         promise="keys and values of earlier calls stand before the new ones", kinds=_ATTENTION, in_layers=False,
         axes="BHPD", is_uncommon=True, pool=POOL, beside="past_key", other_names=("past_v", "cached_value"),
         parameters=("past_value", "past_v", "past_values", "value_past", "cached_value", "cached_values", "v_past",

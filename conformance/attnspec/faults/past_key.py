@@ -97,16 +97,6 @@ def _behind_length(work: Work) -> Array | int:
     return (work.key_lengths - work.shape[2])[:, None, None, None]
 
 
-def _from_first(stage: Callable[[Work], Array]) -> Callable[[Work], Array]:
-    """The stage with queries that count from the first key, past or not."""
-    return lambda work: stage(work.but(start=0))
-
-
-def _past_stays(work: Work) -> Array:
-    """(T,S): the window bounds new keys only."""
-    return sound.near(work) | _columns(work)
-
-
 def _causal_without_past(work: Work) -> Array:
     """(T,S): with a past the causal flag is left out."""
     return sound.past(work if work.past_key is None else work.but(causal=False))
@@ -180,19 +170,18 @@ _TWO = "a past of two keys and more"
 
 FAULTS = (
     Fault("past_ignored", Stage.PAST_KEY, "The cache is handed over and never read.", _ANY,
-          staged(own_keys=_hidden), link=f"{_G}MemTensor/MemOS/issues/2313"),
+          staged(own_keys=_hidden)),
     Fault("past_after_new", Stage.PAST_KEY, "New keys and values are put before the past ones.", _ANY,
           staged(extend=put_together(each=lambda past, new: _sound(new, past)))),
     Fault("past_of_next_entry", Stage.PAST_KEY, "The cache is not reordered with its batch: each entry has another's.",
-          _UNEQUAL, staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=0)))),
-          link=f"{_G}huggingface/transformers/issues/46612"),
+          _UNEQUAL, staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=0))))),
     Fault("past_of_first_entry", Stage.PAST_KEY, "All batch entries have the past of the first.", _UNEQUAL,
           staged(extend=put_together(each=of(lambda past: np.repeat(past[:1], len(past), axis=0)))),
           link=f"{_G}ggml-org/llama.cpp/issues/7903"),
     Fault("past_of_next_head", Stage.PAST_KEY, "Each head has the past of the next.", "a past, Hkv > 1",
           staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=1))))),
     Fault("past_heads_tiled", Stage.PAST_KEY, "Grouped heads of the past are repeated in another order than new ones.",
-          "a past, Hkv > 1, Hkv < H", staged(extend=_tiled), link=f"{_G}ikawrakow/ik_llama.cpp/pull/1521"),
+          "a past, Hkv > 1, Hkv < H", staged(extend=_tiled)),
     Fault("past_first_lost", Stage.PAST_KEY, "The first position is never written to the cache.", _ANY,
           staged(extend=put_together(each=of(without_first))), link=f"{_G}TrenTorch/TrenTorch/pull/192"),
     Fault("past_last_overwritten", Stage.PAST_KEY, "The cache is written one step early, over its last entry.", _ANY,
@@ -203,10 +192,10 @@ FAULTS = (
           "entries that bfloat16 does not hold", staged(extend=put_together(each=of(_kept_small))),
           equivalents={DType.BFLOAT16: "the cache is of this dtype anyway"}),
     Fault("past_offset_forgotten", Stage.PAST_KEY, "With a past, queries still count from the first key.",
-          "a past, together with causal, a window or slopes", staged(start=lambda _: 0),
-          link=f"{_G}tinygrad/tinygrad/pull/15949"),
+          "a past, together with what counts from a query's place", staged(start=lambda _: 0),
+          link=f"{_G}pytorch/executorch/pull/21749"),
     Fault("past_offset_twice", Stage.PAST_KEY, "The length of the past is added to a query's place twice.",
-          "a past, together with causal, a window or slopes", staged(start=lambda work: 2 * serving.start(work))),
+          "a past, together with what counts from a query's place", staged(start=lambda work: 2 * serving.start(work))),
     Fault("past_offset_from_the_end", Stage.PAST_KEY, "The last query stands at the last key, whatever the past.",
           "a past, as many new keys as queries not, together with causal",
           staged(start=_at(lambda work: work.shape[3] - work.shape[2]))),
@@ -218,12 +207,6 @@ FAULTS = (
     Fault("past_causal_one_ahead", Stage.PAST_KEY, "Behind a past, each query sees one future key.",
           "a past, together with causal", staged(past=_one_future_key),
           link=f"{_G}flashinfer-ai/flashinfer/pull/348"),
-    Fault("past_window_from_first", Stage.PAST_KEY, "The window is built with row numbers of the chunk.",
-          "a past, together with a window", staged(near=_from_first(sound.near)),
-          link=f"{_G}trymirai/lalamo/pull/200"),
-    Fault("past_window_keeps_past", Stage.PAST_KEY, "Every slot of the cache stays visible, whatever the window.",
-          "a past, together with a window", staged(near=_past_stays),
-          link=f"{_G}pytorch/executorch/pull/22285"),
     Fault("past_not_masked", Stage.PAST_KEY, "The mask is laid over the new keys only.", "a past, together with a mask",
           staged(masked=_mask_of_new)),
     Fault("past_mask_rolled", Stage.PAST_KEY, "The mask's first columns are taken for the new keys.",
