@@ -50,10 +50,10 @@ CACHES = (
             "past.form": "Which keys does a query see where there are past keys and values?",
             "past.causal": "Where does a query stand under the causal flag where there are past keys?"},
         asks="Which keys does a query see beside a past?",
-        other_names=("past_k", "cached_key", "key_cache"),
+        other_names=("past_k", "cached_key"),
         parameters=("past_key", "past_k", "past_keys", "key_past", "cached_key", "cached_keys", "k_past", "prev_key",
                     "prev_k"),
-        sayings=(Saying("past_key"),)),
+        sayings=(Saying("past_key"), Saying("past_key.swapaxes(1, 2)", "(B,P,Hkv,D)"))),
     Keyword(
         "past_value", "(B,Hkv,P,Dv) of the dtype", "values of earlier calls, which stand before `value`; given "
         "together with `past_key`", "past", Acts.KEYS, "{0} | None",
@@ -61,7 +61,7 @@ CACHES = (
         axes="BHPD", is_uncommon=True, pool=POOL, beside="past_key", other_names=("past_v", "cached_value"),
         parameters=("past_value", "past_v", "past_values", "value_past", "cached_value", "cached_values", "v_past",
                     "prev_value", "prev_v"),
-        sayings=(Saying("past_value"),)),
+        sayings=(Saying("past_value"), Saying("past_value.swapaxes(1, 2)", "(B,P,Hkv,Dv)"))),
     Keyword(
         "alibi_slopes", "(H,) or (B,H) float32, or float64 beside float64", "a bias of -slope·|p - j|, where p is the "
         "query's own place, as `causal_alignment` counts it", "alibi_slopes", Acts.LOGITS, "{0} | None",

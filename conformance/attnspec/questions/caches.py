@@ -45,8 +45,8 @@ def _form(asker: Asker) -> Reply:
 
 
 def _causal(asker: Asker) -> Reply:
-    """Of one past key more, and one new key less, than there would be if the last query stood at the last key."""
-    T, S, past = 3, 5, 1
+    """Of more new keys than queries, so that every place that is thought of is another one."""
+    T, S, past = 2, 7, 2
     seen = asker.output(divided(asker.even(T, S), past).but(causal=True))[..., :S]
     shifts = {"behind": past, "top_left": 0, "from_shape": S - T, "twice": 2 * past}
     bands = {name: np.tri(T, S, shift, dtype=bool) for name, shift in shifts.items()}
