@@ -22,8 +22,9 @@ from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault
-from attnspec.faults.staged import HandedOver, attention, staged
+from attnspec.faults.staged import attention, staged
 from attnspec.faults.subject import own_subject
+from attnspec.faults.work import HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe

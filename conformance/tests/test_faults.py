@@ -19,8 +19,9 @@ from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declar
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import staged_layer
 from attnspec.faults.sound import SOUND, sound_named
-from attnspec.faults.staged import Answer, staged
+from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_subject
+from attnspec.faults.work import Answer
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.problems.make import make_layer, make_problem

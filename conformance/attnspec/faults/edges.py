@@ -10,7 +10,8 @@ from attnspec.faults import staged as sound
 from attnspec.faults.drift import smoothed
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.masks import with_mask
-from attnspec.faults.staged import Answer, HandedOver, Stages, Work, around, attention, staged
+from attnspec.faults.staged import Stages, around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
 
 

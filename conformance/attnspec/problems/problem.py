@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import DType
 
@@ -17,7 +18,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """B batch, H query heads, Hkv key/value heads, T queries, S keys, D head width, Dv value head width."""
+    """B batch, H query heads, Hkv key/value heads, T queries, S keys, past ones among them, D head width, Dv value head
+    width.
+    """
 
     B: int
     H: int
@@ -38,7 +41,10 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem(KeywordArguments[Array]):
-    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder."""
+    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
+
+    Where P keys are past, key and value have S - P.
+    """
 
     dtype: DType
     query: Array
@@ -50,7 +56,17 @@ class Problem(KeywordArguments[Array]):
         """The lengths of the axes."""
         B, H, T, D = self.query.shape
         Hkv, S, Dv = self.value.shape[1:]
-        return Sizes(B, H, Hkv, T, S, D, Dv)
+        return Sizes(B, H, Hkv, T, S + self.past, D, Dv)
+
+    @property
+    def past(self) -> int:
+        """How many keys are past ones."""
+        return int(getattr(self, CACHED[0]).shape[2]) if self.has_past else 0
+
+    @property
+    def has_past(self) -> bool:
+        """Whether past keys are handed over, if only an empty array of them."""
+        return getattr(self, CACHED[0]) is not None
 
     def __str__(self) -> str:
         used = "".join(f" {name}" for name in sorted(self.keywords))

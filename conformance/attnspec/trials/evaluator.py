@@ -18,6 +18,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.screen import is_large
 from attnspec.problems.axes import lengths_of
+from attnspec.problems.caches import joined
 from attnspec.problems.coverage import met_by
 from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
@@ -222,7 +223,7 @@ class Evaluator:
         H, Hkv = problem.sizes.H, problem.sizes.Hkv
         tiled = self.conventions.get("grouped_heads") == "tile"
         heads = np.arange(H) % Hkv if tiled else np.arange(H) // (H // Hkv)
-        return np.take(problem.value, heads, axis=1)
+        return np.take(joined(problem).value, heads, axis=1)
 
     @cached_property
     def _variants(self) -> dict[str, Evaluator]:
