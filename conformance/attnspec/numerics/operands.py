@@ -95,7 +95,7 @@ class Operands:
 
 def keys_of(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
-    heads, whole = key_heads(problem, conventions), joined(problem)
+    heads, whole = key_heads(problem, conventions), joined(problem) if problem.has_past else problem
     return _keys(*(_spread(array, heads) for array in (whole.key, whole.value)))
 
 
