@@ -19,11 +19,11 @@ from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.caches import divided, joined, past_by, with_values
+from attnspec.problems.caches import divided, past_by, with_values
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.caches import CACHE_QUESTIONS
@@ -182,7 +182,7 @@ def test_what_is_no_past_is_not_joined() -> None:
 
 @pytest.mark.parametrize("more", ["causal", "causal mask bias", "causal window"])
 @pytest.mark.parametrize("has_past", [True, False])
-def test_chunks_give_the_output_of_the_whole(more: str, has_past: bool) -> None:  # noqa: FBT001  (a parameter)
+def test_chunks_give_the_output_of_the_whole(more: str, has_past: bool) -> None:
     made = problem("new_as_queries", more, T=5, S=9) if has_past else joined(problem("none", more, T=6, S=6))
     whole = output_of(made)
     for cut in range(made.sizes.T - 1):

@@ -48,8 +48,8 @@ BOTTOM_RIGHT = {**TOP_LEFT, "causal_alignment": "bottom_right"}
 def problem(pattern: str = "of_entries", more: str = "", family: str = "normal", dtype: DType = DType.FLOAT32, *,
             seed: int = 3, sizes: str = "B2,H3,Hkv3,T4,S5,D4,Dv4") -> Problem:
     used = sorted({*more.replace("+", " ").split(), "alibi_slopes"})
-    values = {"window": "window=2+0;", "softcap": "softcap=2.0;", "past_key": "past_key=half;", "sinks": "sinks=spread;",
-              "key_lengths": "key_lengths=ragged;"}
+    values = {"window": "window=2+0;", "softcap": "softcap=2.0;", "past_key": "past_key=half;",
+              "sinks": "sinks=spread;", "key_lengths": "key_lengths=ragged;"}
     text = (f"{sizes};mask={'with_empty_rows' if 'mask' in more else 'none'};families={family};with={'+'.join(used)};"
             f"{''.join(values.get(each, '') for each in used)}alibi_slopes={pattern};seed={seed}")
     return make_problem(Recipe.parse(text), dtype)

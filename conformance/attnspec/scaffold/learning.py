@@ -196,12 +196,13 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return flagged if trier.is_right(flagged, plain(form, H=6)) else form
 
 
-_SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside), key=lambda word: bool(word.needs_causal))
+_SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),
+               key=lambda word: bool(word.needs_causal))
 """Those that may need the causal flag come after it."""
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
     ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
-    *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), ("return_weights", _weights), ("heads", _grouped),
-    ("", _compiled))
+    *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), ("return_weights", _weights),
+    ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}
