@@ -98,7 +98,7 @@ def _recipes(count: int) -> Iterator[str]:
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
     serving = (*product(NEAR_SIZES, (*LENGTHS, *SINKS, *LSES)), *product(("B2,H2,Hkv2,T19,S19,D8,Dv4",), LENGTHS),
-               *product((*NEAR_SIZES, "B2,H4,Hkv2,T5,S19,D8,Dv4"), (*PASTS, *SLOPES)))
+               *product((*NEAR_SIZES, "B2,H6,Hkv3,T5,S19,D8,Dv8"), (*PASTS, *SLOPES)))
     for i, (sizes, used) in enumerate(serving):
         family = "above_88" if "hundred" in used or used == "with=return_lse" else "normal"
         yield f"{sizes};mask={'with_empty_rows' if 'mask' in used else 'none'};families={family};{used};seed={i}"
