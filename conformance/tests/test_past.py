@@ -19,11 +19,11 @@ from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.caches import divided, joined, past_by, with_values
+from attnspec.problems.caches import divided, past_by, with_values
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.caches import CACHE_QUESTIONS

@@ -11,8 +11,8 @@ import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics import blocks, hull, screen
 from attnspec.numerics.expectation import EVERYTHING, Expectation, expect
+from attnspec.numerics.operands import visible_keys
 from attnspec.numerics.precision import precision_of
-from attnspec.numerics.visible import visible_keys
 from attnspec.problems.domain import BiasName, FamilyName, MaskName
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Sizes

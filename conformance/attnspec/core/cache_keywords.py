@@ -43,7 +43,7 @@ CACHES = (
     Keyword(
         "past_key", "(B,Hkv,P,D) of the dtype", "keys of earlier calls, which stand before `key`: a query's own place "
         "is P + i, whatever `causal_alignment` says and whatever the lengths; mask and bias have P + S columns, and "
-        "`key_lengths` counts past and new keys together", "past", Acts.KEYS, "{0} | None",
+        "lengths count past and new keys together", "past", Acts.KEYS, "{0} | None",
         promise="keys and values of earlier calls stand before the new ones", kinds=_ATTENTION, in_layers=False,
         axes="BHPD", values=patterns("past_key", PAST_PATTERNS, USUAL_PASTS, "past keys", "past_patterns"),
         sample="half", is_uncommon=True, pool=POOL, beside="past_value", questions={

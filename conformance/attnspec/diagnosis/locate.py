@@ -17,9 +17,9 @@ from attnspec.core.keywords import KEYWORDS, VALUED, acting_on
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.problems.caches import joined, with_values
+from attnspec.problems.caches import with_values
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.call_log import Ending, put
 from attnspec.vocabulary.observables import relative_logits

@@ -13,8 +13,7 @@ import numpy as np
 from attnspec.numerics.hull import attended_range
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
-from attnspec.numerics.roundings import Roundings, capped_error, room, scaled
-from attnspec.numerics.slopes import slope_error
+from attnspec.numerics.roundings import Roundings, capped_error, of_slopes, room, scaled
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -54,15 +53,6 @@ def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
     error = _plain_logit_error(operands, truth, r)
     return error if operands.reach is None else error + of_slopes(operands, truth, r, error)
-
-
-def of_slopes(operands: Operands, truth: Truth, r: Roundings, error: Array | float = 0.0) -> Array:
-    """(B,H,T,S): what slopes add to the error of each logit; a bias may seed the sum of products."""
-    assert operands.bias is not None
-    assert operands.reach is not None
-    seeded = operands.query.shape[-1] * r.accumulate * operands.reach if r.bias_in_accumulator else 0.0
-    return seeded + slope_error(error + seeded, operands.bias, operands.reach, np.abs(truth.logits),
-                                accumulate=r.accumulate, stored=r.biased_logits)
 
 
 def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:

@@ -14,7 +14,7 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import in_domain, output_allowance, weight_error
 from attnspec.numerics.lse import log_sum_exp, lse_allowance
-from attnspec.numerics.operands import Operands
+from attnspec.numerics.operands import Operands, visible_keys
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.readout import (
     Erring,
@@ -28,7 +28,6 @@ from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.screen import screening_allowance
 from attnspec.numerics.typical import Typical, multiple, typical
-from attnspec.numerics.visible import visible_keys
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,10 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
+from attnspec.numerics.lengths import own_keys, queries_within
 from attnspec.numerics.slopes import alibi
-from attnspec.numerics.visible import hidden_by_something, of_rows, queries_within
-from attnspec.problems.caches import joined
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, Problem, joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +93,110 @@ class Operands:
         return np.ones(self.shape, dtype=bool) if self.visible is None else self.visible
 
 
+def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
+    """(B,H,T,S) bool: which keys each query may attend to, by mask, lengths, causal flag, window and -inf in the bias.
+    A query that its batch entry does not have attends to none.
+
+    Where a convention is undefined, the recommended answer is assumed.
+    """
+    visible = _hidden_by_something(problem, conventions, rows)
+    return np.ones(_shape(problem, rows), dtype=bool) if visible is None else visible
+
+
+def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
+    own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
+    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
+    parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
+                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
+             if part is not None]
+    if not parts:
+        return None
+    return np.broadcast_to(functools.reduce(np.logical_and, parts), _shape(problem, rows))
+
+
+def _shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
+    """(B,H,T,S), where T counts the judged rows only."""
+    sizes = problem.sizes
+    return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
+
+
+def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """The mask as bool, (B,H,T,S) or broadcast to it; None without one, or where the causal flag stands in for it."""
+    if problem.mask is None or (problem.causal and conventions.get("mask_with_causal") == "causal"):
+        return None
+    return _of_rows(problem.mask, problem, rows).astype(bool, copy=False)
+
+
+def _places(problem: Problem, rows: Array | None) -> Array:
+    """(T,): the indices of the queries that are judged."""
+    return np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
+
+
+def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """(T,S) or (B,1,T,S): the keys that are not ahead of the query's own place; None without the flag, or where a mask
+    stands in.
+    """
+    if not problem.causal or (problem.mask is not None and conventions.get("mask_with_causal") == "mask"):
+        return None
+    visible: Array = _ahead(problem, conventions, rows) <= 0
+    return visible
+
+
+def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+    """(T,S) or (B,1,T,S): the keys in the window, which bounds what is seen whether or not there is a mask or a causal
+    flag.
+    """
+    if problem.window is None:
+        return None
+    left, right = problem.window
+    distance = _ahead(problem, conventions, rows)
+    visible: Array = ((distance >= (-np.inf if left is None else -left))
+                      & (distance <= (np.inf if right is None else right)))
+    return visible
+
+
+def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:
+    """(T,S), or (B,1,T,S) where lengths count: how far each key lies ahead of the query's own place."""
+    own = own_places(problem, conventions, rows)
+    distance: Array = np.arange(problem.sizes.S, dtype=np.int32) - own
+    return distance
+
+
+def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
+    """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys: behind the past, if there is one;
+    else as `causal_alignment` says.
+    """
+    return np.asarray(_places(problem, rows)[:, None] + _first_place(problem, conventions))
+
+
+def _first_place(problem: Problem, conventions: Mapping[str, str]) -> Array:
+    """The place of the first query: one number, or (B,1,1,1) where batch entries have lengths of their own."""
+    if problem.has_past:
+        return np.array(problem.past, np.int32)
+    if conventions.get("causal_alignment") != "bottom_right":
+        return np.zeros((), np.int32)
+    keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
+    queries = problem.sizes.T if problem.query_lengths is None else problem.query_lengths
+    offset = np.asarray(np.subtract(keys, queries), dtype=np.int32)
+    return offset[:, None, None, None] if offset.ndim else offset
+
+
+def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
+    """Where the bias is not -inf, (B,H,T,S) or broadcast to it; None where it hides nothing."""
+    if problem.bias is None:
+        return None
+    visible: Array = _of_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
+    return None if visible.all() else visible
+
+
+def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
+    """The judged rows of a mask or bias (B,H,T,S), which may be of fewer axes or broadcast along T."""
+    if rows is None or array.ndim < 2 or array.shape[-2] != problem.sizes.T:
+        return array
+    return array[..., rows, :]
+
+
 def keys_of(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
     heads, whole = key_heads(problem, conventions), joined(problem) if problem.has_past else problem
@@ -116,10 +220,13 @@ def operands_of(
     """
     query = (problem.query if rows is None else problem.query[:, :, rows]).astype(np.float64)
     keys = keys or keys_of(problem, conventions)
-    visible, sizes = hidden_by_something(problem, conventions, rows), _sizes(query, keys)
-    bias = None if problem.bias is None else of_rows(problem.bias, problem, rows).astype(np.float64)
-    bias, reach = (bias, None) if problem.alibi_slopes is None else alibi(problem, conventions, rows, bias)
-    usable = np.broadcast_to(queries_within(problem, rows)[:, None], query.shape[:3])
+    visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
+    bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
+    bias, reach = (bias, None) if problem.alibi_slopes is None else alibi(
+        problem, own_places(problem, conventions, rows), bias)
+    usable = np.ones(query.shape[:3], bool)
+    if problem.query_lengths is not None:
+        usable = usable & queries_within(problem, rows)[:, None]
     counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, _scale(problem, scale_width),
                         problem.softcap, sizes, sizes, keys.key, reach=reach)

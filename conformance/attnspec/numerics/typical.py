@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights, of_slopes, product_error
+from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights, product_error
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
-from attnspec.numerics.roundings import Roundings, own_spread, scaled, slope
+from attnspec.numerics.roundings import Roundings, of_slopes, own_spread, scaled, slope
 from attnspec.problems.problem import Array
 
 AT_ONCE = 2**20  # entries of weight·value that are formed at once

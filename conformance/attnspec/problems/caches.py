@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import overload
 
 import numpy as np
 
 from attnspec.core.cache_keywords import CACHED, PastPattern
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
-
-_HELD = ("key", "value")
-"""What stands behind each of the arrays of earlier calls."""
+from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
 
 _PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {
     "new_as_queries": lambda T, S: S - T if S > T else S // 2,
@@ -30,25 +26,10 @@ def past_by(pattern: str, sizes: Sizes) -> int:
 def divided(problem: Problem, past: int) -> Problem:
     """The same keys and values, so many of them handed over as past ones."""
     whole = joined(problem)
-    parts = {name: getattr(whole, name) for name in _HELD}
+    parts = {name: getattr(whole, name) for name in HELD}
     return whole.but(**{name: np.ascontiguousarray(array[:, :, past:]) for name, array in parts.items()},
                      **{name: np.ascontiguousarray(array[:, :, :past])
                         for name, array in zip(CACHED, parts.values(), strict=True)})
-
-
-@overload
-def joined(problem: Problem) -> Problem: ...
-@overload
-def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
-def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem:
-    """Past and new keys and values in one array each; none of them is handed over as past. What counts from a query's
-    own place does not know of it.
-    """
-    if getattr(problem, CACHED[0]) is None:
-        return problem
-    arrays = {held: (getattr(problem, name), getattr(problem, held)) for held, name in zip(_HELD, CACHED, strict=True)}
-    return problem.but(**dict.fromkeys(CACHED), **{
-        held: np.concatenate(both, axis=2) for held, both in arrays.items()})
 
 
 def like(problem: Problem, whole: Problem) -> Problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,3 +111,22 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
         return half
     named: np.dtype[Any] = np.dtype(dtype.value)
     return named
+
+
+HELD = ("key", "value")
+"""What stands behind each of the arrays of earlier calls."""
+
+
+@overload
+def joined(problem: Problem) -> Problem: ...
+@overload
+def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
+def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem:
+    """Past and new keys and values in one array each; none of them is handed over as past. What counts from a query's
+    own place does not know of it.
+    """
+    if getattr(problem, CACHED[0]) is None:
+        return problem
+    arrays = {held: (getattr(problem, name), getattr(problem, held)) for held, name in zip(HELD, CACHED, strict=True)}
+    return problem.but(**dict.fromkeys(CACHED), **{
+        held: np.concatenate(both, axis=2) for held, both in arrays.items()})

@@ -9,8 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from attnspec.problems.caches import joined
-from attnspec.problems.problem import Problem
+from attnspec.problems.problem import Problem, joined
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem

@@ -18,11 +18,10 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.screen import is_large
 from attnspec.problems.axes import lengths_of
-from attnspec.problems.caches import joined
 from attnspec.problems.coverage import met_by
 from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of

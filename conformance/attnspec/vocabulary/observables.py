@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation, visible_keys
+from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import unit
 from attnspec.numerics.screen import closest
-from attnspec.numerics.visible import queries_within
-from attnspec.problems.caches import joined, with_values
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.caches import with_values
+from attnspec.problems.problem import Array, LayerProblem, Problem, joined
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
 Observable = Literal["output", "weights", "returned_weights", "logits", "lse"]

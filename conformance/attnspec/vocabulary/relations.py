@@ -9,8 +9,8 @@ import numpy as np
 
 from attnspec.numerics.hull import hull_of
 from attnspec.numerics.screen import CLOSEST
-from attnspec.problems.caches import joined, with_values
-from attnspec.problems.problem import Array, numpy_dtype
+from attnspec.problems.caches import with_values
+from attnspec.problems.problem import Array, joined, numpy_dtype
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, of_run, seen_of, verdict

@@ -12,10 +12,11 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
 from attnspec.numerics.expectation import visible_keys
+from attnspec.numerics.operands import own_places
 from attnspec.numerics.slopes import alibi
-from attnspec.problems.caches import divided, joined
+from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import keyword_array
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Array, Problem, joined
 from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
@@ -94,7 +95,7 @@ def slopes_as_bias(posed: Attention) -> Attention:
     if problem.alibi_slopes is None:
         raise NoClaim("there are no slopes")
     given = None if problem.bias is None else problem.bias.astype(np.float64)
-    bias, _ = alibi(problem, posed.conventions, None, given)
+    bias, _ = alibi(problem, own_places(problem, posed.conventions), given)
     with np.errstate(over="ignore"):
         stored = bias.astype(problem.query.dtype)
     if not np.array_equal(stored.astype(np.float64), bias):
