@@ -41,12 +41,10 @@ def aim_at(pair: Pair) -> Aim:
 
 def is_met(aim: Aim, lengths: Mapping[str, int]) -> bool:
     """Whether a case with these lengths (of all axes) is what was aimed at."""
-    return all(least <= lengths[axis] <= most for axis, (least, most) in aim)
-
-
-def least_of(aim: Aim) -> dict[str, int]:
-    """The least length of each of its axes."""
-    return {axis: least for axis, (least, _) in aim}
+    for axis, (least, most) in aim:  # noqa: SIM110  (asked 100,000 times a run; `all` takes three times as long)
+        if not least <= lengths[axis] <= most:
+            return False
+    return True
 
 
 def _uses() -> Iterator[Aim]:

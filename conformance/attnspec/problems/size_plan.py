@@ -16,9 +16,10 @@ import numpy as np
 from attnspec.core.coverage import AXES
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.aims import Aim, all_aims, is_met, least_of
+from attnspec.problems.aimed import aims_of, least_works, may_meet, spread_out, work_at
+from attnspec.problems.aims import Aim, all_aims, is_met
 from attnspec.problems.axes import Axis, Blocks, axes, lengths_of
-from attnspec.problems.demand import Demand, work_of
+from attnspec.problems.demand import Demand
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.drawer import Drawer
 from attnspec.problems.entries import words
@@ -56,8 +57,6 @@ _FALL = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
 _KEPT, _KEPT_OF_ANY = 0.25, 0.5  # of the openings of a clause; of one under which any problem may be put
 _SEVERAL: Aim = (("B", (2, 4)), ("H", (2, 8)), ("T", (3, 64)), ("S", (4, 64)))
-_AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
-_ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
 _SECOND = 0.75      # of the rows that may have more than one batch entry, head, query or key have so many:
 _FEW: Mapping[str, int] = {"B": 2, "H": 2, "T": 3, "S": 4}
 _SAME_WIDTHS = 0.6  # of the rows have values as wide as keys, …
@@ -120,7 +119,7 @@ class SizePlan:
         drawer, hand = self._drawer(demand.spelled), list(self._aims[demand])
         for row in range(ROWS[self.effort]):
             is_aimed = row < AIMED[self.effort] and not self._is_kept(demand, row)
-            aims = list(_aims_of(hand, self._cap(demand, row) / demand.calls)) if is_aimed else []
+            aims = list(aims_of(hand, self._cap(demand, row) / demand.calls)) if is_aimed else []
             if sizes := self._row(demand, row, aims, drawer):
                 lengths = lengths_of(sizes)
                 hand = [aim for aim in hand if not is_met(aim, lengths) and aim not in aims[:1]]
@@ -160,32 +159,26 @@ class SizePlan:
         """Each demand's part of the aims, the dearest first: dealt to whom most rows are left that may pay for it."""
         if not self.demands:
             return {}
-        aims, hands, none = all_aims(), [list[Aim]() for _ in self.demands], np.iinfo(int).min
-        order = np.argsort(words(self.seed, f"aims {self.dtype.value}", (len(aims),)), kind="stable").tolist()
+        aims, works, meeting = all_aims(), least_works(), may_meet(self.demands, self.limits)
         caps = np.array([[self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
                          for demand in self.demands])
-        for aim in sorted((aims[index] for index in order), key=lambda aim: -_least_work(aim)):
-            can_pay = caps >= _least_work(aim)
-            spare = can_pay.sum(axis=1) - [len(hand) for hand in hands]
-            spare = np.where(can_pay[:, 0] & self._may_meet(aim), spare, none)
-            if spare.max() > none:
-                hands[int(spare.argmax())].append(aim)
-        return {demand: _spread_out(hand, AIMED[self.effort]) for demand, hand in zip(self.demands, hands, strict=True)}
+        hands, held, none = [list[Aim]() for _ in self.demands], np.zeros(len(self.demands), int), np.iinfo(int).min
+        for index in self._dearest_first(works):
+            can_pay = caps >= works[index]
+            spare = np.where(can_pay[:, 0] & meeting[index], can_pay.sum(axis=1) - held, none)
+            chosen = int(spare.argmax())
+            if spare[chosen] > none:
+                hands[chosen].append(aims[index])
+                held[chosen] += 1
+        return {demand: spread_out(hand, AIMED[self.effort]) for demand, hand in zip(self.demands, hands, strict=True)}
 
-    def _may_meet(self, aim: Aim) -> Array:
-        """(demands,) bool: which of them can have a problem that meets the aim."""
-        kinds, kind_of = self._kinds
-        return np.array([kind.may_meet(dict(aim), self.limits) for kind in kinds], bool)[kind_of]
+    def _dearest_first(self, works: Array) -> list[int]:
+        """The indices of all aims, given the work (aims,) of each; those that cost the same in random order."""
+        order = np.argsort(words(self.seed, f"aims {self.dtype.value}", works.shape), kind="stable")
+        dearest: list[int] = order[np.argsort(-works[order], kind="stable")].tolist()
+        return dearest
 
     @cached_property
-    def _kinds(self) -> tuple[list[Demand], Array]:
-        """A demand of each kind that may meet the same, and (demands,) int: of which kind each demand is."""
-        found = [demand.meeting(self.limits) for demand in self.demands]
-        kinds = dict(zip(reversed(found), reversed(self.demands), strict=True))
-        numbers = {kind: number for number, kind in enumerate(kinds)}
-        return list(kinds.values()), np.array([numbers[each] for each in found], int)
-
-    @property
     def _table(self) -> Mapping[str, Axis]:
         return axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
 
@@ -193,7 +186,7 @@ class SizePlan:
         """Any lengths within the spans of these aims; the least ones where any would cost too much."""
         spans = dict(span for aim in aims for span in aim)
         drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
-        is_dear = _work({**dict.fromkeys(AXES, 1), **drawn}) > cap
+        is_dear = work_at(drawn) > cap
         return {axis: least for axis, (least, _) in spans.items()} if is_dear else drawn
 
     def _shared(self, count: int) -> Iterator[Sizes]:
@@ -228,11 +221,11 @@ class SizePlan:
             lengths[name] = table[name].drawn(drawer.share(), 1, max(1, _room(lengths, name, call)))
         for name, few in _FEW.items():  # a second slice may be taken for the first; of a single key all is known
             more = {**lengths, name: few}
-            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and _work(more) <= call:
+            if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and work_at(more) <= call:
                 lengths = more
         for one, other, often in (("D", "Dv", _SAME_WIDTHS), ("T", "S", _SQUARE), ("S", "T", _SQUARE)):
             same = {**lengths, other: lengths[one]}
-            if other not in pinned and drawer.share() < often and _work(same) <= call:
+            if other not in pinned and drawer.share() < often and work_at(same) <= call:
                 lengths = same
         return demand.within(sizes_of(lengths), self.limits, cap)
 
@@ -242,25 +235,6 @@ def _is_telling(sizes: Sizes) -> bool:
     return sizes.S in _TELLING_KEYS and sizes.B * sizes.H >= 2 and sizes.T >= 3 and min(sizes.D, sizes.Dv) >= 2
 
 
-def _aims_of(hand: Sequence[Aim], cap: float) -> Iterator[Aim]:
-    """The first aim of a hand that a row may pay for, and further ones of other axes that fit beside it."""
-    places: Aim = ()
-    for aim in hand:
-        wanted = {**dict(places), **dict(aim)}
-        is_pulled = wanted.keys() >= _ARE_ONE and not dict(aim).keys() >= _ARE_ONE
-        if len(wanted) == len(places) + len(aim) and not is_pulled and _least_work((*places, *aim)) <= cap:
-            places = (*places, *aim)
-            yield aim
-        if len(places) >= 2 * _AT_ONCE:
-            return
-
-
-def _spread_out(hand: Sequence[Aim], count: int) -> list[Aim]:
-    """The aims of a hand, the dearest first; of a large one so many evenly before the others."""
-    step = max(1, len(hand) // (_AT_ONCE * count))
-    return [*hand[::step], *(aim for at, aim in enumerate(hand) if at % step)]
-
-
 def _weight(demand: Demand) -> int:
     """The part of the budget that a demand has, against others': where one answer is compared, the more the more
     keywords a case may have.
@@ -268,21 +242,11 @@ def _weight(demand: Demand) -> int:
     return _PLAIN_SHARE + len(demand.domain.always | demand.domain.sometimes) if demand.is_plain else 1
 
 
-def _least_work(aim: Aim) -> int:
-    """The work of the cheapest problem that meets it."""
-    return _work({**dict.fromkeys(AXES, 1), **least_of(aim)})
-
-
 def _room(lengths: Mapping[str, int], name: str, cap: float) -> int:
     """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
     plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
-    one, two = (_work({**plain, name: length}) for length in (1, 2))
+    one, two = (work_at({**plain, name: length}) for length in (1, 2))
     return int(1 + (cap - one) / (two - one))  # the work is linear in every axis
-
-
-def _work(lengths: Mapping[str, int]) -> int:
-    return work_of(lengths["B"], max(lengths["H"], lengths["G"]), lengths["T"], lengths["S"],
-                   lengths["D"] + lengths["Dv"])
 
 
 def sizes_of(lengths: Mapping[str, int]) -> Sizes:
