@@ -63,8 +63,8 @@ CACHES = (
                     "prev_value", "prev_v"),
         sayings=(Saying("past_value"), Saying("past_value.swapaxes(1, 2)", "(B,P,Hkv,Dv)"))),
     Keyword(
-        "alibi_slopes", "(H,) or (B,H) float32, or float64 beside float64", "a bias of -slope·|p - j|, where p is the "
-        "query's own place, as `causal_alignment` counts it", "alibi_slopes", Acts.LOGITS, "{0} | None",
+        "alibi_slopes", "(H,) or (B,H) float32, or float64 beside float64", "a bias of -slope·abs(p - j), where p is "
+        "the query's own place, as `causal_alignment` counts it", "alibi_slopes", Acts.LOGITS, "{0} | None",
         promise="each head lowers its logits by its slope times the distance from the query's own place",
         in_layers=False, axes="BH", values=patterns("alibi_slopes", SLOPE_PATTERNS, USUAL_SLOPES, "slopes",
                                                     "slope_patterns"),
