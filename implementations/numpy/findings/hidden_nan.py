@@ -1,4 +1,7 @@
-"""Attention written out in NumPy: a hidden key weighs 0, and by IEEE 754 0 times NaN or infinity is NaN."""
+"""Attention written out in NumPy: a hidden key weighs 0, and by IEEE 754 0 times NaN or infinity is NaN.
+
+Where -inf is added to hidden logits, NaN in a hidden key makes the weights NaN, for NaN - inf is NaN.
+"""
 
 import sys
 
@@ -14,4 +17,8 @@ for hidden in (np.nan, np.inf):
     with np.errstate(invalid="ignore"):
         seen.append(weights @ value)
     print("weights", weights, "values", value.ravel(), "output", seen[-1])
-sys.exit(int(np.isnan(seen).all()))
+
+logits = query @ np.array([[1.0], [np.nan]]).T + np.where(visible, 0, -np.inf)
+weights = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+print("NaN in the hidden key, -inf added to its logit: weights", weights)
+sys.exit(int(np.isnan(seen).all() and np.isnan(weights).all()))
