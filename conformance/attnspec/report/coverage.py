@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, BUCKETS, COUNTED, label, pairs_in, read
+from attnspec.core.coverage import AXES, COUNTED, Place, label, pairs_in, places_of, read
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.joined import Joined, Judged
 
@@ -60,16 +61,17 @@ class Covered:
     @property
     def rows(self) -> tuple[Row, ...]:
         """A row an axis, and one a keyword that the subject takes."""
+        met, taken = (_by_place(found) for found in (self.met & self.taken, self.taken))
         axes = (Row(axis, _span(self.spans[axis]) if axis in self.spans else "",
-                    tuple(self._cell(label(axis, bucket), (axis, bucket)) for bucket in range(len(BUCKETS[axis]))))
+                    tuple(Cell(label(*place), met[place], taken[place]) for place in places_of(axis)))
                 for axis in AXES)
-        keywords = (Row(name, "", (self._cell("all lengths", name),)) for name in COUNTED)
+        keywords = (Row(name, "", (Cell("all lengths", met[name], taken[name]),)) for name in COUNTED)
         return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
 
-    def _cell(self, name: str, place: object) -> Cell:
-        met, taken = (sum(place in {pair.place, pair.other} for pair in pairs_in(found))
-                      for found in (self.met & self.taken, self.taken))
-        return Cell(name, met, taken)
+
+def _by_place(found: int) -> Counter[Place | str]:
+    """How many pairs of a set have each bucket of an axis, and each keyword."""
+    return Counter(place for pair in pairs_in(found) for place in (pair.place, pair.other))
 
 
 def _span(span: tuple[int, int]) -> str:
