@@ -160,6 +160,7 @@ from attnspec.runner import guard
 guard.OWN_TIME = 0.5
 watched = guard.Guard(Path(sys.argv[1]), "worker", 0.1)
 def never_ends():
+    watched.drop_crumb("a case that takes many more words than the one after it, " * 9)
     watched.drop_crumb(sys.argv[2])
     time.sleep(60)
 never_ends()

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations, product
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS, OFF
@@ -71,11 +71,15 @@ def label(axis: str, bucket: int) -> str:
 @cache
 def every_pair() -> tuple[Pair, ...]:
     """All that a problem can have, H being at least G, in the order of their bits."""
-    places = {axis: [(axis, bucket) for bucket in range(len(BUCKETS[axis]))] for axis in AXES}
-    both = ((places[one], places[other]) for one, other in combinations(AXES, 2))
+    both = ((places_of(one), places_of(other)) for one, other in combinations(AXES, 2))
     of_axes = (Pair(this, that) for ones, others in both for this in ones for that in others)
     return (*(pair for pair in of_axes if _has_groups(pair)),
-            *(Pair(place, keyword) for keyword in COUNTED for axis in AXES for place in places[axis]))
+            *(Pair(place, keyword) for keyword in COUNTED for axis in AXES for place in places_of(axis)))
+
+
+def places_of(axis: str) -> list[Place]:
+    """The buckets of an axis."""
+    return [(axis, bucket) for bucket in range(len(BUCKETS[axis]))]
 
 
 def _has_groups(pair: Pair) -> bool:
@@ -89,18 +93,21 @@ def bits() -> Mapping[Pair, int]:
     return {pair: 1 << index for index, pair in enumerate(every_pair())}
 
 
-def pairs_of(lengths: Mapping[str, int], keywords: Iterable[str] = ()) -> list[Pair]:
-    """The pairs that a case with these lengths (of all axes) and keywords meets."""
+def met_at(lengths: Mapping[str, int], keywords: Iterable[str] = ()) -> int:
+    """The set of the pairs that a case with these lengths (of all axes) and keywords meets."""
     places = [(axis, bucket_of(axis, lengths[axis])) for axis in AXES]
     used = [name for name in keywords if name in COUNTED]
-    return [*(Pair(one, other) for one, other in combinations(places, 2)),
-            *(Pair(place, name) for name in used for place in places)]
+    known = _bits_by_ends()
+    both: Iterator[_Ends] = chain(combinations(places, 2), product(places, used))
+    return sum(known.get(ends, 0) for ends in both)
 
 
-def set_of(pairs: Iterable[Pair]) -> int:
-    """The set of these pairs."""
-    known = bits()
-    return sum(known.get(pair, 0) for pair in pairs)
+_Ends = tuple[Place, Place | str]
+
+
+@cache
+def _bits_by_ends() -> Mapping[_Ends, int]:
+    return {(pair.place, pair.other): bit for pair, bit in bits().items()}
 
 
 def pairs_in(found: int) -> Iterator[Pair]:

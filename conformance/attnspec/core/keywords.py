@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
@@ -50,8 +51,8 @@ class KeywordArguments(Generic[ArrayT]):
     @property
     def given(self) -> dict[str, Any]:
         """The keywords in use, each with its value."""
-        values = ((name, getattr(self, name)) for name in OFF)
-        return {name: value for name, value in values if (value is not None if OFF[name] is None else value)}
+        return {name: value for (name, off), value in zip(OFF.items(), _every(self), strict=True)
+                if (value is not None if off is None else value)}
 
     @property
     def keywords(self) -> frozenset[str]:
@@ -279,6 +280,7 @@ _ALL = (
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
 """By optional keyword, the value that means it is left out."""
+_every = attrgetter(*OFF)
 UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
 VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
 VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}

@@ -9,7 +9,7 @@ The seed comes last: the next larger number is the same problem with other entri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
@@ -99,7 +99,7 @@ class Menu:
     @cached_property
     def weighted(self) -> tuple[Sizes, ...]:
         """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
-        ascending = sorted(self.shapes, key=lambda sizes: (work(sizes), astuple(sizes)))
+        ascending = sorted(self.shapes, key=lambda sizes: (work(sizes), *sizes.by_axis.values()))
         return tuple(sizes for sizes in ascending for _ in range(3 if logits(sizes) <= SMALL else 1))
 
     def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:

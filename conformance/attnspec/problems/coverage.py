@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import product
 
-from attnspec.core.coverage import AXES, Pair, Place, bits, bounds, bucket_of, pairs_of, set_of
+from attnspec.core.coverage import AXES, Pair, Place, bits, bounds, bucket_of, met_at
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.axes import lengths_of
@@ -20,7 +20,7 @@ _ANY = Demand(domain(grouped="maybe"))
 
 def met_by(sizes: Sizes, keywords: Iterable[str]) -> int:
     """The set of pairs that a case of these sizes with these keywords meets."""
-    return set_of(pairs_of(lengths_of(sizes), keywords))
+    return met_at(lengths_of(sizes), keywords)
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from attnspec.problems.domain import FamilyName
 Words = NDArray[np.uint32]
 
 
+_RAW, _HALF = np.dtype("<u8"), np.dtype("<u4")
+
+
 class _State(TypedDict):
     state: int
     inc: int
@@ -34,10 +38,10 @@ def words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     """Uniform random 32-bit integers of this shape; they follow from (seed, label) alone, as a prefix of one stream."""
     generator = _generator()
     generator.state = {"bit_generator": "PCG64", "state": _start(seed, label), "has_uint32": 0, "uinteger": 0}
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     raw = generator.random_raw((count + 1) // 2)
     # low half first, also on a big-endian machine
-    return raw.astype("<u8", copy=False).view("<u4")[:count].reshape(shape)
+    return raw.astype(_RAW, copy=False).view(_HALF)[:count].reshape(shape)
 
 
 def _generator() -> np.random.PCG64:

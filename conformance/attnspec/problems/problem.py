@@ -33,7 +33,7 @@ class Sizes:
     @property
     def by_axis(self) -> dict[str, int]:
         """The lengths by the names of the axes."""
-        return {name: getattr(self, name) for name in ("B", "H", "Hkv", "T", "S", "D", "Dv")}
+        return {"B": self.B, "H": self.H, "Hkv": self.Hkv, "T": self.T, "S": self.S, "D": self.D, "Dv": self.Dv}
 
     def __str__(self) -> str:
         return " ".join(f"{name}={size}" for name, size in self.by_axis.items())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
 from attnspec.core.errors import UsageError, hint
@@ -52,6 +52,11 @@ class Recipe:
     def text(self) -> str:
         """The recipe on one line; `Recipe.parse` reads it back."""
         return ";".join([self._sizes_text, *(f"{name}={value}" for name, value in self._items())])
+
+    @property
+    def undrawn(self) -> Recipe:
+        """The recipe of the problem alone."""
+        return replace(self, drawn={}) if self.drawn else self
 
     def value(self, keyword: str) -> Any:  # noqa: ANN401  (by the keyword)
         """The value of a keyword that has one, where it is in use."""

@@ -159,18 +159,22 @@ class SizePlan:
         """Each demand's part of the aims, the dearest first: dealt to whom most rows are left that may pay for it."""
         if not self.demands:
             return {}
-        aims, works, meeting = all_aims(), least_works(), may_meet(self.demands, self.limits)
-        caps = np.array([[self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
-                         for demand in self.demands])
-        hands, held, none = [list[Aim]() for _ in self.demands], np.zeros(len(self.demands), int), np.iinfo(int).min
-        for index in self._dearest_first(works):
-            can_pay = caps >= works[index]
-            spare = np.where(can_pay[:, 0] & meeting[index], can_pay.sum(axis=1) - held, none)
-            chosen = int(spare.argmax())
-            if spare[chosen] > none:
-                hands[chosen].append(aims[index])
-                held[chosen] += 1
+        aims, works = all_aims(), least_works()
+        can_pay = self._caps >= works[:, None, None]
+        can_meet = can_pay[..., 0] & may_meet(self.demands, self.limits)
+        spare = np.where(can_meet, can_pay.sum(axis=-1), -2 * len(aims))  # less than whoever holds all aims has
+        hands, held = [list[Aim]() for _ in self.demands], np.zeros(len(self.demands), int)
+        for index in filter(np.asarray(can_meet.any(axis=-1)).item, self._dearest_first(works)):
+            chosen = int((spare[index] - held).argmax())
+            hands[chosen].append(aims[index])
+            held[chosen] += 1
         return {demand: spread_out(hand, AIMED[self.effort]) for demand, hand in zip(self.demands, hands, strict=True)}
+
+    @cached_property
+    def _caps(self) -> Array:
+        """(demands, rows): what a call of each row that is aimed may cost."""
+        return np.array([[self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
+                         for demand in self.demands])
 
     def _dearest_first(self, works: Array) -> list[int]:
         """The indices of all aims, given the work (aims,) of each; those that cost the same in random order."""

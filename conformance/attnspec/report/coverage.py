@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, BUCKETS, COUNTED, Place, label, pairs_in, read
+from attnspec.core.coverage import AXES, COUNTED, Place, label, pairs_in, places_of, read
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.report.joined import Joined, Judged
 
@@ -61,20 +61,16 @@ class Covered:
     @property
     def rows(self) -> tuple[Row, ...]:
         """A row an axis, and one a keyword that the subject takes."""
-        met, taken = _by_place(self.met & self.taken), _by_place(self.taken)
-
-        def cell(name: str, place: Place | str) -> Cell:
-            return Cell(name, met[place], taken[place])
-
+        met, taken = (_by_place(found) for found in (self.met & self.taken, self.taken))
         axes = (Row(axis, _span(self.spans[axis]) if axis in self.spans else "",
-                    tuple(cell(label(axis, bucket), (axis, bucket)) for bucket in range(len(BUCKETS[axis]))))
+                    tuple(Cell(label(*place), met[place], taken[place]) for place in places_of(axis)))
                 for axis in AXES)
-        keywords = (Row(name, "", (cell("all lengths", name),)) for name in COUNTED)
+        keywords = (Row(name, "", (Cell("all lengths", met[name], taken[name]),)) for name in COUNTED)
         return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
 
 
 def _by_place(found: int) -> Counter[Place | str]:
-    """How many pairs of a set each bucket of an axis, and each keyword, is part of."""
+    """How many pairs of a set have each bucket of an axis, and each keyword."""
     return Counter(place for pair in pairs_in(found) for place in (pair.place, pair.other))
 
 

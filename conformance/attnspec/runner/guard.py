@@ -1,8 +1,9 @@
 """Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and die in time.
 
 No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside. Small files survive
-it: `.crumb` (the case on trial), `.trace` (where every thread stood when the process died), `.stderr` (what was printed
-during the item) and `.beat` (a sign of life). The controller, which imports no pytest, reads them (traces.py).
+it: `.crumb` (its first line is the case on trial), `.trace` (where every thread stood when the process died), `.stderr`
+(what was printed during the item) and `.beat` (a sign of life). The controller, which imports no pytest, reads them
+(traces.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ NAME = "attnspec-guard"
 BEAT = 1.0
 """Seconds between two signs of life."""
 
+SLACK = 1.0
+"""Seconds by which the time of a case may begin too early: setting the clock takes a thread."""
+
 OWN_TIME = 60.0
 """Seconds that attnspec's own part of a case may take beside the deadline of its calls."""
 
@@ -36,8 +40,8 @@ class Guard:
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
         self._limit = 2 * deadline + OWN_TIME
-        self._armed = -math.inf
-        self._crumb = _opened(folder, worker, "crumb")
+        self._set_at = -math.inf
+        self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
         self._trace = _opened(folder, worker, "trace")
         self._stderr = _opened(folder, worker, "stderr")
         (folder / f"{worker}.pid").write_text(str(os.getpid()), encoding="ascii")
@@ -59,11 +63,10 @@ class Guard:
         return cls(folder, worker, plan_of(config).deadline)
 
     def drop_crumb(self, recipe: str) -> None:
-        """Note the case on trial, which has its time from here on, give or take a beat: no flush to disk."""
-        self._crumb.truncate(0)
-        self._crumb.write(recipe.encode())
-        if (now := time.monotonic()) >= self._armed + BEAT:  # each time, a thread ends and another begins
-            self._armed = now
+        """Note the case on trial, which has its time from here on: one system call, no flush to disk."""
+        os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
+        if (now := time.monotonic()) - self._set_at > SLACK:
+            self._set_at = now
             faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
     @pytest.hookimpl(wrapper=True)
@@ -71,12 +74,12 @@ class Guard:
         """Hold the judge to its time, from a thread that needs no interpreter lock."""
         for file in (self._trace, self._stderr):
             file.truncate(0)
+        self._set_at = -math.inf
         self.drop_crumb("")
         try:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
-            self._armed = -math.inf
 
 
 def _live(beat: Path) -> None:

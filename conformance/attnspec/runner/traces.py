@@ -30,7 +30,8 @@ def last_words(folder: Path, worker: str) -> LastWords:
     trace = _read(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
     printed = _read(folder / f"{worker}.stderr")
-    return LastWords(verdict, _read(folder / f"{worker}.crumb"), portable(trace.strip()), _ends(printed))
+    recipe, _, _ = _read(folder / f"{worker}.crumb").partition("\n")  # behind it stands what is left of longer ones
+    return LastWords(verdict, recipe, portable(trace.strip()), _ends(printed))
 
 
 def _ends(text: str) -> str:

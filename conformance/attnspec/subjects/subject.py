@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -89,21 +90,21 @@ class Subject:
 
     def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the problem, one after the other; "" where something does not."""
-        declaration, limits, sizes = self.declaration, self.declaration.limits, problem.sizes
+        declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
-        if not limits.broadcasts and not _at_full_shape(problem):
+        if not limits.broadcasts and not _at_full_shape(given, sizes):
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
-        yield from self._of_keywords(problem)
+        yield from self._of_keywords(given)
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem)
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
-        yield self._misfit(limits, sizes, problem.keywords)
-        yield self.lacks(problem.keywords)
+        yield self._misfit(limits, sizes, given)
+        yield self.lacks(frozenset(given))
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
@@ -118,15 +119,15 @@ class Subject:
         words = self.refused.get(reason.removeprefix("refuses "), "")
         return f" ({words})" if words else ""
 
-    def _of_keywords(self, problem: Problem | LayerProblem) -> Iterator[str]:
+    def _of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
         """What stands against the keywords in use."""
-        limits = self.declaration.limits
-        if limits.causal_only and not problem.causal:
+        limits, is_causal = self.declaration.limits, "causal" in given
+        if limits.causal_only and not is_causal:
             yield f"{self.id} is always causal"
-        for name, value in problem.given.items():
-            if reason := limits.misfit(name, value, causal=problem.causal):
+        for name, value in given.items():
+            if reason := limits.misfit(name, value, causal=is_causal):
                 yield f"{self.id} takes {reason}; here {value}"
-        if limits.mask_axes != "BHTS" and _varies(problem.mask, limits.mask_axes):
+        if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
     def variant(self, name: str) -> Subject:
@@ -186,10 +187,9 @@ def _shown(limit: object) -> str:
     return ", ".join(map(str, limit)) if isinstance(limit, tuple) else str(limit)
 
 
-def _at_full_shape(problem: Problem | LayerProblem) -> bool:
-    sizes = problem.sizes
+def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
     full = (sizes.B, sizes.H, sizes.T, sizes.S)
-    return all(array.shape == full for name, array in problem.given.items() if AXES.get(name) == "BHTS")
+    return all(array.shape == full for name, array in given.items() if AXES.get(name) == "BHTS")
 
 
 def _varies(mask: Array | None, axes: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -76,8 +76,9 @@ class Memory(OrderedDict[str, V]):
 
 def held_bytes(value: object) -> int:
     """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
-    named = [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else []
-    return sum(each.size * each.itemsize for each in named if isinstance(each, np.ndarray))
+    # `dataclasses.fields` puts its answer together anew each time, and this is asked of every value that is kept
+    named = (getattr(value, name) for name in getattr(value, "__dataclass_fields__", ()))
+    return sum(each.nbytes for each in named if isinstance(each, np.ndarray))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ class Evaluator:
 
     def problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
-        name = f"{replace(recipe, drawn={}).text}@{is_layer}"
+        name = f"{recipe.undrawn.text}@{is_layer}"
         return self._archive.problems.recall(name, lambda: self._problem(recipe, is_layer=is_layer))
 
     def _problem(self, recipe: Recipe, *, is_layer: bool) -> AnyProblem:

@@ -118,7 +118,7 @@ class Judging:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem = self._problem(recipe)
         drawn = self.check.drawn(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, replace(recipe, drawn={}).text, self.evaluator.conventions)
+        runs = self.check.pose(problem, drawn, recipe.undrawn.text, self.evaluator.conventions)
         asked = self.evaluator
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
                      cases=max(1, len(self._fixed)), compiles=self.compiles)

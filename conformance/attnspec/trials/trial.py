@@ -107,10 +107,11 @@ class Trial(Judging):
     def _open(self, menu: Menu, cases: int, tally: Tally) -> bool:
         """Whether all openings hold."""
         dealt = openings(menu, self.seed, cases * (1 + SPARE) if self.is_glance else (cases + 1) // 2)
+        sparing = self._sparing
         for number, choices in enumerate(dealt):
             if self.is_glance and tally.cases >= cases:
                 return True
-            trial = self if number < COMPILED else self._sparing
+            trial = self if number < COMPILED else sparing
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
