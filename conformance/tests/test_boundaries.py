@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis import whereabouts
 from attnspec.diagnosis.boundaries import Boundary, begins
 from attnspec.diagnosis.conditions import Condition, Rule, narrowed
 from attnspec.diagnosis.ranges import ranges
@@ -214,7 +216,8 @@ def test_a_finding_says_first_where_it_begins() -> None:
     assert in_short(found).startswith("attention.definition is violated: Fails where T ≥ 17; holds at T = 16. output")
 
 
-def test_at_a_glance_the_first_failure_alone_is_located() -> None:
+def test_at_a_glance_the_first_failure_alone_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whereabouts, "BRIEF", replace(whereabouts.BRIEF, seconds=inf))  # however busy the machine is
     subject = planted(lambda s: s.T > 16)
     run = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.GLANCE), lambda _: None)
     case = recipe((1, 2, 2, 33, 17, 16, 8)).text
