@@ -40,7 +40,7 @@ class Patience:
 
 
 BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
-"""At a glance, and at every other effort. The work is what stops a search; the seconds only stop one among slow calls."""
+"""At a glance, and at every other effort. The work stops a search; seconds stop one of slow calls."""
 
 
 @dataclass(frozen=True, slots=True)
