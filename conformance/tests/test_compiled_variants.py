@@ -112,3 +112,12 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
     precision = precision_of(None, DType.FLOAT32)
     panel = DiagnosticInputs(Bar(subject, precision, subject.declaration.conventions, Aspect.NONE), DType.FLOAT32)
     assert {step.variant for step in panel.put_to(subject)} == put
+
+
+def test_clauses_that_ask_a_variant_which_compiles_come_first() -> None:
+    def asked(target: str) -> list[str]:
+        return [item.clause for item in Engine(Plan((target,), dtypes=(DType.FLOAT32,))).items()]
+
+    compiled, plain = asked("torch/sdpa"), asked("numpy/attention")
+    assert compiled[0] == "layers.switches" != plain[0]
+    assert sorted(compiled) == sorted(plain)
