@@ -126,7 +126,7 @@ def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | No
 def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
     """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
     if problem.query_lengths is None:
-        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)), dtype=bool)
+        return np.ones((len(problem.query), problem.query.shape[-2] if rows is None else len(rows)), dtype=bool)
     return np.asarray(_places(problem, rows) < problem.query_lengths[:, None])
 
 
@@ -251,7 +251,8 @@ def _largest_of(sizes: Array) -> float:
 
 def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     """(H,): which key/value head each query head uses; None where they are as many."""
-    H, Hkv = problem.sizes.H, problem.sizes.Hkv
+    sizes = problem.sizes
+    H, Hkv = sizes.H, sizes.Hkv
     if Hkv == H:
         return None
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
