@@ -12,6 +12,9 @@ from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
+from attnspec.runner.jobs import open_jobs
+from attnspec.runner.judge import ENGINE
+from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.subjects.registry import load
 from attnspec.trials.dealer import COMPILED
 
@@ -114,10 +117,9 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
     assert {step.variant for step in panel.put_to(subject)} == put
 
 
-def test_clauses_that_ask_a_variant_which_compiles_come_first() -> None:
-    def asked(target: str) -> list[str]:
-        return [item.clause for item in Engine(Plan((target,), dtypes=(DType.FLOAT32,))).items()]
-
-    compiled, plain = asked("torch/sdpa"), asked("numpy/attention")
-    assert compiled[0] == "layers.switches" != plain[0]
-    assert sorted(compiled) == sorted(plain)
+def test_workers_begin_with_the_clauses_that_ask_variants() -> None:
+    plan = Plan(("torch/sdpa", "numpy/attention"), dtypes=(DType.FLOAT32,))
+    items = list(open_jobs(TRIALS, with_engine(plan, engine=ENGINE, recipe="")).items())
+    of_numpy = next(number for number, item in enumerate(items) if item.target == "numpy/attention")
+    assert items[0].clause == items[of_numpy].clause == "layers.switches"
+    assert sorted(items) == sorted(Engine(plan).items())

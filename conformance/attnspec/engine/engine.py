@@ -108,17 +108,9 @@ class Engine:
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
-            return self._longest_first(target)
+            return self.clauses
         names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
-
-    def _longest_first(self, target: str) -> tuple[Clause, ...]:
-        """All clauses. If the target has variants that compile, those that ask them come first: they take as long as a
-        third of the others together, and would be the last of one worker while all others have nothing left to do.
-        """
-        known = self._registered(target)
-        compiles = known and any(variant.compiles for variant in known.declaration.variants.values())
-        return tuple(sorted(self.clauses, key=lambda clause: not clause.flips)) if compiles else self.clauses
 
     @cached_property
     def _refutations(self) -> Refutations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
@@ -38,12 +39,17 @@ class TrialJobs:
         return self.judge.spec
 
     def items(self) -> tuple[Item, ...]:
-        """The engine's items, each once."""
-        return distinct_items(self.judge)
+        """The engine's items, each once; of a subject at a dtype first those that ask its variants.
+
+        A variant that compiles takes as long as half of the other clauses: asked late, it leaves other workers idle.
+        """
+        asking = {clause.id for clause in self.spec.clauses if clause.flips}
+        groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
+        return tuple(item for _, group in groups for item in sorted(group, key=lambda item: item.clause not in asking))
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""
-        clauses = dict.fromkeys(item.clause for item in self.items())
+        clauses = dict.fromkeys(item.clause for item in distinct_items(self.judge))
         return replace(blank, clauses=tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses))
 
     def card(self, target: str) -> SubjectCard:
