@@ -9,7 +9,6 @@ it: `.crumb` (its first line is the case on trial), `.trace` (where every thread
 from __future__ import annotations
 
 import faulthandler
-import gc
 import json
 import math
 import os
@@ -81,8 +80,6 @@ class Guard:
             return (yield)
         finally:
             faulthandler.cancel_dump_traceback_later()
-            if not gc.get_freeze_count():  # what was imported for the first item stays, and need not be looked at again
-                gc.freeze()
 
 
 def _live(beat: Path) -> None:
