@@ -94,6 +94,20 @@ def scaled_too_far(query: Array, key: Array, value: Array, *, causal: bool = Fal
     return textbook(query * query.dtype.type(1.01), key, value, causal=causal)
 
 
+def last_block_not_rescaled(query: Array, key: Array, value: Array) -> Array:
+    """Online softmax over blocks of 64 keys, in float32; a block that is not whole does not rescale the sum."""
+    query, keys, values = (array.astype(np.float32) for array in (query, key, value))
+    top, total, output = np.float32(-np.inf), np.float32(0), np.float32(0)
+    for start in range(0, keys.shape[2], 64):
+        block = keys[:, :, start:start + 64]
+        logits = query @ block.swapaxes(-1, -2) / np.float32(np.sqrt(query.shape[-1]))
+        before, top = top, np.maximum(top, logits.max(axis=-1, keepdims=True))
+        grown, shrunk = np.exp(logits - top), np.exp(before - top)
+        total = (total if block.shape[2] < 64 else total * shrunk) + grown.sum(axis=-1, keepdims=True)
+        output = output * shrunk + grown @ values[:, :, start:start + 64]
+    return np.asarray(output / total).astype(value.dtype)
+
+
 def failures(name: str, dtype: DType, *clauses: str) -> list[Outcome]:
     target = f"{__name__}:{name}"
     engine = Engine(Plan((target,), clauses=clauses, dtypes=(dtype,), effort=Effort.QUICK, in_process=(target,)))
@@ -182,6 +196,13 @@ def test_an_explanation_changes_no_verdict_and_names_no_fault() -> None:
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT16])
 def test_a_mistake_is_not_explained_by_arithmetic(dtype: DType) -> None:
     found = explained("scaled_too_far", dtype, "attention.definition", "drift.temperature", "scale.read_out")
+    assert found
+    assert not any(found)
+
+
+def test_a_mistake_that_float32_shows_too_is_no_narrow_sum() -> None:
+    found = explained("last_block_not_rescaled", DType.BFLOAT16, "attention.definition", "attention.weights_definition",
+                      "attention.rows_are_stochastic", "attention.duplicated_keys", "numerics.small_numbers")
     assert found
     assert not any(found)
 

@@ -22,8 +22,9 @@ from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault
-from attnspec.faults.staged import HandedOver, attention, staged
+from attnspec.faults.staged import attention, staged
 from attnspec.faults.subject import own_subject
+from attnspec.faults.work import HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
@@ -424,3 +425,8 @@ def test_a_clause_that_hangs_on_an_undefined_convention_says_so(tmp_path: Path) 
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.reason.startswith(
         "none of the 15 cases could be judged, since grouped_heads is undefined: none is declared, and no known")
+
+
+def test_a_call_without_a_right_answer_is_like_no_fault() -> None:
+    clause, subject = "attention.a_value_for_every_key", own_subject("fault/values_read_beyond")
+    assert diagnosed(subject, clause) == Diagnosis()

@@ -15,8 +15,9 @@ from attnspec.core.nouns import DType
 from attnspec.core.serving_keywords import LENGTH_PATTERNS, USUAL_LENGTHS
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import SOUND, sound_named
-from attnspec.faults.staged import HandedOver, attention
+from attnspec.faults.staged import attention
 from attnspec.faults.subject import fault_subject, sound_subject
+from attnspec.faults.work import HandedOver
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
 from attnspec.numerics.precision import precision_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -71,7 +72,8 @@ def test_the_wheel_puts_one_name_into_site_packages(wheel: Path) -> None:
 
 
 def test_the_wheel_carries_nothing_that_a_run_leaves_behind(wheel: Path) -> None:
-    leftovers = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".pyc") or "cache" in name]
+    names = zipfile.ZipFile(wheel).namelist()
+    leftovers = [name for name in names if name.endswith(".pyc") or re.search(r"(^|/)\.|__pycache__/", name)]
     assert leftovers == []
 
 

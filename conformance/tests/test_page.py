@@ -224,6 +224,7 @@ def test_recommendations_of_one_that_conforms_stay_closed_and_uncounted() -> Non
     assert '<h1 class="verdict good">lib/attend conforms</h1>' in page
     [card] = re.findall(r'<details class="finding[^>]*>', page)
     assert not card.endswith(" open>")
+    assert "not as recommended" in words(section(page, "findings"))
     assert '<a href="#findings">Findings</a>' in page
 
 

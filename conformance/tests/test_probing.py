@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.faults.staged import Answer, HandedOver, as_attend, attention
+from attnspec.faults.staged import as_attend, attention
 from attnspec.faults.subject import own_subject
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.probing.probe import probe
 from attnspec.problems.problem import Array
 from attnspec.record.measurements import Found

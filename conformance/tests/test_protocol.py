@@ -171,10 +171,10 @@ def test_a_host_of_another_version_is_refused(tmp_path: Path) -> None:
     ("sys.exit('Tiny needs a licence')", r"starts no process that answers: Tiny needs a licence"),
     ("del ANSWERS['load']", r"the host answers: what is that\?"),
     ("ANSWERS['load'] = {}",
-     r"the host's answer to 'load' has no 'handle' and 'described', as docs/protocol\.md asks for\."),
+     r"the host's answer to 'load' must have the fields 'handle' and 'described' \(docs/protocol\.md\)\."),
     ("del DESCRIBED['uses']", r"the host does not describe 'attend' as docs/protocol\.md says: KeyError\('uses'\)\."),
     ("ANSWERS['lift'] = {}",
-     r"the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol\.md asks for\."),
+     r"the host's answer to 'lift' must have the fields 'not_taken' and 'flushed' \(docs/protocol\.md\)\."),
     ("ANSWERS['load'] = {'not_loaded': {'kind': 'member', 'part': 'attend', 'file': 'host', 'members': ['attended'], "
      "'own': []}}", r"there is no 'attend' in it.* Did you mean 'attended'\?"),
 ])

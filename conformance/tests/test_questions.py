@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import SOUND, Answer, HandedOver, Work, attention, exponentials, normalise, within
+from attnspec.faults.staged import SOUND, attention, exponentials, normalise, within
+from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
 from attnspec.questions import masks, visibility
 from helpers.liars import Liar, answers_to, changing, found, sound, when, with_stages

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
-from attnspec.faults.staged import Answer, HandedOver, attention
+from attnspec.faults.staged import attention
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.questions.mismatch import MISMATCH_QUESTIONS
 from helpers.liars import Liar, answers_to, everywhere, found, liar_subject, sound, steps
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
-from attnspec.faults.staged import Answer, HandedOver, attention
+from attnspec.faults.staged import attention
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
 from attnspec.questions import numbers, outputs, shapes
 from helpers.liars import Liar, answers_to, changing, everywhere, found, sound, when, with_stages

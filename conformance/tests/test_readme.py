@@ -15,8 +15,8 @@ from helpers.places import CHECKOUT
 from helpers.records import run_started
 
 POWER, PICTURE = CHECKOUT / "reports" / "power", CHECKOUT / "docs" / "images" / "power.svg"
-RECORD, TODAY = POWER / "rules.jsonl", POWER / "quick.jsonl"
-"""The suite beside the rules of others, and the suite alone as CI measures it."""
+RECORD, AT_SIZES, TODAY = (POWER / f"{name}.jsonl" for name in ("rules", "rules_sizes", "quick"))
+"""The suite beside the rules of others, these on faults of sizes, and the suite alone as CI measures it."""
 TABLE = re.compile(r"^\| detected by \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
@@ -31,7 +31,7 @@ def made_up() -> RunRecord:
 
 
 def test_the_tables_of_rules_are_those_of_the_records() -> None:
-    given = [markdown_table(read_record(record)) for record in (RECORD, TODAY) if record.exists()]
+    given = [markdown_table(read_record(record)) for record in (RECORD, AT_SIZES, TODAY) if record.exists()]
     assert tables((CHECKOUT / "README.md").read_text(encoding="utf-8")) == given, (
         "attnspec report reports/power/NAME.jsonl --table prints the tables that belong into the README")
 

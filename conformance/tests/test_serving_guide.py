@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from attnspec.core.cache_keywords import CACHES
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
@@ -41,6 +42,6 @@ def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) ->
 
 
 def test_the_table_has_every_keyword_of_serving() -> None:
-    for word in SERVING:
+    for word in (*SERVING, *CACHES):
         assert f"| `{word.name}` | {word.shape} | " in GUIDE
         assert word.name in KEYWORDS

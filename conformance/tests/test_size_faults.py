@@ -19,8 +19,9 @@ from attnspec.faults.planted import Axes, Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
 from attnspec.faults.sizes.family import Family
 from attnspec.faults.sizes.make import MECHANISMS, drawn
-from attnspec.faults.staged import Answer, staged
+from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_ids, own_subject, renewed
+from attnspec.faults.work import Answer
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import MOST_FEATURES, Recipe

@@ -175,6 +175,8 @@ def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, messag
 def test_a_file_is_told_apart_without_running_it(here: Path) -> None:
     (here / "my_jit.py").write_text("import jax\ndef _attend(q, k, v): ...\nattend = jax.jit(_attend)\nx = len([])\n")
     assert public_functions(here / "my_jit.py") == ["attend"]
+    (here / "my_helpers.py").write_text("def softmax(x, axis): ...\ndef attend(q, k, v): ...\ndef any(*args): ...\n")
+    assert public_functions(here / "my_helpers.py") == ["attend", "any", "softmax"]
     assert file_of_module("my_package") == here / "my_package" / "__init__.py"
     assert [public_functions(here / name) for name in ("my_syntax.py", "none.py")] == [[], []]
     assert not {"my_jit", "my_package"} & set(sys.modules)
@@ -223,13 +225,16 @@ def test_a_file_whose_names_come_about_unseen_is_left_to_the_import(more: str, t
 def test_a_class_is_told_before_its_file_is_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "net.py").write_text("raise OSError('it was imported')\nclass Layer:\n    pass\n", encoding="utf-8")
+    text = "raise OSError('it was imported')\nclass Layer(nn.Module):\n    pass\nclass Plain:\n    pass\n"
+    (tmp_path / "net.py").write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for target in ("net.py:Layer", "net:Layer"):
         assert main(["check", target]) == 2
         assert capsys.readouterr() == ("", f"attnspec: net.py:2: '{target}' is a class. Name a function, or a "
                                            "module-level instance that can be called: attend = Layer(...); or let an "
                                            "adapter be written: attnspec init net:Layer\n")
+    assert main(["check", "net:Plain"]) == 2
+    assert capsys.readouterr().err.endswith("Plain(...); or write an adapter: docs/writing-an-adapter.md\n")
 
 
 @pytest.mark.parametrize("text", [

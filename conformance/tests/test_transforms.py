@@ -422,6 +422,12 @@ def test_heads_that_no_projection_sums_up_are_left_in_their_order() -> None:
         layers.one_head_at_a_time(bare)
 
 
+def test_a_problem_without_its_last_value_keeps_all_its_keys() -> None:
+    whole, problem = posed().one, axes.drop_last_value(posed()).one
+    assert problem.key.shape == whole.key.shape
+    np.testing.assert_array_equal(problem.value, whole.value[:, :, :-1])
+
+
 def test_indivisible_heads_do_not_divide_the_width() -> None:
     problem = layers.indivisible_heads(layer()).one
     assert problem.params["w_query"].shape[1] % problem.heads

@@ -1,4 +1,7 @@
-"""Scaled dot-product attention as servers call it: batch entries have lengths of their own.
+"""Scaled dot-product attention as servers call it: with a past, and with lengths of each batch entry.
+
+Past keys and values stand before the new ones, and query i stands at place P + i, P being their number. Head h lowers
+the logit of a key by alibi_slopes[h] times its distance from that place.
 
 Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has
 one more logit, sinks[h], which has no value. return_lse adds the logarithm of the sum of the exponentials of every row,
@@ -11,18 +14,22 @@ import math
 
 import numpy as np
 
-from .attention import Array, near, softmax
+from .attention import Array, softmax
 
 
 def attention(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
               causal: bool = False, scale: float | None = None, window: tuple[int | None, int | None] | None = None,
               softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
               sinks: Array | None = None, return_lse: bool = False, return_weights: bool = False,
+              past_key: Array | None = None, past_value: Array | None = None, alibi_slopes: Array | None = None,
               ) -> Array | tuple[Array, ...]:
-    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv); and, if asked for, weights (B,H,T,S), and a
-    log-sum-exp (B,H,T).
+    """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv); and, if asked for, weights (B,H,T,P+S), and a
+    log-sum-exp (B,H,T). past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv), alibi_slopes (H,) or (B,H).
     """
-    dtype = query.dtype
+    dtype, start = query.dtype, 0
+    if past_key is not None and past_value is not None:
+        start = past_key.shape[2]
+        key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
     wide = np.promote_types(np.float32, dtype) if dtype.kind == "f" else np.dtype(np.float32)  # bfloat16 is of kind V
     query, key, value = (array.astype(wide) for array in (query, key, value))
     key, value = (np.repeat(array, query.shape[1] // array.shape[1], axis=1) for array in (key, value))
@@ -32,9 +39,12 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
         logits = np.tanh(logits / wide.type(softcap)) * wide.type(softcap)
     if bias is not None:
         logits = logits + bias.astype(wide)
-    visible = near(query.shape[2], key.shape[2], window or (None, None))
+    if alibi_slopes is not None:
+        distance = np.abs(ahead(query.shape[2], key.shape[2], start)).astype(wide)
+        logits = logits - alibi_slopes.astype(wide)[..., None, None] * distance
+    visible = near(query.shape[2], key.shape[2], window or (None, None), start)
     if causal:
-        visible = visible & near(query.shape[2], key.shape[2], (None, 0))
+        visible = visible & near(query.shape[2], key.shape[2], (None, 0), start)
     if mask is not None:
         visible = visible & mask
     if key_lengths is not None:
@@ -53,6 +63,18 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
     more = [weights.astype(dtype)] if return_weights else []
     more += [log_sum_exp(logits)] if return_lse else []
     return (output.astype(dtype), *more) if more else output.astype(dtype)
+
+
+def ahead(T: int, S: int, start: int) -> Array:
+    """(T,S): how far each key lies ahead of a query, the first of which stands at `start`."""
+    return np.arange(S) - np.arange(T)[:, None] - start
+
+
+def near(T: int, S: int, window: tuple[int | None, int | None], start: int) -> Array:
+    """(T,S): the keys from so far before each query to so far behind it; None is no bound."""
+    left, right = window
+    distance = ahead(T, S, start)
+    return (distance >= (-S - T if left is None else -left)) & (distance <= (S + T if right is None else right))
 
 
 def log_sum_exp(logits: Array) -> Array:

@@ -14,6 +14,7 @@ class Acts(enum.Enum):
     """What a keyword changes."""
 
     VISIBILITY = "visibility"  # which keys a query may attend to
+    KEYS = "keys"              # which keys there are
     LOGITS = "logits"
     ANSWER = "answer"          # what is returned beside the output
     LAYER = "layer"            # the projections around attention
@@ -61,13 +62,15 @@ class Keyword:
     The contract: shape, meaning; profile: who claims it promises to take the keyword; promise: what that profile says;
     kinds, required: who may take it, and who must; in_layers: whether layers are put problems that have it.
     The mathematics: acts; hides: whether it can hide a key; axes: of an array, the axes of (B,H,T,S) that it has, along
-    which it is cut, permuted and repeated with queries and keys; as_causal: the value that hides later keys as the
+    which it is cut, permuted and repeated with queries and keys, or of a cache (B,H,P,D); of some arrays the first may
+    be missing; as_causal: the value that hides later keys as the
     causal flag does, of a keyword that counts from the query's own place.
     The cases: values; sample: the one that a diagnosis looks at.  is_uncommon: few functions take it: the seeds of
     clauses, and faults of anything else, are the same as if there were no such keyword; its own faults are in
     `faults/<name>.py`.  pool: of the clauses that are about it, where that is not everybody's: what clauses of other
     pools meet is counted without it, and faults of other pools do not take it.
-    counts: of an array of lengths, the axis of which it counts the first entries.
+    counts: of an array of lengths, the axis of which it counts the first entries.  is_from_place: it counts from the
+    query's own place, and hides nothing.  beside: the keyword without which it is never given.
     misfit: what of a value a subject with these limits cannot take, with the causal flag or without; empty if it takes
     it.  needs_causal: the limit that says that it comes together with the causal flag only.
     For readers: called: its name in a sentence; questions: what a probe asks about it, by the question's name; asks:
@@ -94,6 +97,8 @@ class Keyword:
     is_uncommon: bool = False
     pool: str = ""
     counts: str = ""
+    is_from_place: bool = False
+    beside: str = ""
     misfit: Callable[[Any, Any, bool], str] | None = None
     needs_causal: str = ""
     called: str = ""

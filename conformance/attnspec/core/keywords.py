@@ -13,6 +13,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
+from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
@@ -28,8 +29,8 @@ class KeywordArguments(Generic[ArrayT]):
     """The keywords of a call; a default means that the keyword is left out. ArrayT: the type of arrays.
 
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
-    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside
-    float64 float64.
+    `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside float64 float64;
+    alibi_slopes (H,) or (B,H), likewise.  past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv): S counts them, too.
     """
 
     mask: ArrayT | None = None
@@ -43,6 +44,9 @@ class KeywordArguments(Generic[ArrayT]):
     query_lengths: ArrayT | None = None
     sinks: ArrayT | None = None
     return_lse: bool = False
+    past_key: ArrayT | None = None
+    past_value: ArrayT | None = None
+    alibi_slopes: ArrayT | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -92,6 +96,8 @@ class Lists(TypedDict, total=False):
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]
+    past_patterns: Literal["any"] | Sequence[PastPattern]
+    slope_patterns: Literal["any"] | Sequence[SlopePattern]
 
 
 def _number(name: str, text: str) -> float:
@@ -177,6 +183,7 @@ def _taken_softcap(cap: float) -> float:
 
 
 _LAYER = frozenset({Kind.LAYER})
+_EVEN = {"window_is_symmetric": True, "window_is_bounded": True}
 _MASKS = ("mask", "attn_mask", "attention_mask", "src_mask", "att_mask", "masks", "key_mask", "key_padding_mask",
           "padding_mask", "custom_mask")
 
@@ -189,9 +196,8 @@ _ALL = (
         "bias", "(B,H,T,S) of the dtype", "added to the scaled logits before the softmax; -inf masks a key", "bias",
         Acts.LOGITS, "{0} | None", promise="an additive bias on the scaled logits", hides=True, axes="BHTS",
         other_names=("attn_bias", "attention_bias"),
-        # a mask's parameter may also be where a bias is added
         parameters=("bias", "attn_bias", "attention_bias", "biases", "position_bias", "relative_position_bias",
-                    *_MASKS)),
+                    *_MASKS)),  # a mask's parameter may also be where a bias is added
     Keyword(
         "causal", "bool", "a query attends to no later key; see `causal_alignment`", "causal", Acts.VISIBILITY, "bool",
         promise="a query attends to no later key", hides=True, as_causal=True, called="causal flag",
@@ -234,10 +240,8 @@ _ALL = (
             Saying("tuple(-1 if side is None else side for side in window)",
                    "(left, right), -1 for a side without bound", posed=(1, None)),
             Saying("window", "(left, right), both numbers", {"window_is_bounded": True}, posed=(2, 1)),
-            Saying("window[0]", "so many keys to either side",
-                   {"window_is_symmetric": True, "window_is_bounded": True}, posed=(1, 1)),
-            Saying("window[0] + 1", "so many keys to either side, its own among them",
-                   {"window_is_symmetric": True, "window_is_bounded": True}, posed=(1, 1)),
+            Saying("window[0]", "so many keys to either side", _EVEN, posed=(1, 1)),
+            Saying("window[0] + 1", "so many keys to either side, its own among them", _EVEN, posed=(1, 1)),
             Saying("window[0] + 1", "so many keys back, its own among them",
                    {"window_needs_causal": True, "window_is_bounded": True}, posed=(2, 0)))),
     Keyword(
@@ -263,6 +267,7 @@ _ALL = (
         parameters=("return_weights", "need_weights", "return_attention_scores", "return_attn_weights",
                     "output_attentions", "return_attn_probs", "return_attn", "return_attention")),
     *SERVING,
+    *CACHES,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
         "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,
@@ -281,9 +286,11 @@ VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.
 VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}
 """Uncommon ones, whose values a recipe holds in a mapping."""
 HIDING = tuple(word.name for word in _ALL if word.hides)
-"""The keywords by which a row can come to see no key."""
+"""Those by which a row can come to see no key."""
 PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.as_causal is not None}
 """The keywords that count from a query's own place, with the value that hides later keys."""
+FROM_PLACE = frozenset({*PLACED, *(word.name for word in _ALL if word.is_from_place)})
+"""All that count from a query's own place."""
 AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
 """The axes of the keywords that are arrays."""
 COUNTS: Mapping[str, str] = {word.name: word.counts for word in _ALL if word.counts}

@@ -1,8 +1,8 @@
 """Whether a wider class of arithmetic allows what a subject did: then a finding says so first, and how to declare it.
 
 A class is offered only if it allows the whole clause, and besides every answer of the subject that is held against the
-definition itself: a mistake that a loose class happens to cover in one case is not explained by it. Neither verdict nor
-exit code changes.
+definition itself: a mistake that a loose class happens to cover in one case is not explained by it. Nor is a failure in
+a half dtype that float32 shows, too. Neither verdict nor exit code changes.
 """
 
 from __future__ import annotations
@@ -138,6 +138,8 @@ class ArithmeticExplainer:
         for wider, evaluator in self._wider(trial.evaluator):
             under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
             if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
+                if _fails_in_float32(trial, failing):
+                    return None
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
@@ -192,6 +194,15 @@ def _allows(trial: Trial, recipe: Recipe, claimed: int) -> bool:
     if tally.failure is not None or tally.worst is None or tally.worst.claimed < claimed:
         return False
     return trial.hold().failure is None
+
+
+def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
+    """Whether a case of a half dtype fails in float32, too: then it is not the narrow format that makes it fail."""
+    evaluator = trial.evaluator
+    if not is_half(evaluator.dtype) or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
+        return False
+    single = Evaluator(evaluator.subject, DType.FLOAT32, evaluator.conventions)
+    return isinstance(judged(replace(trial, before=None), single, recipe).failure, Violated)
 
 
 def _fit(answers: Iterable[Answer], dtype: str) -> bool:

@@ -14,9 +14,9 @@ from attnspec.diagnosis.tolerance import Bar
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
-from attnspec.faults.staged import Answer as Returned
 from attnspec.faults.staged import Attend
-from attnspec.faults.staged import HandedOver as StagedCall
+from attnspec.faults.work import Answer as Returned
+from attnspec.faults.work import HandedOver as StagedCall
 from attnspec.problems.problem import Array
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject

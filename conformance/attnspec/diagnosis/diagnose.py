@@ -90,6 +90,8 @@ class Examiner:
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL) -> Diagnosis:
         """The faults that explain why a case fails; where none does, what read-outs say."""
         case = self._case(trial, failing)
+        if not case.is_defined:
+            return Diagnosis()
         like = self._named_before(case) or self._overflown(case, among) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
         problems = [step.problem for step in case.log]

@@ -42,6 +42,11 @@ class FailingCase:
         return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
 
     @property
+    def is_defined(self) -> bool:
+        """Whether there is a right answer to all of it: some clauses are about calls that make no sense."""
+        return all(step.problem.key.shape[-2] == step.problem.value.shape[-2] for step in self.log)
+
+    @property
     def raises(self) -> bool:
         """Whether the subject raised in it."""
         return any(step.ending is Ending.RAISED for step in self.log)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import COUNTS, PLACED
+from attnspec.core.keywords import COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import Candidate
 from attnspec.diagnosis.tolerance import Aspect, Bar
@@ -207,8 +208,8 @@ def _is_common(recipe: Recipe, bar: Bar) -> bool:
 def mattering(recipe: Recipe) -> tuple[str, ...]:
     """The conventions on which the answer to a problem hangs, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
-    has_offset = sizes.T != sizes.S or bool(COUNTS.keys() & features)
-    matters = {"causal_alignment": bool(PLACED.keys() & features) and has_offset,
+    has_offset = (sizes.T != sizes.S or bool(COUNTS.keys() & features)) and not features.intersection(CACHED)
+    matters = {"causal_alignment": bool(FROM_PLACE & features) and has_offset,
                "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
                "grouped_heads": sizes.Hkv < sizes.H}
     return tuple(name for name, does in matters.items() if does)

@@ -17,8 +17,9 @@ from attnspec.core.keywords import KEYWORDS, VALUED, acting_on
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.numerics.expectation import Expectation, expect
+from attnspec.problems.caches import with_values
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.trials.call_log import Ending, put
 from attnspec.vocabulary.observables import relative_logits
@@ -90,10 +91,10 @@ class Reader:
     def weights(self, keywords: str = "", *, is_flat: bool = False) -> Sight | None:
         """The weights in effect; is_flat: of a query of zeros."""
         problem = self.problem(keywords)
-        S, Dv = problem.value.shape[2:]
-        identity = np.broadcast_to(np.eye(S, Dv, dtype=problem.value.dtype), problem.value.shape).copy()
+        value = joined(problem).value
+        identity = np.broadcast_to(np.eye(*value.shape[2:], dtype=value.dtype), value.shape).copy()
         query = np.zeros_like(problem.query) if is_flat else problem.query
-        return self.look(problem.but(value=identity, query=query))
+        return self.look(with_values(problem, identity).but(query=query))
 
 
 def _sizes(limits: Limits) -> Sizes:

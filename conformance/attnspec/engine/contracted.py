@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.contract import ALL, Contract
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import VALUED
@@ -60,6 +61,7 @@ def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
     """The problem that has what the word says, and else what the subject is known to take."""
     keywords = set(contract.keywords) if word == ALL else {word} & set(contract.keywords)
     keywords |= {"causal"} if limits.causal_only or any(map(limits.needs_causal, keywords)) else set()
+    keywords |= {BESIDE[name] for name in keywords & BESIDE.keys()}
     asked = contract.largest if word == ALL else _named_by(contract, word)
     followed = {_FOLLOWS[axis]: size for axis, size in asked.items() if axis in _FOLLOWS}
     return _recipe(replace(near(SMALL, limits), **{**followed, **asked}), frozenset(keywords), limits)

@@ -10,7 +10,8 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
-from attnspec.faults.staged import HandedOver, Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import HandedOver, Work
 from attnspec.problems.problem import Array
 
 

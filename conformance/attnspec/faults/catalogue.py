@@ -6,11 +6,13 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 
+from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
+from attnspec.core.serving_keywords import POOL as SERVING_POOL
 from attnspec.faults import (
     bias,
     blocks,
@@ -56,6 +58,9 @@ FURTHER_PROFILES: Mapping[str, str] = {name: KEYWORDS[name].profile for name in 
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
 
+BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
+"""By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
+
 OTHER_PATH = "other_path"
 
 RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for convention in CONVENTIONS.values()}
@@ -97,7 +102,8 @@ def _keywords(fault: Fault) -> frozenset[str]:
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     if fault.stage.value not in UNCOMMON:
         return frozenset(taken - set(UNCOMMON))
-    return frozenset(name for name in taken if KEYWORDS[name].pool in {"", KEYWORDS[fault.stage.value].pool})
+    pools = {"", *BESIDE_POOL.get(pool := KEYWORDS[fault.stage.value].pool, ()), pool}
+    return frozenset(name for name in taken if KEYWORDS[name].pool in pools)
 
 
 def declaration_of(fault: Fault) -> Declaration:
@@ -113,7 +119,7 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=recommended(keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*profiles, *(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
+        claims=(*profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

@@ -20,7 +20,8 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.precision import through
-from attnspec.faults.staged import SOUND, HandedOver, Stages, Work, computing
+from attnspec.faults.staged import SOUND, Stages, computing
+from attnspec.faults.work import HandedOver, Work
 from attnspec.numerics.precision import Precision, is_half
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array

@@ -13,7 +13,8 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import FLOAT16
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 _BITS_OF_A_TENSOR_CORE = 14

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.drift import smoothed
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.masks import with_mask
-from attnspec.faults.staged import Answer, HandedOver, Stages, Work, around, attention, staged
+from attnspec.faults.staged import Stages, around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
 
 
@@ -228,6 +231,12 @@ def _first_heads(call: HandedOver) -> Answer:
     return (answer[0][:, :Hkv].copy(), answer[1]) if isinstance(answer, tuple) else answer[:, :Hkv].copy()
 
 
+def _values_read_beyond(call: HandedOver) -> Answer:
+    """The values are read as far as there are keys; what lies behind them is zeros here."""
+    missing = max(0, call.key.shape[2] - call.value.shape[2])
+    return attention(replace(call, value=np.pad(call.value, ((0, 0), (0, 0), (0, missing), (0, 0)))))
+
+
 def _chosen_first(hidden: Array, work: Work) -> Array:
     """Weights (B,H,T,S): the 8 largest logits of a row are chosen among all keys, and hidden ones are lost after."""
     logits = sound.add_bias(sound.logits(work, sound.scale(work)), work)
@@ -273,6 +282,8 @@ READS = (
           "B > 1", around(_packed), link="https://github.com/pytorch/pytorch/issues/177378"),
     Fault("output_heads_of_keys", Stage.OUTPUT, "The output is allocated with the keys' number of heads.", "Hkv < H",
           around(_first_heads), link="https://github.com/microsoft/onnxruntime/pull/29892"),
+    Fault("values_read_beyond", Stage.TAILS, "Nobody looks whether there is a value for every key.",
+          "fewer values than keys", around(_values_read_beyond)),
     Fault("keys_chosen_before_mask", Stage.WEIGHTS, "The 8 best keys are chosen before the mask is looked at.",
           "S > 8 with a mask or causal", staged(softmax=_chosen_first),
           link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),

@@ -11,7 +11,8 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 

@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 BLOCK = 8
@@ -25,28 +27,28 @@ def _all(work: Work) -> Array:
 
 def _of(change: Callable[[Array], Array]) -> Keys:
     """An `own_keys` stage with other lengths (B,) than it was given."""
-    return lambda work: sound.own_keys(work if work.key_lengths is None else
+    return lambda work: serving.own_keys(work if work.key_lengths is None else
                                        work.but(key_lengths=change(work.key_lengths)))
 
 
 def _dropped_if(condition: Callable[[Work], bool]) -> Keys:
-    return lambda work: _all(work) if condition(work) else sound.own_keys(work)
+    return lambda work: _all(work) if condition(work) else serving.own_keys(work)
 
 
 def _zero_is_all(work: Work) -> Array:
     """(B,1,1,S): a length of 0 means that none was given."""
-    return sound.own_keys(work) | ~sound.own_keys(work).any(axis=-1, keepdims=True)
+    return serving.own_keys(work) | ~serving.own_keys(work).any(axis=-1, keepdims=True)
 
 
 def _bound_by_queries(work: Work) -> Array:
     """(B,1,1,S): no more keys than there are queries."""
     lengths = work.key_lengths
-    return sound.own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
+    return serving.own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
 
 
 def _last_ones(work: Work) -> Array:
     """(B,1,1,S): as many keys as the entry has, counted from the end."""
-    return sound.own_keys(work)[..., ::-1]
+    return serving.own_keys(work)[..., ::-1]
 
 
 def _of_flat_heads(work: Work) -> Array:
@@ -60,24 +62,24 @@ def _of_flat_heads(work: Work) -> Array:
 
 def _first_head_only(work: Work) -> Array:
     """(B,H,1,S): the lengths are heeded in head 0 alone."""
-    return sound.own_keys(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
+    return serving.own_keys(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
 
 
 def _not_in_last_row(work: Work) -> Array:
     """(B,1,T,S): the last query sees what lies beyond."""
-    return sound.own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
+    return serving.own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
 
 
 def _added(logits: Array, work: Work) -> Array:
     """Logits (B,H,T,S) with the bias: -1e4 is added to those beyond a length."""
     biased = sound.add_bias(logits, work)
-    return np.where(sound.own_keys(work), biased, biased + biased.dtype.type(-1e4))
+    return np.where(serving.own_keys(work), biased, biased + biased.dtype.type(-1e4))
 
 
 def _in_the_sum(logits: Array, work: Work) -> Array:
     """Weights (B,H,T,S): keys beyond a length take part in the row's sum, and get no value."""
     weights = sound.softmax(logits, work)
-    return np.where(sound.own_keys(work), weights, 0)
+    return np.where(serving.own_keys(work), weights, 0)
 
 
 def _leaking(weights: Array, work: Work) -> Array:
@@ -88,7 +90,7 @@ def _leaking(weights: Array, work: Work) -> Array:
 def _rows_instead(output: Array, work: Work) -> Array:
     """The output (B,H,T,Dv): the queries are unpadded with the lengths of the keys."""
     cleared = work.but(query_lengths=work.key_lengths if work.key_lengths is not None else work.query_lengths)
-    return sound.clear(output, cleared)
+    return serving.clear(output, cleared)
 
 
 def _from_lengths(work: Work) -> Array:

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
-from attnspec.faults.staged import Answer, HandedOver, Stages, attention, wide_dtype
+from attnspec.faults.staged import Stages, attention
+from attnspec.faults.work import Answer, HandedOver, wide_dtype
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]

@@ -17,7 +17,7 @@ from attnspec.faults import layer as sound
 from attnspec.faults import staged as core
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
-from attnspec.faults.staged import HandedOver, Work
+from attnspec.faults.work import HandedOver, Work
 from attnspec.problems.problem import Array
 
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 class Outside(enum.Enum):
     """Why a real mistake has no fault of its own."""
 
-    CACHE = "it is in a key/value cache, and no keyword of attnspec passes one"
+    CACHE = "it is in how a library allocates or fills a cache of its own, and no keyword of attnspec passes one"
     BACKWARD = "it is in the backward pass, and attnspec judges the forward one"
     POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
     TRAINING = "it shows in training only"
@@ -34,26 +34,27 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "huggingface/diffusers/pull/3214": "batch_and_heads_exchanged",
         "sooftware/attentions/issues/4": "mask_head_major layer_mask_head_major",
         "tinygrad/tinygrad/pull/14025": "layer_split_not_transposed",
-        "ggml-org/llama.cpp/issues/7903": "batch_first_key_and_value",
+        "ggml-org/llama.cpp/issues/7903": "batch_first_key_and_value past_of_first_entry",
         "reczoo/FuxiCTR/issues/30": "heads_value_not_transposed",
         "jsbaan/transformer-from-scratch/pull/6": "heads_output_not_transposed",
         "hackiey/QAnet-pytorch/issues/2": "layer_merge_not_transposed",
         "aipixel/AEMatter/issues/3": "layer_attends_over_batch layer_output_time_first",
     },
-    "bias dropped": {"lucidrains/x-transformers/issues/298": "bias_ignored layer_bias_ignored"},
+    "bias dropped": {"lucidrains/x-transformers/issues/298": "bias_ignored layer_bias_ignored slopes_ignored"},
     "block tail": {
         "jax-ml/jax/issues/27224": "blocks_tail_dropped",
         "NVIDIA/Megatron-LM/issues/132": "blocks_tail_repeated width_beyond_eights_lost",
         "tracel-ai/cubecl/pull/1027": "mask_dropped_in_last_block blocks_mask_of_first",
     },
     "cache index": {
-        "huggingface/transformers/pull/45940": "blocks_tail_counted key_lengths_dropped_for_one_query",
-        "huggingface/transformers/pull/48280": "mask_shifted",
-        "TrenTorch/TrenTorch/pull/192": "key_first_dropped",
+        "huggingface/transformers/pull/45940":
+            "blocks_tail_counted key_lengths_dropped_for_one_query past_beyond_lengths",
+        "huggingface/transformers/pull/48280": "mask_shifted past_mask_rolled",
+        "TrenTorch/TrenTorch/pull/192": "key_first_dropped past_first_lost past_value_first_lost",
         "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
         "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end",
         "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,
-        "sgl-project/sgl-kernel-xpu/issues/196": Outside.CACHE,
+        "sgl-project/sgl-kernel-xpu/issues/196": "past_for_one_query_only",
     },
     "causal alignment": {
         "Dao-AILab/flash-attention/issues/1778": Outside.CONVENTION,
@@ -61,7 +62,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "Dao-AILab/flash-attention/pull/436": Outside.CONVENTION,
         "Dao-AILab/flash-attention/issues/581": Outside.CONVENTION,
         "MinghuasLab/flash-attention-npu/issues/153": "causal_square_then_open causal_dropped_when_not_square",
-        "pytorch/executorch/pull/21749": "causal_bottom_right",
+        "pytorch/executorch/pull/21749": "causal_bottom_right past_offset_forgotten",
         "openvinotoolkit/openvino/pull/36680": "causal_bottom_right",
         "microsoft/onnxruntime/issues/29020": "causal_dropped_for_one_query",
     },
@@ -151,7 +152,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "keras-team/keras/issues/23038": "causal_dropped_with_weights layer_causal_dropped_with_weights"
                                            " report_before_causal switch_causal_dropped",
         "keras-team/keras/pull/23040": "causal_dropped_with_mask",
-        "Mikyx-1/TinyLLM/pull/18": "causal_dropped_when_square",
+        "Mikyx-1/TinyLLM/pull/18": "causal_dropped_when_square past_causal_dropped",
         "pytorch/pytorch/issues/118025": "mask_dropped_with_weights report_before_mask",
         "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
                                        " layer_mask_dropped_without_weights",
@@ -192,7 +193,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "tensorflow/text/pull/894": "mask_inverted",
     },
     "off by one": {
-        "flashinfer-ai/flashinfer/pull/348": "causal_off_by_one layer_causal_off_by_one",
+        "flashinfer-ai/flashinfer/pull/348": "causal_off_by_one layer_causal_off_by_one past_causal_one_ahead",
         "huggingface/transformers/issues/39408": "window_left_one_wider window_right_one_wider",
         "huggingface/transformers/pull/26792": "window_left_one_wider layer_window_one_wider mask_one_more",
         "huggingface/transformers/issues/29176": "window_left_one_narrower switch_window_dropped",
@@ -249,15 +250,15 @@ _BY_CLASS: Mapping[str, Bugs] = {
     "window bound": {
         "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
         "jax-ml/jax/pull/39576": "window_right_ignored",
-        "pytorch/executorch/pull/22285": "window_of_four_rows",
-        "trymirai/lalamo/pull/200": "window_bottom_right",
+        "pytorch/executorch/pull/22285": "window_of_four_rows past_window_keeps_past",
+        "trymirai/lalamo/pull/200": "window_bottom_right past_window_from_first",
         "rajveer43/VeloxQuant-MLX/pull/463": "window_dropped_for_one_query mask_dropped_for_one_query",
         "flashinfer-ai/flashinfer/issues/3864": "window_first_head_only",
         "sgl-project/sglang/pull/31501": "window_ignored window_left_ignored",
     },
     "wrong axis": {
         "jax-ml/jax/issues/35916": "output_time_first",
-        "lucidrains/x-transformers/pull/85": "bias_heads_reversed",
+        "lucidrains/x-transformers/pull/85": "bias_heads_reversed slopes_reversed",
         "pytorch/pytorch/pull/156367": "scale_by_head_count",
         "facebookresearch/xformers/issues/677": Outside.CONVENTION,
     },

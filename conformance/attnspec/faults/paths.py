@@ -6,7 +6,8 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, HandedOver, around, attention, staged
+from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.work import Answer, HandedOver
 
 _IS_WIDE = "the mask is made in float32, which is no narrower"
 _IS_FLOAT32 = "everything is computed in float32 already"

@@ -11,7 +11,8 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import HandedOver, Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import HandedOver, Work
 from attnspec.problems.problem import Array
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

@@ -8,7 +8,8 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, HandedOver, around, attention
+from attnspec.faults.staged import around, attention
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
 
 _LAYOUT = "an input that is not contiguous"

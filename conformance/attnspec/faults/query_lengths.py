@@ -9,9 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 BLOCK = 8
@@ -20,7 +22,7 @@ Clear = Callable[[Array, Work], Array]
 
 def _of(change: Callable[[Array], Array]) -> Clear:
     """A `clear` stage with other lengths (B,) than it was given."""
-    return lambda output, work: sound.clear(output, work if work.query_lengths is None else
+    return lambda output, work: serving.clear(output, work if work.query_lengths is None else
                                             work.but(query_lengths=change(work.query_lengths)))
 
 
@@ -31,12 +33,12 @@ def _not_cleared(output: Array, work: Work) -> Array:  # noqa: ARG001  (the stag
 
 def _last_ones(output: Array, work: Work) -> Array:
     """The output (B,H,T,Dv): as many rows as the entry has are kept, counted from the end."""
-    return sound.clear(output[:, :, ::-1], work)[:, :, ::-1]
+    return serving.clear(output[:, :, ::-1], work)[:, :, ::-1]
 
 
 def _spoilt(output: Array, work: Work) -> Array:
     """The output (B,H,T,Dv): rows beyond a length are what an empty buffer divided by 0 gives."""
-    beyond = sound.clear(np.ones_like(output), work) == 0
+    beyond = serving.clear(np.ones_like(output), work) == 0
     return np.where(beyond, np.nan, output)
 
 
@@ -48,14 +50,14 @@ def _packed(output: Array, work: Work) -> Array:
     rows = np.concatenate([output[entry, :, :length] for entry, length in enumerate(work.query_lengths)], axis=1)
     memory = np.zeros((H, B * T, Dv), output.dtype)
     memory[:, :rows.shape[1]] = rows
-    return sound.clear(memory.reshape(H, B, T, Dv).swapaxes(0, 1), work)
+    return serving.clear(memory.reshape(H, B, T, Dv).swapaxes(0, 1), work)
 
 
 def _also_of_keys(work: Work) -> Array:
     """(B,1,1,S): the numbers of queries limit the keys as well."""
     lengths = work.query_lengths
-    return sound.own_keys(work) & (sound.own_keys(work) if lengths is None else
-                                   sound.own_keys(work.but(key_lengths=lengths)))
+    return serving.own_keys(work) & (serving.own_keys(work) if lengths is None else
+                                   serving.own_keys(work.but(key_lengths=lengths)))
 
 
 def _from_the_end(work: Work) -> Array:
@@ -69,7 +71,7 @@ def _from_the_end(work: Work) -> Array:
 def _of_keys(output: Array, work: Work) -> Array:
     """The output (B,H,T,Dv): where both are given, the numbers of keys say which rows are kept."""
     is_swapped = work.query_lengths is not None and work.key_lengths is not None
-    return sound.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)
+    return serving.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)
 
 
 _ANY = "lengths below T"

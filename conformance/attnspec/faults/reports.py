@@ -11,7 +11,8 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, HandedOver, Work, around, attention, staged
+from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
 
 _ASKED = "return_weights"

@@ -12,10 +12,12 @@ import numpy as np
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
+from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.log_sum import log_sum_exp
-from attnspec.faults.staged import Answer, HandedOver, Work, around, attention, staged
+from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -33,7 +35,7 @@ def _again(**changes: object) -> Lse:
         """Of the call without it; the logits in effect are not looked at."""
         bare = work.but(**changes)
         capped = sound.cap(sound.logits(bare, sound.scale(bare)), bare)
-        return log_sum_exp(sound.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
+        return log_sum_exp(serving.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
     return lse
 
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
+from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 BLOCK = 16
@@ -37,14 +39,14 @@ def _of(change: Callable[[Array, Work], Array]) -> Join:
 
 
 def _dropped_if(condition: Callable[[Work], bool]) -> Join:
-    return lambda logits, work: logits if condition(work) else sound.join(logits, work)
+    return lambda logits, work: logits if condition(work) else serving.join(logits, work)
 
 
 def _times(count: Callable[[Work], int]) -> Join:
     """A `join` stage that adds the sinks so many times."""
     def join(logits: Array, work: Work) -> Array:
         """Logits (B,H,T,S+n)."""
-        joined = sound.join(logits, work)
+        joined = serving.join(logits, work)
         extra = joined[..., work.shape[3]:]
         return np.concatenate([joined, *([extra] * (count(work) - 1))], axis=-1)
     return join
@@ -98,7 +100,7 @@ def _nan_without_keys(output: Array, work: Work) -> Array:
 
 def _infinite(logits: Array, work: Work) -> Array:
     """Logits (B,H,T,S+1): a sink of -inf is shifted before it is looked at, which gives NaN."""
-    joined = sound.join(logits, work)
+    joined = serving.join(logits, work)
     return joined if work.sinks is None else np.where(np.isneginf(work.sinks).any(), np.nan, joined)
 
 

@@ -13,7 +13,8 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, running_sum, through
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 _BELOW = "1e-6 is about what float32 arithmetic inside may lose anyway, and far below the rounding of the output"

@@ -15,22 +15,44 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
+from attnspec.faults import serving
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
-from attnspec.faults.staged import Answer, Attend, HandedOver, Work, around, staged, wide_dtype
+from attnspec.faults.staged import Attend, around, staged
+from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
 
 BLOCK = 16
 
 
+def _whole(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
+    """A maker of attention functions that see past and new keys in one array."""
+    return around(lambda call: answer(serving.extend(call)))
+
+
+def _past(call: HandedOver) -> int:
+    """The place of the first query."""
+    return 0 if call.past_key is None else call.past_key.shape[2]
+
+
+def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
+    """(B,H,T,S) in `wide`: bias, and what slopes stand for; None without either."""
+    if call.alibi_slopes is None:
+        return None if call.bias is None else call.bias.astype(wide)
+    distance = np.abs(np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call))
+    sloped = -call.alibi_slopes.astype(wide)[..., None, None] * distance.astype(wide)
+    shape = (*call.query.shape[:3], call.key.shape[2])
+    return np.broadcast_to(sloped if call.bias is None else sloped + call.bias.astype(wide), shape)
+
+
 def _visible(call: HandedOver) -> Array:
-    """(B,H,T,S): mask, causal flag, window and the numbers of keys together."""
-    shape = T, S = call.query.shape[2], call.key.shape[2]
-    allowed = np.ones(shape, bool) if call.mask is None else np.asarray(call.mask)
-    joined = allowed & np.tri(T, S, dtype=bool) if call.causal else allowed
+    """(B,H,T,S): mask, causal flag, window and the numbers of keys together, past keys among the keys."""
+    T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
+    allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
+    joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
     if call.window is not None:
-        joined = joined & stage.within(T, S, call.window)
+        joined = joined & stage.within(T, S, call.window, P)
     if call.key_lengths is not None:
         joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
@@ -51,9 +73,8 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     logits = query @ np.swapaxes(key, -1, -2) * factor
     if call.softcap is not None:
         logits = wide.type(call.softcap) * np.tanh(logits / wide.type(call.softcap))
-    if call.bias is not None:
-        logits = logits + call.bias.astype(wide)
-    visible = _visible(call)
+    added, visible = _added(call, wide), _visible(call)
+    logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
     sink = _sink(call, logits)
     top = np.maximum(logits.max(axis=-1, keepdims=True), sink)
@@ -100,12 +121,11 @@ def _eager(call: HandedOver) -> Answer:
     if work.softcap is not None:
         softcap = np.asarray(work.softcap).astype(io)
         logits = (np.tanh((logits / softcap).astype(io)).astype(io) * softcap).astype(io)
-    if work.bias is not None:
-        logits = (logits + work.bias.astype(io)).astype(io)
-    visible = _visible(call)
+    added, visible = _added(call, io), _visible(call)
+    logits = logits if added is None else (logits + added).astype(io)
     hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
     sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
-    joined = stage.join(hidden, work.but(sinks=sinks))
+    joined = serving.join(hidden, work.but(sinks=sinks))
     weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
     return _rounded(call, weights.astype(work.query.dtype) @ _seen(value, visible), weights, log_sum_exp(joined))
 
@@ -126,7 +146,8 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     B, H, T, S = work.shape
     visible = _visible(call)
     work = work.but(key=stage.group(work.key, H), value=_seen(stage.group(work.value, H), visible))
-    logits = stage.add_bias(stage.cap(stage.logits(work, stage.scale(work)), work), work)
+    added, logits = _added(call, work.query.dtype), stage.cap(stage.logits(work, stage.scale(work)), work)
+    logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf).astype(work.query.dtype)
     top = np.broadcast_to(_sink(call, logits), (B, H, T, 1))
     total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
@@ -143,12 +164,18 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
 
 
+_WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
+    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes"))}
+"""What a mask, a bias and joined keys stand in for."""
+
+
 def _reversed(call: HandedOver) -> Answer:
     """The keys are taken from last to first; what hides keys is turned into a mask before."""
     visible = _visible(call)
-    bias = None if call.bias is None else np.broadcast_to(call.bias, visible.shape)[..., ::-1]
+    bias = _added(call, wide_dtype(call.query.dtype))
+    bias = None if bias is None else np.broadcast_to(bias, visible.shape)[..., ::-1]
     answer = stage.attention(call.but(key=call.key[:, :, ::-1], value=call.value[:, :, ::-1], mask=visible[..., ::-1],
-                                      bias=bias, causal=False, window=None, key_lengths=None))
+                                      bias=bias, **_WRITTEN_OUT))
     if not call.return_weights:
         return answer
     output, weights, *lse = answer
@@ -161,10 +188,11 @@ def _sorted(call: HandedOver) -> Answer:
     key, value = (stage.group(array, H) for array in (call.key, call.value))
     order = np.argsort(key.astype(np.float64).sum(axis=-1), axis=-1, kind="stable")  # (B,H,S); NaN comes last
     of_keys, of_scores = order[..., None], order[:, :, None, :]
-    bias = None if call.bias is None else np.take_along_axis(np.broadcast_to(call.bias, visible.shape), of_scores, -1)
+    bias = _added(call, wide_dtype(call.query.dtype))
+    bias = None if bias is None else np.take_along_axis(np.broadcast_to(bias, visible.shape), of_scores, -1)
     answer = stage.attention(call.but(
         key=np.take_along_axis(key, of_keys, axis=2), value=np.take_along_axis(value, of_keys, axis=2),
-        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, causal=False, window=None, key_lengths=None))
+        mask=np.take_along_axis(visible, of_scores, axis=-1), bias=bias, **_WRITTEN_OUT))
     if not call.return_weights:
         return answer
     (output, weights, *lse), back = answer, np.argsort(order, axis=-1)[:, :, None, :]
@@ -224,21 +252,21 @@ class Sound:
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
-    Sound("naive", "the formula, line by line", around(_naive)),
-    Sound("float64_inside", "the formula in float64, rounded once", around(_float64_inside)),
-    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises", around(_online)),
+    Sound("naive", "the formula, line by line", _whole(_naive)),
+    Sound("float64_inside", "the formula in float64, rounded once", _whole(_float64_inside)),
+    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises", _whole(_online)),
     Sound("fused_blocks", "the same, with weights in the dtype of the inputs where they meet the values",
-          around(_fused), grade="G1"),
+          _whole(_fused), grade="G1"),
     Sound("prescaled_query", "the query is multiplied by the scale before the product", staged(logits=_prescaled)),
-    Sound("reversed_keys", "the keys are summed from last to first", around(_reversed)),
-    Sound("sorted_keys", "the keys are summed in the order of their contents", around(_sorted)),
+    Sound("reversed_keys", "the keys are summed from last to first", _whole(_reversed)),
+    Sound("sorted_keys", "the keys are summed in the order of their contents", _whole(_sorted)),
     Sound("einsum", "both products by einsum, which sums in another order",
           staged(logits=_einsum_logits, mix=_einsum_mix)),
     Sound("finite_minimum_mask", "hidden logits are replaced by the lowest finite number",
           staged(hide=_lowest_in_place), hidden_row="uniform"),
     Sound("finite_minimum_bias", "the lowest finite number is added to hidden logits",
           staged(logits=_of_seen_keys, hide=_lowest_added), hidden_row="uniform"),
-    Sound("eager", "every intermediate result is stored in the dtype of the inputs", around(_eager), grade="G3"),
+    Sound("eager", "every intermediate result is stored in the dtype of the inputs", _whole(_eager), grade="G3"),
 )}
 
 
@@ -261,4 +289,4 @@ def declaration_of_sound(sound: Sound) -> Declaration:
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*ATTENTION_PROFILES, *FURTHER_PROFILES.values()))
+        claims=(*ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values())))

@@ -17,44 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.keywords import KeywordArguments, Window
-from attnspec.faults.log_sum import log_sum_exp, returned, with_column
+from attnspec.core.keywords import Window
+from attnspec.faults.log_sum import log_sum_exp, returned
+from attnspec.faults.serving import ahead, clear, extend, join, own_keys, slope, start
+from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
-
-Answer = Array | tuple[Array, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HandedOver(KeywordArguments[Array]):
-    """What `attend` was handed, untouched."""
-
-    query: Array
-    key: Array
-    value: Array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Work(KeywordArguments[Array]):
-    """A call taken in: arrays in the dtype of the computation, mask and bias at full shape (B,H,T,S).
-
-    After `group` key and value have H heads; `visible` (B,H,T,S) is what a query may attend to, all rules together.
-    """
-
-    query: Array
-    key: Array
-    value: Array
-    visible: Array
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """(B,H,T,S)."""
-        B, H, T, _ = self.query.shape
-        return B, H, T, self.key.shape[2]
-
-
-def wide_dtype(io: np.dtype[Any]) -> np.dtype[Any]:
-    """What is computed in for inputs of this dtype."""
-    return np.dtype(np.float64) if io == np.float64 else np.dtype(np.float32)
 
 
 def take(call: HandedOver) -> Work:
@@ -83,29 +50,24 @@ def triangle(T: int, S: int, shift: int = 0) -> Array:
 
 
 def past(work: Work) -> Array:
-    """What the causal flag allows, (T,S), aligned top-left."""
-    _, _, T, S = work.shape
-    return triangle(T, S) if work.causal else np.ones((T, S), bool)
+    """What the causal flag allows, (T,S), aligned top-left, or behind a past."""
+    return ahead(work) <= 0 if work.causal else np.ones(work.shape[2:], bool)
 
 
 def near(work: Work) -> Array:
-    """What the window allows, (T,S), aligned top-left."""
-    _, _, T, S = work.shape
-    return within(T, S, work.window or (None, None))
+    """What the window allows, (T,S), aligned top-left, or behind a past."""
+    return _between(ahead(work), work.window or (None, None))
 
 
 def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
     """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
+    return _between(np.arange(S) - np.arange(T)[:, None] - shift, window)
+
+
+def _between(ahead: Array, window: Window) -> Array:
+    """Where keys that lie so far ahead of the query's own place, (T,S) or (B,1,T,S), are in the window."""
     left, right = window
-    ahead = np.arange(S) - np.arange(T)[:, None] - shift
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
-
-
-def own_keys(work: Work) -> Array:
-    """The keys that each batch entry has, (B,1,1,S)."""
-    B, _, _, S = work.shape
-    lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
-    return np.arange(S) < lengths[:, None, None, None]
 
 
 def scale(work: Work) -> float:
@@ -135,11 +97,6 @@ def add_bias(logits: Array, work: Work) -> Array:
 def hide(logits: Array, work: Work) -> Array:
     """Logits (B,H,T,S), hidden ones -inf."""
     return np.where(work.visible, logits, -np.inf).astype(logits.dtype, copy=False)
-
-
-def join(logits: Array, work: Work) -> Array:
-    """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
-    return logits if work.sinks is None else with_column(logits, work.sinks)
 
 
 def exponentials(logits: Array) -> Array:
@@ -178,13 +135,6 @@ def finish(output: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
     return output
 
 
-def clear(output: Array, work: Work) -> Array:
-    """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
-    if work.query_lengths is None:
-        return output
-    return np.where(np.arange(work.shape[2])[:, None] < work.query_lengths[:, None, None, None], output, 0)
-
-
 def report(weights: Array, work: Work) -> Array:  # noqa: ARG001  (see softmax)
     """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
@@ -199,9 +149,11 @@ def narrow(array: Array, io: np.dtype[Any]) -> Array:
 class Stages:
     """The stages in the order in which they run. `replace(SOUND, scale=...)` is an attention with one fault."""
 
+    extend: Callable[[HandedOver], HandedOver] = extend
     take: Callable[[HandedOver], Work] = take
     group_key: Callable[[Array, int], Array] = group
     group_value: Callable[[Array, int], Array] = group
+    start: Callable[[Work], Array | int] = start
     masked: Callable[[Work], Array] = masked
     past: Callable[[Work], Array] = past
     near: Callable[[Work], Array] = near
@@ -210,6 +162,7 @@ class Stages:
     logits: Callable[[Work, float], Array] = logits
     cap: Callable[[Array, Work], Array] = cap
     add_bias: Callable[[Array, Work], Array] = add_bias
+    slope: Callable[[Array, Work], Array] = slope
     hide: Callable[[Array, Work], Array] = hide
     join: Callable[[Array, Work], Array] = join
     softmax: Callable[[Array, Work], Array] = softmax
@@ -253,7 +206,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = _prepare(call, stages)
         logits = stages.cap(stages.logits(work, stages.scale(work)), work)
-        hidden = stages.hide(stages.add_bias(logits, work), work)
+        hidden = stages.hide(stages.slope(stages.add_bias(logits, work), work), work)
         joined = stages.join(hidden, work)
         weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)
         output = stages.narrow(stages.clear(stages.finish(stages.mix(weights, work), work), work), io)
@@ -263,7 +216,8 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
 
 
 def _prepare(call: HandedOver, stages: Stages) -> Work:
-    work = stages.take(call)
+    work = stages.take(stages.extend(call))
+    work = work.but(start=stages.start(work))
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)

@@ -13,7 +13,8 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Answer, Attend, HandedOver, Stages, Work, as_attend, attention
+from attnspec.faults.staged import Attend, Stages, as_attend, attention
+from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
 
 

@@ -8,10 +8,12 @@ import numpy as np
 
 from attnspec.core.keywords import Window
 from attnspec.core.nouns import Kind
+from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
-from attnspec.faults.staged import Work, staged
+from attnspec.faults.staged import staged
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 Near = Callable[[Work], Array]
@@ -39,6 +41,16 @@ def _where_windowed(make: Callable[[int, int, Window], Array]) -> Near:
 def _wider(window: Window, *, left: int = 0, right: int = 0) -> Window:
     return (None if window[0] is None else max(window[0] + left, 0),
             None if window[1] is None else max(window[1] + right, 0))
+
+
+def _from_first(work: Work) -> Array:
+    """(T,S): queries count from the first key, past or not."""
+    return sound.near(work.but(start=0))
+
+
+def _past_stays(work: Work) -> Array:
+    """(T,S): the bounds are those of new keys only."""
+    return sound.near(work) | (np.arange(work.shape[3]) < serving.start(work))
 
 
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
@@ -158,6 +170,12 @@ FAULTS = (
           staged(near=_only(1)), link="https://github.com/flashinfer-ai/flashinfer/issues/3864"),
     Fault("window_after_softmax", Stage.WINDOW, "Keys outside are cut from the weights, which then do not sum to one.",
           _ANY, staged(near=_everything, weigh=_after_softmax)),
+    Fault("past_window_from_first", Stage.PAST_KEY, "The window is built with row numbers of the chunk.",
+          "a past, together with a window", staged(near=_from_first),
+          link="https://github.com/trymirai/lalamo/pull/200"),
+    Fault("past_window_keeps_past", Stage.PAST_KEY, "Every slot of the cache stays visible, whatever the window.",
+          "a past, together with a window", staged(near=_past_stays),
+          link="https://github.com/pytorch/executorch/pull/22285"),
     Fault("switch_window_dropped", Stage.WINDOW, "The window is dropped on one of two backends.", _ANY,
           staged(near=_everything), link=f"{_HF}issues/29176", other_path=staged()),
     Fault("layer_window_ignored", Stage.WINDOW, "The window is ignored: the layer does not pass it on.", _ANY,

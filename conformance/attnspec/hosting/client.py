@@ -107,8 +107,8 @@ class Client:
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
         if not {"handle", "described"} <= set(told):
-            raise TargetError("the host's answer to 'load' has no 'handle' and 'described', as docs/protocol.md "
-                              "asks for.")
+            raise TargetError("the host's answer to 'load' must have the fields 'handle' and 'described' "
+                              "(docs/protocol.md).")
         self._handles[number] = told["handle"]
         return told
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keywords import AXES
 from attnspec.numerics.operands import Operands, key_heads, keys_of, operands_of
 from attnspec.numerics.sinks import with_sink
@@ -83,12 +84,18 @@ def _of_batch(problem: Problem, batch: slice) -> Problem:
                        **_of_keywords(problem, "B", batch))
 
 
+def _of_caches(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:
+    """Some heads of the past keys and values (B,Hkv,P,·), where there are any; heads (H,): an index of each."""
+    arrays = {name: getattr(problem, name) for name in CACHED}
+    return {name: None if array is None else array[:, heads] for name, array in arrays.items()}
+
+
 def _of_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
     """Some query heads, each with a key/value head to itself."""
     own = key_heads(problem, conventions)
     chosen = heads if own is None else own[heads]
     return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen], value=problem.value[:, chosen],
-                       **_of_keywords(problem, "H", heads))
+                       **{**_of_keywords(problem, "H", heads), **_of_caches(problem, chosen)})
 
 
 def _of_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:

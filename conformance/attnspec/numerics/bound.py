@@ -13,7 +13,7 @@ import numpy as np
 from attnspec.numerics.hull import attended_range
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
-from attnspec.numerics.roundings import Roundings, capped_error, room, scaled
+from attnspec.numerics.roundings import Roundings, capped_error, of_slopes, room, scaled
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -51,6 +51,12 @@ class WeightError:
 
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
+    error = _plain_logit_error(operands, truth, r)
+    return error if operands.reach is None else error + of_slopes(operands, truth, r, error)
+
+
+def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
+    """(B,H,T,S): without what slopes add."""
     if operands.softcap is not None:
         return _capped_logit_error(operands, truth, r)
     if operands.bias is None:
@@ -269,7 +275,7 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     """Whether the largest entries alone settle it."""
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
     query, key = operands.held.largest_query, operands.held.largest_key
-    bias = 0.0 if operands.bias is None else float(np.abs(operands.bias).max(initial=0.0))
+    bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
     largest = room(operands.softcap) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
 

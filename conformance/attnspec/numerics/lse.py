@@ -40,6 +40,9 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     error = error + 2 * BASE_TWO * r.softmax * (largest + _off(operands, truth, errors))
     size = np.abs(log_sum_exp(truth, operands))
     error = error + r.softmax * (size + error)
+    if operands.reach is not None:  # what a row counted from the first key has too much is taken off again
+        reach = operands.reach.max(axis=-1, initial=0.0)
+        error = error + r.softmax * (reach + (size + reach + error))
     returned: Array = error + (r.lse + r.logsumexp) * (size + error)
     return returned
 

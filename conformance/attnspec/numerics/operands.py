@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.numerics.lengths import own_keys, queries_within
+from attnspec.numerics.slopes import alibi
+from attnspec.problems.problem import Array, Problem, joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +58,8 @@ class Operands:
     where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
     key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
     finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
-    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of a bias by
+    slopes, which `bias` holds, the largest number that it may be made from; None without slopes.
     """
 
     query: Array
@@ -73,6 +76,7 @@ class Operands:
     held_key: Array
     has_sink: bool = False
     only_sink: bool = False
+    reach: Array | None = None
 
     @property
     def is_capped(self) -> bool:
@@ -102,9 +106,10 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
+    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               _near(problem, conventions, rows), _unbiased(problem, rows), _own_keys(problem),
-                               own_queries) if part is not None]
+                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
+             if part is not None]
     if not parts:
         return None
     return np.broadcast_to(functools.reduce(np.logical_and, parts), _shape(problem, rows))
@@ -123,21 +128,7 @@ def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | No
     return _of_rows(problem.mask, problem, rows).astype(bool, copy=False)
 
 
-def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
-    """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
-    if problem.query_lengths is None:
-        return np.ones((len(problem.query), problem.query.shape[-2] if rows is None else len(rows)), dtype=bool)
-    return np.asarray(_places(problem, rows) < problem.query_lengths[:, None])
-
-
-def _own_keys(problem: Problem) -> Array | None:
-    """(B,1,1,S): the keys that each batch entry has; None where no lengths are given."""
-    if problem.key_lengths is None:
-        return None
-    return np.asarray(np.arange(problem.sizes.S) < problem.key_lengths[:, None, None, None])
-
-
-def _places(problem: Problem | LayerProblem, rows: Array | None) -> Array:
+def _places(problem: Problem, rows: Array | None) -> Array:
     """(T,): the indices of the queries that are judged."""
     return np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
 
@@ -159,22 +150,30 @@ def _near(problem: Problem, conventions: Mapping[str, str], rows: Array | None) 
     if problem.window is None:
         return None
     left, right = problem.window
-    ahead = _ahead(problem, conventions, rows)
-    visible: Array = (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
+    distance = _ahead(problem, conventions, rows)
+    visible: Array = ((distance >= (-np.inf if left is None else -left))
+                      & (distance <= (np.inf if right is None else right)))
     return visible
 
 
 def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:
-    """(T,S), or (B,1,T,S) where lengths count: how far each key lies ahead of the query's own place, which
-    `causal_alignment` says.
+    """(T,S), or (B,1,T,S) where lengths count: how far each key lies ahead of the query's own place."""
+    own = own_places(problem, conventions, rows)
+    distance: Array = np.arange(problem.sizes.S, dtype=np.int32) - own
+    return distance
+
+
+def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
+    """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys: behind the past, if there is one;
+    else as `causal_alignment` says.
     """
-    own = _places(problem, rows)[:, None] + _offset(problem, conventions)
-    ahead: Array = np.arange(problem.sizes.S, dtype=np.int32) - own
-    return ahead
+    return np.asarray(_places(problem, rows)[:, None] + _first_place(problem, conventions))
 
 
-def _offset(problem: Problem, conventions: Mapping[str, str]) -> Array:
+def _first_place(problem: Problem, conventions: Mapping[str, str]) -> Array:
     """The place of the first query: one number, or (B,1,1,1) where batch entries have lengths of their own."""
+    if problem.has_past:
+        return np.array(problem.past, np.int32)
     if conventions.get("causal_alignment") != "bottom_right":
         return np.zeros((), np.int32)
     keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
@@ -199,9 +198,9 @@ def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
 
 
 def keys_of(problem: Problem, conventions: Mapping[str, str]) -> Keys:
-    """The keys and values of a problem, ready for any of its queries."""
-    heads = key_heads(problem, conventions)
-    return _keys(*(_spread(array, heads) for array in (problem.key, problem.value)))
+    """The keys and values of a problem, past ones first, ready for any of its queries."""
+    heads, whole = key_heads(problem, conventions), joined(problem) if problem.has_past else problem
+    return _keys(*(_spread(array, heads) for array in (whole.key, whole.value)))
 
 
 def _keys(key: Array, value: Array) -> Keys:
@@ -223,10 +222,14 @@ def operands_of(
     keys = keys or keys_of(problem, conventions)
     visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
     bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
-    usable = np.broadcast_to(queries_within(problem, rows)[:, None], query.shape[:3])
+    bias, reach = (bias, None) if problem.alibi_slopes is None else alibi(
+        problem, own_places(problem, conventions, rows), bias)
+    usable = np.ones(query.shape[:3], bool)
+    if problem.query_lengths is not None:
+        usable = usable & queries_within(problem, rows)[:, None]
     counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, _scale(problem, scale_width),
-                        problem.softcap, sizes, sizes, keys.key)
+                        problem.softcap, sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     return operands if _is_tame(operands) else _tamed(operands)
 

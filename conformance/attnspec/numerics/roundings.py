@@ -167,3 +167,23 @@ def own_spread(size: Array, capped: Array, steepness: Array, softcap: float, r: 
 def room(softcap: float | None) -> float:
     """By how much a logit may grow on its way through the cap: x / c is larger than x where c is below 1."""
     return 1.0 if softcap is None else max(1.0, 1 / softcap)
+
+
+TRUTH = 2.0**-53
+"""The unit roundoff of the sum of a bias and what slopes add."""
+
+
+def of_slopes(operands: Operands, truth: Truth, r: Roundings, error: Array | float = 0.0) -> Array:
+    """(B,H,T,S): what slopes add to the error of each logit, given that without them.
+
+    The product is formed and stored. Then there may be one addition more, with a bias two in any order: no partial sum
+    is larger than all numbers together. A bias may seed the sum of products.
+    """
+    assert operands.bias is not None
+    assert operands.reach is not None
+    reach, bias = operands.reach, np.abs(operands.bias)
+    formed = reach * ((1 + r.accumulate) * (1 + r.biased_logits) - 1)
+    if r.bias_in_accumulator:
+        formed = formed + operands.query.shape[-1] * r.accumulate * reach
+    largest = np.abs(truth.logits) + bias + 2 * reach + error + formed
+    return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest + TRUTH * (bias + reach))

@@ -84,10 +84,11 @@ def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
     query, key = norms(operands.query)[..., None], sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
     sums = sizes.key_sums.max(axis=-1, initial=0.0)[..., None]
     sizes = replace(sizes, query=query, key=key, key_sums=sums)
-    bias = None if operands.bias is None else np.abs(operands.bias).max(axis=-1, keepdims=True, initial=0.0)
+    bias, reach = (None if each is None else np.abs(each).max(axis=-1, keepdims=True, initial=0.0)
+                   for each in (operands.bias, operands.reach))
     dots, logits, far = (_size(array) for array in (truth.dots, truth.logits, truth.shifted))
     alike = Truth(dots, dots, logits, far, truth.total[..., None], truth.total, truth.output)
-    return replace(operands, sizes=sizes, bias=bias, visible=None), alike
+    return replace(operands, sizes=sizes, bias=bias, reach=reach, visible=None), alike
 
 
 def _size(array: Array) -> Array:

@@ -28,12 +28,17 @@ def with_sink(operands: Operands, sinks: Array) -> Operands:
         operands, key=_with_zeros(operands.key), value=_with_zeros(operands.value), bias=bias,
         visible=np.concatenate([operands.seen(), is_there], axis=-1), counts=operands.counts + is_there[..., 0],
         sizes=sizes, held=held, held_key=_with_zeros(operands.held_key), has_sink=True,
-        only_sink=operands.bias is None)
+        only_sink=operands.bias is None, reach=None if operands.reach is None else _with_zero(operands.reach))
 
 
 def _one_more(sizes: Magnitudes) -> Magnitudes:
     return replace(sizes, key=_with_zeros(sizes.key), value=_with_zeros(sizes.value),
                    key_norms=_with_zeros(sizes.key_norms), key_sums=_with_zeros(sizes.key_sums))
+
+
+def _with_zero(array: Array) -> Array:
+    """(B,H,T,S), with a zero behind each row."""
+    return np.pad(array, [(0, 0)] * 3 + [(0, 1)])
 
 
 def _with_zeros(array: Array) -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.numerics.bound import WeightError, logit_underflow, lost_weights, product_error
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
-from attnspec.numerics.roundings import Roundings, own_spread, scaled, slope
+from attnspec.numerics.roundings import Roundings, of_slopes, own_spread, scaled, slope
 from attnspec.problems.problem import Array
 
 AT_ONCE = 2**20  # entries of weight·value that are formed at once
@@ -57,7 +57,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
-    sure = sure + size * errors.normaliser
+    sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _unit_of(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
@@ -65,6 +65,14 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
+
+
+def _of_slopes(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
+    """(B,H,T,Dv): slopes give neighbouring keys and rows the same roundings, which chance does not damp."""
+    if operands.reach is None:
+        return 0.0
+    moved = p * of_slopes(operands, truth, r)
+    return np.asarray(moved @ operands.sizes.value + np.abs(truth.output) * moved.sum(axis=-1, keepdims=True))
 
 
 def _unit_of(value: Array) -> Array:

@@ -12,7 +12,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
 from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
-from attnspec.questions import masks, mismatch, numbers, outputs, ranges, serving, shapes, visibility
+from attnspec.questions import caches, masks, mismatch, numbers, outputs, ranges, serving, shapes, visibility
 from attnspec.questions.asker import Asker, Question, Reply, When, reply_to
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
@@ -20,7 +20,8 @@ from attnspec.subjects.subject import Subject
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
-    *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *masks.MASK_QUESTIONS[:1])
+    *visibility.WINDOW_QUESTIONS, *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
+    *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *outputs.GRADIENT_QUESTIONS)
 RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *mismatch.MISMATCH_QUESTIONS)

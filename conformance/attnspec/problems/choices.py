@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
+from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import VALUED
 from attnspec.core.nouns import Effort
@@ -111,10 +112,12 @@ class Menu:
         return self._lawful(frozenset(used))
 
     def _lawful(self, used: frozenset[str]) -> frozenset[str]:
-        """What needs the causal flag brings it along, or stays away itself where the flag is not on offer.
+        """What needs the causal flag brings it along, or stays away itself where the flag is not on offer; and what is
+        given beside another keyword only.
 
         What is always causal has the flag wherever the clause allows it.
         """
+        used -= {name for name in used if name in BESIDE and BESIDE[name] not in used}
         if self.limits.causal_only and "causal" in self.optional:
             return used | {"causal"}
         together = used | self.domain.always

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Unpack, get_args
 
+from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Values
@@ -203,4 +204,4 @@ def _keywords(names: Sequence[str]) -> frozenset[str]:
     for name in names:
         if name not in KEYWORDS:
             raise SpecError.unknown("keyword", name, KEYWORDS)
-    return frozenset(names)
+    return frozenset({*names, *(BESIDE[name] for name in names if name in BESIDE)})

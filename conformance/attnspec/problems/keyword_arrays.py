@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from attnspec.core.cache_keywords import SlopePattern
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.core.serving_keywords import LengthPattern, SinkPattern
@@ -58,15 +59,43 @@ def sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     return made.astype(np.float64) if dtype is DType.FLOAT64 else made
 
 
+def _eighths(random: Words) -> Array:
+    """As many slopes between 1/8 and 4, in the shape of the words."""
+    return integers(random, 1, 32) / 8
+
+
+_SLOPES: Mapping[SlopePattern, Callable[[int], Array]] = {
+    "powers": lambda H: np.ldexp(1.0, -1 - np.arange(H) % 8),
+    "geometric": lambda H: np.exp2(-8 * np.arange(1, H + 1) / H),
+    "steep": lambda H: 1.0 + np.arange(H) % 4,
+    "zero": np.zeros,
+}
+
+
+def slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+    """(H,), or (B,H) by `of_entries`, as sinks."""
+    if pattern == "of_entries":
+        made = _eighths(words(seed, "alibi_slopes", (sizes.B, sizes.H)))
+    else:
+        made = _SLOPES[pattern](sizes.H)  # type: ignore[index]  # read by name
+    rounded: Array = made.astype(np.float32)
+    return rounded.astype(np.float64) if dtype is DType.FLOAT64 else rounded
+
+
+_OF_HEADS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {"sinks": sinks, "alibi_slopes": slopes}
+
+
 def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
-    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,)."""
-    return lengths(keyword, pattern, seed, sizes) if keyword in COUNTS else sinks(pattern, seed, sizes, dtype)
+    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,), slopes (H,) or (B,H)."""
+    if keyword in COUNTS:
+        return lengths(keyword, pattern, seed, sizes)
+    return _OF_HEADS[keyword](pattern, seed, sizes, dtype)
 
 
-NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity"}
+NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity", "alibi_slopes": "zero"}
 """By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
 
 
 def sample_of(keyword: str, sizes: Sizes, dtype: DType) -> Array:
-    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks (H,)."""
+    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks and slopes (H,)."""
     return keyword_array(keyword, str(KEYWORDS[keyword].sample), 1, sizes, dtype)

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, OFF, VALUED
 from attnspec.core.nouns import DType
+from attnspec.problems.caches import divided, past_by
 from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.keyword_arrays import keyword_array
@@ -109,19 +111,23 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
     """
     sizes = recipe.sizes
     query, key, value = fill(recipe.seed, sizes, recipe.families, dtype)
-    return Problem(
+    problem = Problem(
         dtype,
         as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
         as_dtype(key, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.D),
         as_dtype(value, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.Dv),
         scale=recipe.scale if "scale" in recipe.features else None,
         **keyword_arguments(recipe, dtype))
+    cached = next((name for name in CACHED if name in recipe.features and name in VALUED), "")
+    return divided(problem, past_by(recipe.value(cached), sizes)) if cached else problem
 
 
 def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
-    """The keywords of a recipe but the scale, which no layer takes: mask and bias (B,H,T,S), flags and values."""
+    """The keywords of a recipe but the scale and what is cached, which no layer takes: mask and bias (B,H,T,S), flags
+    and values.
+    """
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
-    values = {name: _valued(recipe, name, dtype) for name in VALUED if name in recipe.features}
+    values = {name: _valued(recipe, name, dtype) for name in VALUED if name in recipe.features and name not in CACHED}
     return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import DType
 
@@ -17,7 +18,9 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """B batch, H query heads, Hkv key/value heads, T queries, S keys, D head width, Dv value head width."""
+    """B batch, H query heads, Hkv key/value heads, T queries, S keys, past ones among them, D head width, Dv value head
+    width.
+    """
 
     B: int
     H: int
@@ -38,7 +41,10 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem(KeywordArguments[Array]):
-    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder."""
+    """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
+
+    Where P keys are past, key and value have S - P.
+    """
 
     dtype: DType
     query: Array
@@ -50,7 +56,17 @@ class Problem(KeywordArguments[Array]):
         """The lengths of the axes."""
         B, H, T, D = self.query.shape
         Hkv, S, Dv = self.value.shape[1:]
-        return Sizes(B, H, Hkv, T, S, D, Dv)
+        return Sizes(B, H, Hkv, T, S + self.past, D, Dv)
+
+    @property
+    def past(self) -> int:
+        """How many keys are past ones."""
+        return int(getattr(self, CACHED[0]).shape[2]) if self.has_past else 0
+
+    @property
+    def has_past(self) -> bool:
+        """Whether past keys are handed over, if only an empty array of them."""
+        return getattr(self, CACHED[0]) is not None
 
     def __str__(self) -> str:
         used = "".join(f" {name}" for name in sorted(self.keywords))
@@ -95,3 +111,22 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
         return half
     named: np.dtype[Any] = np.dtype(dtype.value)
     return named
+
+
+HELD = ("key", "value")
+"""What stands behind each of the arrays of earlier calls."""
+
+
+@overload
+def joined(problem: Problem) -> Problem: ...
+@overload
+def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
+def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem:
+    """Past and new keys and values in one array each; none of them is handed over as past. What counts from a query's
+    own place does not know of it.
+    """
+    if getattr(problem, CACHED[0]) is None:
+        return problem
+    arrays = {held: (getattr(problem, name), getattr(problem, held)) for held, name in zip(HELD, CACHED, strict=True)}
+    return problem.but(**dict.fromkeys(CACHED), **{
+        held: np.concatenate(both, axis=2) for held, both in arrays.items()})

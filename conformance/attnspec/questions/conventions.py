@@ -13,10 +13,11 @@ from functools import partial
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.core.keywords import PLACED
+from attnspec.core.keywords import FROM_PLACE, PLACED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
+from attnspec.questions.caches import slope_alignment
 from attnspec.questions.masks import hidden_row, mask_with_causal
 from attnspec.questions.serving import beyond_length, lse_base, lse_of_hidden_row
 from attnspec.questions.shapes import NO, YES, heads_read
@@ -74,9 +75,11 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
     """Asked with more keys than queries and with fewer; the two answers must be the same one. Where there is no causal
     flag, the first other keyword that counts from a query's own place serves for it.
     """
-    keyword = next((name for name in PLACED if name in asker.subject.declaration.keywords), "causal")
+    taken = asker.subject.declaration.keywords
+    keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in taken), "causal")
+    ask = partial(alignment, keyword=keyword) if keyword in PLACED else slope_alignment
     answers = {answer for T, S in ((2, 5), (5, 2))
-               for answer in _found("causal_alignment", partial(alignment, asker, T, S, keyword)).values()}
+               for answer in _found("causal_alignment", partial(ask, asker, T, S)).values()}
     return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
 
 

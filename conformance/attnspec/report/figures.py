@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
@@ -125,6 +125,9 @@ SIGNS: Mapping[Verdict, Sign] = {
                                "The implementation lacks what the clause needs; the reason is given. Never a pass."),
     Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
 }
+
+ADVICE = replace(SIGNS[Verdict.VIOLATED], word="not as recommended")
+"""Of a violated clause that does not gate."""
 
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}

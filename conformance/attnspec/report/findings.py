@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from attnspec.core.nouns import FAILURES, gates
+from attnspec.core.nouns import FAILURES, Verdict, gates
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
 from attnspec.report.bugs import LikelyCause, explanations, is_endless
 from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.figures import ADVICE, FINDINGS, SHORT, SIGNS, WEIGHT, Sign
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
@@ -75,12 +75,13 @@ def _finding(
     failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
     if not failed:
         return None
-    worst = failed[0]
+    worst, does_gate = failed[0], any(gates(o.verdict, o.level, strict=strict) for o in failed)
+    is_advice = worst.verdict is Verdict.VIOLATED and not does_gate
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
+        sign=ADVICE if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
-        does_gate=any(gates(o.verdict, o.level, strict=strict) for o in failed),
+        does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed for known in causes(subject, outcome)}.values()))
 
 

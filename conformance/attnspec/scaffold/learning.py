@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keyword import Keyword, Saying
 from attnspec.core.keywords import AXES, KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
+from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
@@ -136,6 +139,20 @@ def _said(word: Keyword) -> Callable[[Form, Parameters, Trier], Form]:
     return learn
 
 
+def _pasts(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Past keys and values, which are given together and laid out alike."""
+    problem = plain(form)
+    if form.kind is Kind.LAYER or not isinstance(problem, Problem):
+        return form
+    posed, (of_keys, of_values) = divided(problem, problem.sizes.S // 2), CACHED
+    for one, other in zip(KEYWORDS[of_keys].sayings, KEYWORDS[of_values].sayings, strict=True):
+        both = (each for first in _extended(form, of_keys, parameters, [one])
+                for each in _extended(first, of_values, parameters, [other]))
+        if found := _first_right(both, posed, trier):
+            return found
+    return form
+
+
 def _compiled(form: Form, parameters: Parameters, trier: Trier) -> Form:  # noqa: ARG001  (a step's signature)
     """Under jax.jit, as JAX is meant to run, if it runs so."""
     if form.lift != "jax" or form.family is CallableKind.KERAS:
@@ -179,12 +196,13 @@ def _grouped(form: Form, parameters: Parameters, trier: Trier) -> Form:
     return flagged if trier.is_right(flagged, plain(form, H=6)) else form
 
 
-_SAID = sorted((word for word in KEYWORDS.values() if word.sayings), key=lambda word: bool(word.needs_causal))
+_SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),
+               key=lambda word: bool(word.needs_causal))
 """Those that may need the causal flag come after it."""
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
     ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
-    *((word.name, _said(word)) for word in _SAID), ("return_weights", _weights), ("heads", _grouped),
-    ("", _compiled))
+    *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), ("return_weights", _weights),
+    ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.core.keywords import PLACED
+from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import concat, lowered
 from attnspec.numerics.operands import operands_of
@@ -84,7 +84,7 @@ def truths(problem: AnyProblem, default_scale: str) -> Iterator[Expected]:
     inner = lowered(problem) if isinstance(problem, LayerProblem) else problem
     if inner.scale is None and default_scale:
         inner = inner.but(scale=SCALES[default_scale](problem.sizes))
-    for conventions in _WAYS if PLACED.keys() & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
+    for conventions in _WAYS if FROM_PLACE & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
         operands = operands_of(inner, conventions, None, None)
         operands = operands if inner.sinks is None else with_sink(operands, inner.sinks)
         found, sees = attend(operands, np.float64), np.asarray(operands.counts > 0)

@@ -222,7 +222,8 @@ def hosted(client: Client, number: int, lift: str) -> Hosted:
         where = device or "its device"
         raise TargetError(f"nothing can be computed with {framework} on {where}: {told['unusable']}.")
     if not all(isinstance(told.get(each), Mapping) for each in ("not_taken", "flushed")):
-        raise TargetError("the host's answer to 'lift' has no 'not_taken' and 'flushed', as docs/protocol.md asks for.")
+        raise TargetError("the host's answer to 'lift' must have the fields 'not_taken' and 'flushed' "
+                          "(docs/protocol.md).")
     return Hosted(client, number, lift, told)
 
 

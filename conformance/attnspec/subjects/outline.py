@@ -15,6 +15,12 @@ from attnspec.subjects.signature import SOMEWHERE
 SHOWN = 8
 """So many functions of a file are named in a message."""
 
+BY_HAND = "docs/writing-an-adapter.md"
+"""How one writes it."""
+
+_ARRAYS = 3
+"""Parameters that attention has at least: query, key and value."""
+
 FORM = "A function of your own is named package.module:function or path/to/file.py:function."
 
 
@@ -70,16 +76,21 @@ def class_for_function(target: str) -> TargetError | None:
         return None
     binding = [node for node in ast.walk(tree) if name in _binds(node)]
     match binding:
-        case [ast.ClassDef(decorator_list=[])] if file and binding[0] in tree.body:
+        case [ast.ClassDef(decorator_list=[], bases=bases)] if file and binding[0] in tree.body:
             where = Place(shown(file), binding[0].lineno)
-            return no_function(target, name, by_name(file, name) if written.endswith(".py") else target, where)
+            importable = by_name(file, name) if written.endswith(".py") else target
+            return no_function(target, name, importable if bases else "", where)
     return None
 
 
 def no_function(target: str, name: str, importable: str, where: Place | None) -> TargetError:
-    """For a target that is the class of this name; importable: the class as `attnspec init` asks for it."""
+    """For a target that is the class of this name.
+
+    importable: the class as `attnspec init` asks for it; "" for one without a base, which is no framework's.
+    """
+    way = f"let an adapter be written: attnspec init {importable}" if importable else f"write an adapter: {BY_HAND}"
     return TargetError(f"{target!r} is a class. Name a function, or a module-level instance that can be called: "
-                       f"attend = {name}(...); or let an adapter be written: attnspec init {importable}", where=where)
+                       f"attend = {name}(...); or {way}", where=where)
 
 
 def by_name(file: Path, name: str) -> str:
@@ -124,7 +135,8 @@ def near_file(path: Path) -> str:
 
 
 def public_functions(file: Path) -> list[str]:
-    """The public names that the file defines and that can be called, in its order; none if it cannot be read.
+    """The public names that the file defines and that can be called; none if it cannot be read. In its order, but
+    functions with too few parameters for attention come last.
 
     Functions, and what is made of them (`attend = jax.jit(_attend)`) or of the file's own classes.
     """
@@ -132,7 +144,14 @@ def public_functions(file: Path) -> list[str]:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return []
-    return [name for name in dict.fromkeys(_callables(tree)) if not name.startswith("_")]
+    names = [name for name in dict.fromkeys(_callables(tree)) if not name.startswith("_")]
+    helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _takes_less(node.args)}
+    return sorted(names, key=helpers.__contains__)
+
+
+def _takes_less(given: ast.arguments) -> bool:
+    """Whether a function takes fewer arrays than attention has."""
+    return given.vararg is None and len(given.posonlyargs) + len(given.args) < _ARRAYS
 
 
 def _callables(tree: ast.Module) -> Iterator[str]:

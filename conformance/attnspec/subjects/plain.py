@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
 
@@ -57,8 +59,9 @@ class Case:
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
                    **{name: keyword_array(name, NEUTRAL[name], 0, self.sizes, dtype) for name in NEUTRAL}} if (
             self.keywords.keys() & AXES.keys()) else {}
-        return Problem(dtype, query, key, value, **{name: neutral.get(name, value)
-                                                    for name, value in self.keywords.items()})
+        problem = Problem(dtype, query, key, value, **{name: neutral.get(name, value)
+                                                       for name, value in self.keywords.items() if name not in CACHED})
+        return divided(problem, S // 2) if self.keywords.keys() & set(CACHED) else problem
 
 
 def case_of(problem: Problem | LayerProblem) -> Case:

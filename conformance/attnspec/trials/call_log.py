@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from attnspec.problems.problem import Problem
+from attnspec.problems.problem import Problem, joined
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.scene import AnyProblem
@@ -73,7 +73,8 @@ def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | Subjec
 
 def is_poisoned(problem: AnyProblem) -> bool:
     """Whether NaN or infinity stands among the keys or values that are handed over."""
-    return not all(np.isfinite(array).all() for array in (problem.key, problem.value))
+    whole = joined(problem)
+    return not all(np.isfinite(array).all() for array in (whole.key, whole.value))
 
 
 class LoggingEvaluator(Evaluator):

@@ -21,7 +21,7 @@ from attnspec.problems.axes import lengths_of
 from attnspec.problems.coverage import met_by
 from attnspec.problems.demand import work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
@@ -223,7 +223,7 @@ class Evaluator:
         H, Hkv = problem.sizes.H, problem.sizes.Hkv
         tiled = self.conventions.get("grouped_heads") == "tile"
         heads = np.arange(H) % Hkv if tiled else np.arange(H) // (H // Hkv)
-        return np.take(problem.value, heads, axis=1)
+        return np.take(joined(problem).value, heads, axis=1)
 
     @cached_property
     def _variants(self) -> dict[str, Evaluator]:

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation, visible_keys
-from attnspec.numerics.operands import queries_within
+from attnspec.numerics.lengths import queries_within
 from attnspec.numerics.precision import unit
 from attnspec.numerics.screen import closest
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.caches import with_values
+from attnspec.problems.problem import Array, LayerProblem, Problem, joined
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, Posed, Scene, Seen, working
 
 Observable = Literal["output", "weights", "returned_weights", "logits", "lse"]
@@ -63,8 +64,8 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
     blocks = []
     for start in range(0, S, width):
         # a sum of one weight and zeros is exact in any order, so that the output shows the weights themselves
-        value = np.broadcast_to(np.eye(S, width, -start, dtype=part.value.dtype), part.value.shape)
-        asked = Posed((part.but(value=np.ascontiguousarray(value)),), before=posed.before, fresh=posed.fresh,
+        value = np.broadcast_to(np.eye(S, width, -start, dtype=part.value.dtype), (*part.value.shape[:2], S, width))
+        asked = Posed((with_values(part, np.ascontiguousarray(value)),), before=posed.before, fresh=posed.fresh,
                       key=f"{posed.key}#{index}|I{start}")
         blocks.append(scene.answers(asked)[0].output)
     return np.concatenate(blocks, axis=-1)[..., :S]
@@ -260,7 +261,8 @@ def empty_rows(scene: Scene, run: str) -> Array:
 def _finite_places(problem: AnyProblem) -> Array:
     """(B,S): where no head's key or value holds NaN or infinity."""
     axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
-    key, value = (np.all(np.isfinite(array), axis=axes) for array in (problem.key, problem.value))
+    whole = joined(problem)
+    key, value = (np.all(np.isfinite(array), axis=axes) for array in (whole.key, whole.value))
     return np.asarray(key & value)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from attnspec.numerics.hull import hull_of
 from attnspec.numerics.screen import CLOSEST
-from attnspec.problems.problem import Array, numpy_dtype
+from attnspec.problems.caches import with_values
+from attnspec.problems.problem import Array, joined, numpy_dtype
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, of_run, seen_of, verdict
@@ -207,7 +208,7 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 def _allowance_of_ones(scene: Scene, run: str) -> Array:
     """How far an honest output lies from 1 where all values are 1, (B,H,T,1)."""
     problem, key = scene.problem(run), scene.runs[run].key
-    ones = problem.but(value=np.ones_like(problem.value[..., :1]))
+    ones = with_values(problem, np.ones_like(joined(problem).value[..., :1]))
     return scene.evaluator.expect(ones, key and f"{key}|ones", "output").output_allowance
 
 

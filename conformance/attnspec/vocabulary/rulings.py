@@ -10,7 +10,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import HIDING, acting_on
 from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.operands import queries_within
+from attnspec.numerics.lengths import queries_within
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer

@@ -55,6 +55,8 @@ PUTS = (
     Put("numpy/serving", "lengths.*"),
     Put("numpy/serving", "sinks.*"),
     Put("numpy/serving", "lse.*"),
+    Put("numpy/serving", "past.*"),
+    Put("numpy/serving", "slopes.*"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.faults.staged import SOUND, Answer, HandedOver, as_attend, attention
+from attnspec.faults.staged import SOUND, as_attend, attention
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.probing.probe import PendingQuestion, probe
 from attnspec.questions.asker import FAILURES, Question
 from attnspec.record.measurements import Found

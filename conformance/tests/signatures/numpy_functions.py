@@ -17,6 +17,7 @@ GITHUB = "https://github.com"
 SOURCES = {
     "scaled_dot_product_attention": ("MLX (fast.scaled_dot_product_attention)",
                                      f"{GITHUB}/ml-explore/mlx/blob/main/python/src/fast.cpp"),
+    "onnx_attention": ("ONNX (Attention)", f"{GITHUB}/onnx/onnx/blob/main/onnx/reference/ops/op_attention.py"),
     "attention": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
     "mha": ("picoGPT", f"{GITHUB}/jaymody/picoGPT/blob/main/gpt2.py"),
 }
@@ -45,6 +46,24 @@ def scaled_dot_product_attention(q: Array, k: Array, v: Array, *, scale: float, 
         return _softmax(logits) @ v
     sink = np.broadcast_to(sinks.astype(logits.dtype)[:, None, None], (*logits.shape[:-1], 1))
     return _softmax(np.concatenate([logits, sink], -1))[..., :-1] @ v
+
+
+def onnx_attention(Q: Array, K: Array, V: Array, attn_mask: Array | None = None,
+                   past_key: Array | None = None, past_value: Array | None = None, scale: float | None = None,
+                   is_causal: bool = False) -> Array:
+    """(B,H,T,D); keys and values of earlier calls come before the others, and the diagonal lies behind them."""
+    start = 0
+    if past_key is not None and past_value is not None:
+        start = past_key.shape[2]
+        K, V = np.concatenate([past_key, K], axis=2), np.concatenate([past_value, V], axis=2)
+    logits = Q @ K.swapaxes(-1, -2) * Q.dtype.type(Q.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        T, S = logits.shape[2:]
+        logits = np.where(np.tri(T, S, start, dtype=bool), logits, np.finfo(logits.dtype).min)
+    if attn_mask is not None:
+        is_bool = attn_mask.dtype == bool
+        logits = np.where(attn_mask, logits, np.finfo(logits.dtype).min) if is_bool else logits + attn_mask
+    return _softmax(logits) @ V
 
 
 def attention(q: Array, k: Array, v: Array, mask: Array) -> Array:

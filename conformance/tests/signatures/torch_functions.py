@@ -55,13 +55,15 @@ SOURCES = {
 
 
 def _weights(q: Tensor, k: Tensor, scale: float | None, *, causal: bool = False, added: Tensor = None,
-             visible: Tensor = None, softcap: float | None = None, window: Window = (-1, -1)) -> Tensor:
-    """Of q (…,T,D) and k (…,S,D); the diagonal of `causal` and `window` ends at the last key."""
+             visible: Tensor = None, softcap: float | None = None, window: Window = (-1, -1),
+             slopes: Tensor = None) -> Tensor:
+    """Of q (…,T,D) and k (…,S,D); the diagonal of `causal`, `window` and slopes (…,H) ends at the last key."""
     logits = q @ k.transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     logits = softcap * torch.tanh(logits / softcap) if softcap else logits
     logits = logits if added is None else logits + added
     T, S = logits.shape[-2:]
     ahead = torch.arange(S) - torch.arange(T)[:, None] - (S - T)
+    logits = logits if slopes is None else logits - slopes[..., None, None] * ahead.abs()
     left, right = window
     seen = (ahead <= 0 if causal else ahead == ahead) & ((ahead >= -left) | (left < 0)) & ((ahead <= right) | (right < 0))
     seen = seen if visible is None else seen & visible
@@ -100,7 +102,8 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0, sof
     """(B,T,H,D) in half precision."""
     assert q.dtype in (torch.float16, torch.bfloat16), "FlashAttention only support fp16 and bf16 data type"
     dtype, (q, k, v) = q.dtype, (array.transpose(1, 2).float() for array in (q, k, v))
-    weights = _weights(q, _spread(q, k), softmax_scale, causal=causal, softcap=softcap, window=window_size)
+    weights = _weights(q, _spread(q, k), softmax_scale, causal=causal, softcap=softcap, window=window_size,
+                       slopes=alibi_slopes)
     out = (weights @ _spread(q, v)).transpose(1, 2).to(dtype)
     return (out, weights.sum(-1), weights) if return_attn_probs else out
 
@@ -111,7 +114,8 @@ def flash_attn_qkvpacked_func(qkv: Tensor, dropout_p: float = 0.0, softmax_scale
                               return_attn_probs: bool = False) -> Tensor:
     """(B,T,3,H,D)."""
     q, k, v = qkv.transpose(1, 3).unbind(2)
-    weights = _weights(q, k, softmax_scale, causal=causal, softcap=softcap, window=window_size)
+    weights = _weights(q, k, softmax_scale, causal=causal, softcap=softcap, window=window_size,
+                       slopes=alibi_slopes)
     out = (weights @ v).transpose(1, 2)
     return (out, weights.sum(-1), weights) if return_attn_probs else out
 
@@ -122,7 +126,8 @@ def flash_attn_kvpacked_func(q: Tensor, kv: Tensor, dropout_p: float = 0.0, soft
                              return_attn_probs: bool = False) -> Tensor:
     """(B,T,H,D) and (B,S,2,Hkv,D)."""
     q, (k, v) = q.transpose(1, 2), kv.transpose(1, 3).unbind(2)
-    weights = _weights(q, _spread(q, k), softmax_scale, causal=causal, softcap=softcap, window=window_size)
+    weights = _weights(q, _spread(q, k), softmax_scale, causal=causal, softcap=softcap, window=window_size,
+                       slopes=alibi_slopes)
     out = (weights @ _spread(q, v)).transpose(1, 2)
     return (out, weights.sum(-1), weights) if return_attn_probs else out
 
@@ -140,7 +145,9 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
     for i in range(len(cu_seqlens_q) - 1):
         rows, columns = slice(*cu_seqlens_q[i:i + 2]), slice(*cu_seqlens_k[i:i + 2])
         a, b, c = (array.transpose(0, 1) for array in (q[rows], k[columns], v[columns]))
-        parts.append((_weights(a, b, softmax_scale, causal=causal, softcap=softcap, window=window_size) @ c).transpose(0, 1))
+        slopes = None if alibi_slopes is None else alibi_slopes.expand(len(cu_seqlens_q) - 1, -1)[i]
+        weights = _weights(a, b, softmax_scale, causal=causal, softcap=softcap, window=window_size, slopes=slopes)
+        parts.append((weights @ c).transpose(0, 1))
     return torch.cat(parts)
 
 

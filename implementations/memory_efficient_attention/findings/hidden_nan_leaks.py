@@ -1,4 +1,4 @@
-"""memory-efficient-attention-pytorch: NaN in a hidden value reaches the output (0 times NaN is NaN); in a key not."""
+"""memory-efficient-attention-pytorch: NaN or infinity in a hidden value makes the output NaN; in a hidden key not."""
 
 import sys
 
@@ -7,12 +7,13 @@ from memory_efficient_attention_pytorch.memory_efficient_attention import attent
 
 torch.manual_seed(0)
 mask = torch.tensor([[True, True, False]])
-seen = False
+seen = []
 for attend in (attention, memory_efficient_attention):
     for poisoned in (1, 2):
-        inputs = [torch.randn(1, 1, 3, 8) for _ in range(3)]
-        inputs[poisoned][:, :, 2] = torch.nan
-        is_finite = bool(attend(*inputs, mask=mask).isfinite().all())
-        print(f"{attend.__name__}, NaN in a hidden {('query', 'key', 'value')[poisoned]}: output finite: {is_finite}")
-        seen |= not is_finite
-sys.exit(int(seen))
+        for hidden in (torch.nan, torch.inf):
+            inputs = [torch.randn(1, 1, 3, 8) for _ in range(3)]
+            inputs[poisoned][:, :, 2] = hidden
+            seen.append(bool(attend(*inputs, mask=mask).isfinite().all()))
+            where = ("query", "key", "value")[poisoned]
+            print(f"{attend.__name__}, {hidden} in a hidden {where}: output finite: {seen[-1]}")
+sys.exit(int(seen == [True, True, False, False] * 2))

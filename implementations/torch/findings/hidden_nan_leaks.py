@@ -1,6 +1,6 @@
-"""PyTorch: NaN in a key or value that the mask hides reaches the output (0 times NaN is NaN; -inf plus NaN is NaN).
+"""PyTorch: NaN or infinity in a key or value that the mask hides reaches the output: 0 · NaN and NaN - inf are NaN.
 
-flex_attention replaces hidden logits, so there it is hidden values only.
+flex_attention and the formula written out replace hidden logits, so there it is hidden values only.
 """
 
 import sys
@@ -19,14 +19,16 @@ ways: dict[str, Any] = {
     "scaled_dot_product_attention": lambda q, k, v: scaled_dot_product_attention(q, k, v, attn_mask=visible),
     "nn.MultiheadAttention": lambda q, k, v: layer(q[0], k[0], v[0], attn_mask=~visible)[0],
     "flex_attention": lambda q, k, v: flex_attention(q, k, v, block_mask=blocks),
+    "written out": lambda q, k, v: (q @ k.mT).masked_fill(~visible, -torch.inf).softmax(-1) @ v,
 }
-seen = False
+seen: dict[str, list[bool]] = {name: [] for name in ways}
 with torch.no_grad():
     for name, way in ways.items():
         for poisoned in (1, 2):
-            inputs = [torch.randn(1, 1, 3, 8) for _ in range(3)]
-            inputs[poisoned][:, :, 2] = torch.nan
-            is_finite = bool(way(*inputs).isfinite().all())
-            print(f"{name}, NaN in a hidden {('query', 'key', 'value')[poisoned]}: output finite: {is_finite}")
-            seen |= not is_finite
-sys.exit(int(seen))
+            for hidden in (torch.nan, torch.inf):
+                inputs = [torch.randn(1, 1, 3, 8) for _ in range(3)]
+                inputs[poisoned][:, :, 2] = hidden
+                seen[name].append(bool(way(*inputs).isfinite().all()))
+                where = ("query", "key", "value")[poisoned]
+                print(f"{name}, {hidden} in a hidden {where}: output finite: {seen[name][-1]}")
+sys.exit(int(list(seen.values()) == 2 * [[False] * 4] + 2 * [[True, True, False, False]]))

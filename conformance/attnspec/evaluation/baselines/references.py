@@ -10,7 +10,8 @@ import numpy as np
 
 from attnspec.faults import staged
 from attnspec.faults.layer import LayerCall, run_layer
-from attnspec.faults.staged import HandedOver, Stages, attention
+from attnspec.faults.staged import Stages, attention
+from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -118,7 +119,7 @@ class Reference:
 
 def _averaged(weights: Array) -> Array:
     """(B,H,T,S) -> (B,T,S): the mean over heads, worked out in the wide dtype."""
-    averaged: Array = weights.astype(staged.wide_dtype(weights.dtype)).mean(axis=1).astype(weights.dtype)
+    averaged: Array = weights.astype(wide_dtype(weights.dtype)).mean(axis=1).astype(weights.dtype)
     return averaged
 
 
@@ -127,7 +128,7 @@ def _call(problem: Problem, dtype: np.dtype[Any]) -> HandedOver:
     return HandedOver(query, key, value, **{**problem.given, "bias": bias, "return_weights": True})
 
 
-def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> staged.Answer:
+def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> Answer:
     query, key, value, bias = _in(problem, dtype)
     params = {name: array.astype(dtype) for name, array in problem.params.items()}
     keywords = {**problem.given, "bias": bias, "return_weights": True}
@@ -147,12 +148,12 @@ def _eager_in(io: np.dtype[Any]) -> Stages:
         rounded: Array = array.astype(io).astype(array.dtype)
         return rounded
 
-    def logits(work: staged.Work, factor: float) -> Array:
+    def logits(work: Work, factor: float) -> Array:
         """Logits (B,H,T,S) with the scaled key and the products each rounded."""
         key = stored(work.key * work.key.dtype.type(factor))
         return stored(work.query @ key.swapaxes(-1, -2))
 
-    def capped(dots: Array, work: staged.Work) -> Array:
+    def capped(dots: Array, work: Work) -> Array:
         """Logits (B,H,T,S), divided by the softcap, bent and multiplied again, each rounded."""
         if work.softcap is None:
             return dots

@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.masks import with_mask
 from attnspec.faults.sizes.mechanism import Change, Mechanism, in_last, last_block
-from attnspec.faults.staged import Work
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 Table = Callable[[Array, int], Array]

@@ -14,7 +14,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.blocks import Online
 from attnspec.faults.precision import through
 from attnspec.faults.sizes.mechanism import Change, Mechanism, Replaced, each_by, in_last, last_block
-from attnspec.faults.staged import Work
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array, numpy_dtype
 
 

@@ -16,7 +16,8 @@ from attnspec.faults.sizes.mechanism import Mechanism
 from attnspec.faults.sizes.rows import ROWS
 from attnspec.faults.sizes.threads import link_of
 from attnspec.faults.sizes.widths import WIDTHS
-from attnspec.faults.staged import SOUND, Answer, Attend, HandedOver, around, attention
+from attnspec.faults.staged import SOUND, Attend, around, attention
+from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Sizes
 
 MECHANISMS: Mapping[str, Mechanism] = {**KEYS, **ROWS, **HIDING, **WIDTHS, **GRIDS}

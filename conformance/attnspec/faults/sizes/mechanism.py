@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from attnspec.faults.staged import Work
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 Replaced: TypeAlias = Mapping[str, Callable[..., Any]]

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.sizes.mechanism import Change, Mechanism, each_by, in_last, power_above
-from attnspec.faults.staged import Work
+from attnspec.faults.work import Work
 from attnspec.problems.problem import Array
 
 

@@ -37,12 +37,15 @@ def taken(array: Array | None, index: Array, axis: int) -> Array | None:
 def entries_along(problem: Problem, axis: str, index: Array) -> dict[str, Array]:
     """Every array of the problem that has an axis of (B,H,T,S), with the entries at these places; H where Hkv is H.
 
-    Raises NoClaim where lengths count the first entries of the axis.
+    Raises NoClaim where lengths count the first entries of the axis, and for keys where some of them are past.
     """
+    if axis == "S" and problem.has_past:
+        raise NoClaim("some keys are past")
     if counting := next((name for name in problem.given if COUNTS.get(name) == axis), ""):
         raise NoClaim(f"{counting} counts what would be moved")
-    return {name: np.ascontiguousarray(np.take(array, index, axis=axes.index(axis)))
-            for name, axes in _AXES.items() if axis in axes and (array := getattr(problem, name)) is not None}
+    places = {name: axes.index(axis) - len(axes) for name, axes in _AXES.items() if axis in axes}
+    return {name: np.ascontiguousarray(np.take(array, index, axis=place)) for name, place in places.items()
+            if (array := getattr(problem, name)) is not None and array.ndim >= -place}
 
 
 def product(array: Array, by: float, dtype: DType) -> Array:
@@ -104,6 +107,11 @@ def repeat_keys(posed: Attention) -> Attention:
 def drop_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
     """Remove the keys and values from position `kept` on."""
     return posed.but(**entries_along(posed.one, "S", np.arange(kept)))
+
+
+def drop_last_value(posed: Attention) -> Attention:
+    """Remove the last value and leave its key: a problem that makes no sense."""
+    return posed.but(value=np.ascontiguousarray(posed.one.value[:, :, :-1]))
 
 
 def drop_first_keys(posed: Attention, *, dropped: DrawnCount) -> Attention:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from attnspec.core.cache_keywords import BESIDE, CACHED
 from attnspec.core.keywords import OFF
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
@@ -73,9 +74,15 @@ def causal_as_mask(posed: Attention) -> Attention:
 
 def leave_out(posed: Attention, *,
               keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap", "key_lengths", "query_lengths",
-                               "sinks"]) -> Attention:
-    """Make the same call without this keyword."""
-    return posed.but(**{keyword: OFF[keyword]})
+                               "sinks", "past_key", "alibi_slopes"]) -> Attention:
+    """Make the same call without this keyword, and without what is given together with it. Without past keys, mask and
+    bias have no columns of them.
+    """
+    problem = posed.one
+    left_out = {name: OFF[name] for name in (keyword, BESIDE.get(keyword, keyword))}
+    columns = {name: np.ascontiguousarray(array[..., problem.past:]) for name in ("mask", "bias")
+               if keyword in CACHED and (array := getattr(problem, name)) is not None}
+    return posed.but(**{**columns, **left_out})
 
 
 def window_as_mask(posed: Attention) -> Attention:

@@ -14,9 +14,10 @@ from attnspec.numerics.precision import unit
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.transforms.axes import ArrayName, Attention
+from attnspec.vocabulary.transforms.axes import Attention
 from attnspec.vocabulary.transforms.contents import LARGE, poisoned
 
+SlotsOf = Literal["query", "key", "value", "past_key", "past_value"]
 LengthsOf = Literal["key_lengths", "query_lengths"]
 
 
@@ -55,14 +56,14 @@ def _cut(problem: Problem, entry: int, length: int) -> Problem:
         mask=mask, bias=bias, key_lengths=None, query_lengths=own)
 
 
-def replace_beyond(posed: Attention, *, arrays: tuple[ArrayName, ...],
+def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
                    content: Literal["large", "nan", "inf"]) -> Attention:
     """Put other content into the keys, values and queries that lie beyond the lengths of their batch entry.
 
     `large` is 256 with alternating signs; no claim where a dot product with it would leave the dtype's range.
     """
     problem = posed.one
-    beyond = {name: _beyond(problem, name) for name in arrays}
+    beyond = {name: _beyond(problem, name) for name in arrays if getattr(problem, name) is not None}
     if not any(places.any() for places in beyond.values()):
         raise NoClaim("nothing lies beyond a length")
     entries = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
@@ -71,10 +72,12 @@ def replace_beyond(posed: Attention, *, arrays: tuple[ArrayName, ...],
     return posed.but(**{name: poisoned(getattr(problem, name), places, content) for name, places in beyond.items()})
 
 
-def _beyond(problem: Problem, array: ArrayName) -> Array:
-    """(B,1,S), or (B,1,T) of the query: the places beyond the length of each batch entry; none where none is given."""
+def _beyond(problem: Problem, array: SlotsOf) -> Array:
+    """(B,1,S), (B,1,P) of the past, or (B,1,T) of the query: the places beyond the length of each batch entry; none
+    where none is given.
+    """
     lengths = problem.query_lengths if array == "query" else problem.key_lengths
-    places = np.arange(getattr(problem, array).shape[2])
+    places = np.arange(getattr(problem, array).shape[2]) + (problem.past if array in {"key", "value"} else 0)
     if lengths is None:
         return np.zeros((problem.sizes.B, 1, len(places)), bool)
     return np.asarray(places >= lengths[:, None, None])

@@ -1,0 +1,233 @@
+"""Past keys and values that are lost, taken from elsewhere, put in the wrong place, or heeded on one path only."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.nouns import DType
+from attnspec.faults import serving
+from attnspec.faults import staged as sound
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.problems.problem import Array
+
+Change = Callable[[Array, Array], Array]
+"""The keys or values of all calls (B,Hkv,P+S,·), made from past (B,Hkv,P,·) and new ones (B,Hkv,S,·)."""
+
+
+def put_together(**changes: Change) -> Callable[[HandedOver], HandedOver]:
+    """An `extend` stage that makes keys, values, or both (`each`) in another way."""
+    def extend(call: HandedOver) -> HandedOver:
+        if call.past_key is None or call.past_value is None:
+            return call
+        pairs = {"key": (call.past_key, call.key), "value": (call.past_value, call.value)}
+        return serving.extend(call).but(**{name: np.ascontiguousarray(changes.get(name, changes.get("each", _sound))(
+            *pair)) for name, pair in pairs.items()})
+    return extend
+
+
+def _sound(past: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,·)."""
+    return np.concatenate([past, new], axis=2)
+
+
+def of(change: Callable[[Array], Array]) -> Change:
+    """Another past (B,Hkv,P,·) before the new ones."""
+    return lambda past, new: _sound(change(past), new)
+
+
+def without_first(past: Array) -> Array:
+    """(B,Hkv,P,·), zeros at the first place."""
+    return np.where(np.arange(past.shape[2])[:, None] == 0, np.zeros_like(past), past)
+
+
+def one_slot_late(past: Array) -> Array:
+    """(B,Hkv,P,·), each one place further on; the last comes first."""
+    return np.roll(past, 1, axis=2)
+
+
+def _over_the_last(past: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,·): the first new one stands in the place of the last past one, too."""
+    if past.shape[2] == 0:
+        return new
+    return np.concatenate([past[:, :, :-1], new[:, :, :1], new], axis=2)
+
+
+def _tiled(call: HandedOver) -> HandedOver:
+    """Past heads are repeated one after the other, new ones each beside itself."""
+    if call.past_key is None or call.past_value is None:
+        return call
+    H, Hkv = call.query.shape[1], call.key.shape[1]
+    pasts = {name: np.take(array, np.arange(H) % Hkv, axis=1)
+             for name, array in (("past_key", call.past_key), ("past_value", call.past_value))}
+    return serving.extend(call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **pasts))
+
+
+def _columns(work: Work) -> Array:
+    """(S,): whether a key is past."""
+    return np.arange(work.shape[3]) < serving.start(work)
+
+
+def _hidden(work: Work) -> Array:
+    """(B,1,1,S): no past key is seen."""
+    return serving.own_keys(work) & ~_columns(work)
+
+
+def _hidden_if(condition: Callable[[Work], bool]) -> Callable[[Work], Array]:
+    return lambda work: _hidden(work) if condition(work) else serving.own_keys(work)
+
+
+def _at(place: Callable[[Work], Any]) -> Callable[[Work], Array | int]:
+    """A `start` stage with another place of the first query where there is a past."""
+    return lambda work: 0 if work.past_key is None else place(work)
+
+
+def _behind_length(work: Work) -> Array | int:
+    """The place of the first query (B,1,1,1) where lengths are given: counted back from them."""
+    if work.key_lengths is None:
+        return serving.start(work)
+    return (work.key_lengths - work.shape[2])[:, None, None, None]
+
+
+def _causal_without_past(work: Work) -> Array:
+    """(T,S): with a past the causal flag is left out."""
+    return sound.past(work if work.past_key is None else work.but(causal=False))
+
+
+def _one_future_key(work: Work) -> Array:
+    """(T,S): behind a past, a query sees the key after its own."""
+    return sound.past(work if work.past_key is None else work.but(start=serving.start(work) + 1))
+
+
+def _mask_of_new(work: Work) -> Array:
+    """(B,H,T,S): the mask is heeded for new keys only."""
+    return sound.masked(work) | _columns(work)
+
+
+def _mask_rolled(work: Work) -> Array:
+    """(B,H,T,S): the mask's columns are read as if the new keys came first."""
+    return np.roll(sound.masked(work), serving.start(work), axis=-1)
+
+
+def _bias_of_new(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S): the bias is added for new keys only."""
+    return np.where(_columns(work), logits, sound.add_bias(logits, work))
+
+
+def _bias_rolled(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S): the bias's columns are read as if the new keys came first."""
+    if work.bias is None:
+        return logits
+    return logits + np.roll(work.bias, serving.start(work), axis=-1)
+
+
+def _lengths_of_new(work: Work) -> Array:
+    """(B,1,1,S): so many new keys, and all past ones."""
+    if work.key_lengths is None:
+        return serving.own_keys(work)
+    return serving.own_keys(work.but(key_lengths=work.key_lengths + serving.start(work)))
+
+
+def _past_unbounded(work: Work) -> Array:
+    """(B,1,1,S): slots of the past are seen beyond the length, too."""
+    return serving.own_keys(work) | _columns(work)
+
+
+def _overwrites(call: HandedOver) -> Answer:
+    """The last slot of the past is written over with the last new key, once all is computed."""
+    answer = attention(call)
+    if call.past_key is not None and call.past_key.shape[2]:
+        call.past_key[:, :, -1] = call.key[:, :, -1]
+    return answer
+
+
+def _needs_past(call: HandedOver) -> Answer:
+    """An empty past gives zeros."""
+    is_empty = call.past_key is not None and call.past_key.shape[2] == 0
+    if not is_empty:
+        return attention(call)
+    answer = attention(call)
+    return tuple(map(np.zeros_like, answer)) if isinstance(answer, tuple) else np.zeros_like(answer)
+
+
+def _kept_small(past: Array) -> Array:
+    """(B,Hkv,P,·) by way of bfloat16."""
+    return past.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32).astype(past.dtype)
+
+
+_ANY = "a past"
+_UNEQUAL = "a past, B > 1"
+_G = "https://github.com/"
+_TWO = "a past of two keys and more"
+
+FAULTS = (
+    Fault("past_ignored", Stage.PAST_KEY, "The cache is handed over and never read.", _ANY,
+          staged(own_keys=_hidden)),
+    Fault("past_after_new", Stage.PAST_KEY, "New keys and values are put before the past ones.", _ANY,
+          staged(extend=put_together(each=lambda past, new: _sound(new, past)))),
+    Fault("past_of_next_entry", Stage.PAST_KEY, "The cache is not reordered with its batch: each entry has another's.",
+          _UNEQUAL, staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=0))))),
+    Fault("past_of_first_entry", Stage.PAST_KEY, "All batch entries have the past of the first.", _UNEQUAL,
+          staged(extend=put_together(each=of(lambda past: np.repeat(past[:1], len(past), axis=0)))),
+          link=f"{_G}ggml-org/llama.cpp/issues/7903"),
+    Fault("past_of_next_head", Stage.PAST_KEY, "Each head has the past of the next.", "a past, Hkv > 1",
+          staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=1))))),
+    Fault("past_heads_tiled", Stage.PAST_KEY, "Grouped heads of the past are repeated in another order than new ones.",
+          "a past, Hkv > 1, Hkv < H", staged(extend=_tiled)),
+    Fault("past_first_lost", Stage.PAST_KEY, "The first position is never written to the cache.", _ANY,
+          staged(extend=put_together(each=of(without_first))), link=f"{_G}TrenTorch/TrenTorch/pull/192"),
+    Fault("past_last_overwritten", Stage.PAST_KEY, "The cache is written one step early, over its last entry.", _ANY,
+          staged(extend=put_together(each=_over_the_last))),
+    Fault("past_one_slot_late", Stage.PAST_KEY, "The ring of the cache is turned by one slot.", _TWO,
+          staged(extend=put_together(each=of(one_slot_late)))),
+    Fault("past_kept_in_bfloat16", Stage.PAST_KEY, "The cache is kept in bfloat16.",
+          "entries that bfloat16 does not hold", staged(extend=put_together(each=of(_kept_small))),
+          equivalents={DType.BFLOAT16: "the cache is of this dtype anyway"}),
+    Fault("past_offset_forgotten", Stage.PAST_KEY, "With a past, queries still count from the first key.",
+          "a past, together with what counts from a query's place", staged(start=lambda _: 0),
+          link=f"{_G}pytorch/executorch/pull/21749"),
+    Fault("past_offset_twice", Stage.PAST_KEY, "The length of the past is added to a query's place twice.",
+          "a past, together with what counts from a query's place", staged(start=lambda work: 2 * serving.start(work))),
+    Fault("past_offset_from_the_end", Stage.PAST_KEY, "The last query stands at the last key, whatever the past.",
+          "a past, as many new keys as queries not, together with causal",
+          staged(start=_at(lambda work: work.shape[3] - work.shape[2]))),
+    Fault("past_offset_of_lengths", Stage.PAST_KEY, "A query's place is counted back from the length of its entry.",
+          "a past and lengths, together with causal", staged(start=_at(_behind_length))),
+    Fault("past_causal_dropped", Stage.PAST_KEY, "The causal flag is heeded only where there is no cache.",
+          "a past of which a query does not see all new keys, together with causal",
+          staged(past=_causal_without_past), link=f"{_G}Mikyx-1/TinyLLM/pull/18"),
+    Fault("past_causal_one_ahead", Stage.PAST_KEY, "Behind a past, each query sees one future key.",
+          "a past, together with causal", staged(past=_one_future_key),
+          link=f"{_G}flashinfer-ai/flashinfer/pull/348"),
+    Fault("past_not_masked", Stage.PAST_KEY, "The mask is laid over the new keys only.", "a past, together with a mask",
+          staged(masked=_mask_of_new)),
+    Fault("past_mask_rolled", Stage.PAST_KEY, "The mask's first columns are taken for the new keys.",
+          "a past, together with a mask", staged(masked=_mask_rolled),
+          link=f"{_G}huggingface/transformers/pull/48280"),
+    Fault("past_without_bias", Stage.PAST_KEY, "The bias is added to the logits of new keys only.",
+          "a past, together with a bias", staged(add_bias=_bias_of_new)),
+    Fault("past_bias_rolled", Stage.PAST_KEY, "The bias's first columns are taken for the new keys.",
+          "a past, together with a bias", staged(add_bias=_bias_rolled)),
+    Fault("past_not_in_lengths", Stage.PAST_KEY, "The numbers of keys count new keys only.",
+          "a past, together with lengths below all", staged(own_keys=_lengths_of_new)),
+    Fault("past_beyond_lengths", Stage.PAST_KEY, "Slots of the cache that lie beyond a length are read.",
+          "a past, longer than the length of an entry", staged(own_keys=_past_unbounded),
+          link=f"{_G}huggingface/transformers/pull/45940"),
+    Fault("past_dropped_for_one_query", Stage.PAST_KEY, "The path for a single query (T = 1) reads no cache.",
+          "a past with T = 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] == 1))),
+    Fault("past_for_one_query_only", Stage.PAST_KEY, "The path for several queries reads no cache.",
+          "a past with T > 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1)),
+          link=f"{_G}sgl-project/sgl-kernel-xpu/issues/196"),
+    Fault("past_overwritten_in_place", Stage.PAST_KEY, "The caller's cache is used as the ring that is written to.",
+          _ANY, around(_overwrites)),
+    Fault("past_empty_gives_zeros", Stage.PAST_KEY, "An empty cache is taken for no keys at all.",
+          "a past of length 0", around(_needs_past)),
+)

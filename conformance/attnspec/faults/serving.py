@@ -1,0 +1,57 @@
+"""The stages of a staged attention that are about what servers ask for; each sound, and as it is without."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnspec.faults.log_sum import with_column
+from attnspec.faults.work import HandedOver, Work
+from attnspec.problems.problem import Array
+
+
+def extend(call: HandedOver) -> HandedOver:
+    """The call with past keys and values before the new ones; the past is handed on for its length."""
+    if call.past_key is None or call.past_value is None:
+        return call
+    pairs = {"key": (call.past_key, call.key), "value": (call.past_value, call.value)}
+    return call.but(**{name: np.concatenate(pair, axis=2) for name, pair in pairs.items()})
+
+
+def start(work: Work) -> Array | int:
+    """The place of the first query: behind the past."""
+    return 0 if work.past_key is None else work.past_key.shape[2]
+
+
+def ahead(work: Work) -> Array:
+    """(T,S), or (B,1,T,S): how far each key lies ahead of the query's own place."""
+    _, _, T, S = work.shape
+    return np.arange(S) - np.arange(T)[:, None] - work.start
+
+
+def slope(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S), each lowered by its head's slope times the distance from the query's own place."""
+    if work.alibi_slopes is None:
+        return logits
+    return logits - (work.alibi_slopes[..., None, None] * np.abs(ahead(work))).astype(logits.dtype)
+
+
+def own_keys(work: Work) -> Array:
+    """The keys that each batch entry has, (B,1,1,S)."""
+    B, _, _, S = work.shape
+    lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
+    return np.arange(S) < lengths[:, None, None, None]
+
+
+def join(logits: Array, work: Work) -> Array:
+    """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
+    return logits if work.sinks is None else with_column(logits, work.sinks)
+
+
+def clear(output: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
+    if work.query_lengths is None:
+        return output
+    return np.where(np.arange(work.shape[2])[:, None] < work.query_lengths[:, None, None, None], output, 0)

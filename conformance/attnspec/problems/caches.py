@@ -1,0 +1,42 @@
+"""Problems whose first keys and values come from earlier calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from attnspec.core.cache_keywords import CACHED, PastPattern
+from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
+
+_PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {
+    "new_as_queries": lambda T, S: S - T if S > T else S // 2,
+    "half": lambda _, S: S // 2,
+    "one_new": lambda _, S: S - 1,
+    "one_past": lambda _, S: min(1, S - 1),
+    "none": lambda *_: 0,
+}
+
+
+def past_by(pattern: str, sizes: Sizes) -> int:
+    """How many of the keys are past by a pattern."""
+    return _PASTS[pattern](sizes.T, sizes.S)  # type: ignore[index]  # read by name
+
+
+def divided(problem: Problem, past: int) -> Problem:
+    """The same keys and values, so many of them handed over as past ones."""
+    whole = joined(problem)
+    parts = {name: getattr(whole, name) for name in HELD}
+    return whole.but(**{name: np.ascontiguousarray(array[:, :, past:]) for name, array in parts.items()},
+                     **{name: np.ascontiguousarray(array[:, :, :past])
+                        for name, array in zip(CACHED, parts.values(), strict=True)})
+
+
+def like(problem: Problem, whole: Problem) -> Problem:
+    """A problem whose keys are joined, divided as another one is."""
+    return divided(whole, problem.past) if problem.has_past else whole
+
+
+def with_values(problem: Problem, value: Array) -> Problem:
+    """The problem with other values (B,Hkv,S,Dv), past ones first."""
+    return like(problem, joined(problem).but(value=value))
