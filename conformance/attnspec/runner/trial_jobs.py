@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -39,13 +39,16 @@ class TrialJobs:
         return self.judge.spec
 
     def items(self) -> tuple[Item, ...]:
-        """The engine's items, each once; of a subject at a dtype first those that ask its variants.
+        """The engine's items, each once; where variants of a subject compile, first those that ask its variants.
 
-        A variant that compiles takes as long as half of the other clauses: asked late, it leaves other workers idle.
+        Such an item takes as long as half of the other clauses: asked late, it leaves other workers idle.
         """
         asking = {clause.id for clause in self.spec.clauses if clause.flips}
         groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
-        return tuple(item for _, group in groups for item in sorted(group, key=lambda item: item.clause not in asking))
+        return tuple(item for (target, _), group in groups for item in self._ordered(target, tuple(group), asking))
+
+    def _ordered(self, target: str, items: Sequence[Item], first: Collection[str]) -> Sequence[Item]:
+        return sorted(items, key=lambda item: item.clause not in first) if self.judge.compiles(target) else items
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With every clause that is on trial."""
