@@ -105,6 +105,11 @@ class Engine:
             yield from (Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
                         if _is_put(clause.id, dtype))
 
+    def compiles(self, target: str) -> bool:
+        """Whether some variant of a target compiles, as its manifest says."""
+        found = self._registered(target)
+        return found is not None and any(variant.compiles for variant in found.declaration.variants.values())
+
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):

@@ -254,7 +254,8 @@ def _largest_of(sizes: Array) -> float:
 
 def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     """(H,): which key/value head each query head uses; None where they are as many."""
-    H, Hkv = problem.sizes.H, problem.sizes.Hkv
+    sizes = problem.sizes
+    H, Hkv = sizes.H, sizes.Hkv
     if Hkv == H:
         return None
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)

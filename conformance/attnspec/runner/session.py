@@ -37,7 +37,8 @@ _SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
 _UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",
-           "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn")
+           "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn",
+           "tmpdir", "legacypath")
 
 
 @dataclass(frozen=True, slots=True)

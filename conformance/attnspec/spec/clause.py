@@ -10,6 +10,9 @@ from pathlib import Path
 from attnspec.core.errors import Place
 from attnspec.core.nouns import DType, Effort, Level
 
+FLIPPING = "variants_agree"
+"""The relation that asks variants."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -84,6 +87,11 @@ class Clause:
     pool: str = ""
     where: Place = field(default=Place("", 0), compare=False)
     places: Mapping[str, Place] = field(default_factory=dict, compare=False)
+
+    @property
+    def flips(self) -> bool:
+        """Whether it asks the variants of a subject."""
+        return any(word.name == FLIPPING for word in self.then)
 
     def place_of(self, key: str) -> Place:
         """Where a key of the clause (`given`, `refuted_by`, …) stands; the clause's own place if it is not given."""

@@ -98,9 +98,6 @@ INSIDE = frozenset({"weights", "logits"})
 PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths"})
 """Transforms that take a problem apart: they are the last of a run."""
 
-FLIPPING = "variants_agree"
-"""The relation that asks variants."""
-
 PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T"}
 """By what `along` says, the axis along which it is taken apart."""
 
