@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.cache_keywords import BESIDE, CACHED, PAST_PATTERNS, USUAL_PASTS, PastPattern
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS, PAST_PATTERNS, USUAL_PASTS, PastPattern
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import SOUND, sound_named

@@ -31,6 +31,8 @@ class Stage(enum.Enum):
     PAST_KEY = "past_key"
     PAST_VALUE = "past_value"
     ALIBI_SLOPES = "alibi_slopes"
+    QUERY_SEGMENTS = "query_segments"
+    KEY_SEGMENTS = "key_segments"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -47,7 +47,7 @@ def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
 
 
 def _visible(call: HandedOver) -> Array:
-    """(B,H,T,S): mask, causal flag, window and the numbers of keys together, past keys among the keys."""
+    """(B,H,T,S): mask, causal flag, window, the numbers of keys and segments together, past keys among the keys."""
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
@@ -55,6 +55,8 @@ def _visible(call: HandedOver) -> Array:
         joined = joined & stage.within(T, S, call.window, P)
     if call.key_lengths is not None:
         joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
+    if call.query_segments is not None and call.key_segments is not None:
+        joined = joined & (call.query_segments[:, None, :, None] == call.key_segments[:, None, None])
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -165,7 +167,7 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
 
 
 _WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
-    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes"))}
+    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes", "query_segments", "key_segments"))}
 """What a mask, a bias and joined keys stand in for."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.lengths import own_keys, queries_within
+from attnspec.numerics.lengths import own_keys, own_segment, queries_within
 from attnspec.numerics.slopes import alibi
 from attnspec.problems.problem import Array, Problem, joined
 
@@ -106,7 +106,7 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
-    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
+    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries, own_segment(problem, rows))
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
                                _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
              if part is not None]

@@ -14,9 +14,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
-from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import VALUED
+from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import Effort
 from attnspec.problems.demand import logits, work
 from attnspec.problems.domain import Domain

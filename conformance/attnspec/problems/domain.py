@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Unpack, get_args
 
-from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Values
-from attnspec.core.keywords import KEYWORDS, UNCOMMON, VALUED, VALUES, Lists
+from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUED, VALUES, Lists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",
