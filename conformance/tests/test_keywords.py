@@ -167,6 +167,21 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
     },
+    "query_segments": {
+        "core/keywords.py": "its field",
+        "core/segment_keywords.py": "its definition",
+        "problems/keyword_arrays.py": "the pattern that changes nothing",
+        "numerics/operands.py": "where it joins what hides keys",
+        "numerics/lengths.py": "the keys of a query's own segment",
+        "questions/caches.py": "its read-out",
+        "vocabulary/transforms/keywords.py": "a call without it",
+        "vocabulary/transforms/segments.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/query_segments.py": "its faults",
+        "faults/key_segments.py": "faults of the keys' segments",
+        "faults/serving.py": "its stage, which faults replace",
+        "faults/sound.py": "sound formulations of it",
+    },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.core.cache_keywords import CACHED, PAST_PATTERNS, USUAL_PASTS, PastPattern
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS, PAST_PATTERNS, USUAL_PASTS, PastPattern
+from attnspec.core.keywords import BESIDE, KEYWORDS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import SOUND, sound_named
@@ -89,7 +90,7 @@ def test_an_empty_past_is_drawn_only_where_a_clause_asks_for_it() -> None:
 
 
 def test_keys_and_values_are_drawn_together() -> None:
-    assert BESIDE == {"past_key": "past_value", "past_value": "past_key"}
+    assert (BESIDE["past_key"], BESIDE["past_value"]) == ("past_value", "past_key")
     asked = domain(sometimes=["past_key"])
     assert asked.sometimes == {"past_key", "past_value"}
     menu = menu_of(asked, frozenset(CACHED), Limits(), Effort.QUICK)

@@ -49,3 +49,6 @@ SEGMENTS = (
                     "k_segment_ids", "kv_seg_ids"),
         sayings=(Saying("key_segments"),)),
 )
+
+SEGMENTED = tuple(word.name for word in SEGMENTS)
+"""The segments of queries, and those of keys."""

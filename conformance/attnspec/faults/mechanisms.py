@@ -29,7 +29,7 @@ _GITHUB = "https://github.com/"
 
 _BY_CLASS: Mapping[str, Bugs] = {
     "batch/head mixup": {
-        "pytorch/pytorch/issues/177378": "batch_packed_together query_lengths_packed_together",
+        "pytorch/pytorch/issues/177378": "batch_packed_together query_lengths_packed_together segments_ignored",
         "onnx/onnx/issues/7118": "heads_key_not_transposed",
         "huggingface/diffusers/pull/3214": "batch_and_heads_exchanged",
         "sooftware/attentions/issues/4": "mask_head_major layer_mask_head_major",
@@ -158,8 +158,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
                                        " layer_mask_dropped_without_weights",
         "jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored",
         "jax-ml/jax/issues/19237": "causal_ignored",
-        "AI-Hypercomputer/maxtext/issues/4476": "mask_dropped_with_causal",
-        "google/praxis/issues/30": "layer_mask_ignored",
+        "AI-Hypercomputer/maxtext/issues/4476": "segments_dropped_with_causal mask_dropped_with_causal",
+        "google/praxis/issues/30": "segments_ignored layer_mask_ignored",
         "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
         "areal-project/AReaL/issues/1442": "mask_ignored",

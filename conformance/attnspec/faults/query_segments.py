@@ -121,6 +121,4 @@ FAULTS = (
           f"{_ANY}, together with a mask", staged(own_segment=_dropped_if(lambda work: work.mask is not None))),
     Fault("segments_dropped_with_bias", Stage.QUERY_SEGMENTS, "The segments are dropped where there is a bias.",
           f"{_ANY}, together with a bias", staged(own_segment=_dropped_if(lambda work: work.bias is not None))),
-    Fault("segments_dropped_with_window", Stage.QUERY_SEGMENTS, "The segments are dropped where there is a window.",
-          f"{_ANY}, together with a window", staged(own_segment=_dropped_if(lambda work: work.window is not None))),
 )

@@ -21,9 +21,9 @@ def own_keys(problem: Problem) -> Array:
     return np.asarray(np.arange(problem.sizes.S) < problem.key_lengths[:, None, None, None])
 
 
-def own_segment(problem: Problem, rows: Array | None = None) -> Array | None:
-    """(B,1,T,S): the keys of each query's own segment; None without segments."""
-    if problem.query_segments is None or problem.key_segments is None:
-        return None
+def own_segment(problem: Problem, rows: Array | None = None) -> Array:
+    """(B,1,T,S): the keys of each query's own segment, where there are segments."""
+    assert problem.query_segments is not None
+    assert problem.key_segments is not None
     queries = problem.query_segments if rows is None else problem.query_segments[:, rows]
     return np.asarray(queries[:, None, :, None] == problem.key_segments[:, None, None])

@@ -106,9 +106,10 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
-    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries, own_segment(problem, rows))
+    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
+    segments = None if problem.query_segments is None else own_segment(problem, rows)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
+                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths, segments)
              if part is not None]
     if not parts:
         return None
@@ -254,8 +255,7 @@ def _largest_of(sizes: Array) -> float:
 
 def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     """(H,): which key/value head each query head uses; None where they are as many."""
-    sizes = problem.sizes
-    H, Hkv = sizes.H, sizes.Hkv
+    H, Hkv = (sizes := problem.sizes).H, sizes.Hkv
     if Hkv == H:
         return None
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
