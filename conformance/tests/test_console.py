@@ -264,7 +264,7 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
-    assert "3 clauses do not apply: the function refuses the inputs that this clause needs (-v lists them)" in lines
+    assert "3 clauses do not apply: the function refuses the inputs that some of them need (-v lists them)" in lines
     assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
 
 
@@ -310,6 +310,21 @@ def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
     lines = told(held("a.b"), undecided("a.c", "mine:attend takes no bias"), *left_out, code=0)
     assert "Not judged at float16: the subject does not take float16" in lines
     assert "1 clause does not apply: it takes no bias (-v lists them)" in lines
+
+
+def test_each_dtype_at_which_nothing_was_judged_has_its_reason() -> None:
+    reasons = {DType.BFLOAT16: "no ml_dtypes", DType.FLOAT16: "it takes no halves", DType.FLOAT64: "no ml_dtypes"}
+    left_out = [replace(undecided("a.b", reason), dtype=dtype) for dtype, reason in reasons.items()]
+    lines = told(held("a.b"), *left_out, code=0)
+    assert [line for line in lines if line.startswith("Not judged")] == [
+        "Not judged at float64, bfloat16: no ml_dtypes", "Not judged at float16: it takes no halves"]
+
+
+def test_a_reason_of_several_clauses_does_not_speak_of_one() -> None:
+    reason = "the subject's declared limits exclude every shape that this clause needs"
+    lines = told(held(), undecided("a.b", reason), undecided("a.c", "mine:attend takes no bias"), code=0)
+    assert ("2 clauses do not apply: it takes no bias; the subject's declared limits exclude every shape that some of "
+            "them need (-v lists them)") in lines
 
 
 def test_a_clause_that_applies_at_another_dtype_is_not_counted_as_left_out() -> None:

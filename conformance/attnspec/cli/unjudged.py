@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
 from attnspec.cli.wording import few, plural
-from attnspec.core.nouns import Verdict
+from attnspec.core.nouns import DType, Verdict
 from attnspec.record.outcome import Outcome
 
 REASONS = 12   # reasons for not running that are listed
@@ -66,6 +66,8 @@ def lacks(outcomes: Sequence[Outcome]) -> str:
     ranked = [phrase for phrase, _ in Counter(phrase for each in outcomes for phrase in _phrases(each)).most_common()]
     keywords = [phrase.removeprefix(_TAKES) for phrase in ranked if phrase.startswith(_TAKES_NO)]
     others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
+    if len(outcomes) > 1:
+        others = [phrase.replace("that this clause needs", "that some of them need") for phrase in others]
     told = [*([_TAKES + few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
     return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
 
@@ -90,9 +92,12 @@ def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = {outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
-    reasons = {outcome.dtype.value: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
-    if reasons and judged:
-        yield f"Not judged at {', '.join(reasons)}: {next(iter(reasons.values()))}"
+    reasons = {outcome.dtype: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
+    if not judged:
+        return
+    for reason in dict.fromkeys(reasons[dtype] for dtype in sorted(reasons, key=list(DType).index)):
+        alike = [dtype.value for dtype in DType if reasons.get(dtype) == reason]
+        yield f"Not judged at {', '.join(alike)}: {reason}"
 
 
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:

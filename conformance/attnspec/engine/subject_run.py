@@ -14,6 +14,7 @@ from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.engine.cases import in_a_line
 from attnspec.engine.known_failures import listed
 from attnspec.engine.pictures import drawn_of, drawn_with_room
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
@@ -262,21 +263,14 @@ class SubjectRun:
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:
     drawn = drawn_of(trial, failure.recipe)
-    return Evidence(failure.measured.sentence, _case(trial, failure.recipe), failure.recipe.text, failure.measured,
+    return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text, failure.measured,
                     drawn.pictures, caption=drawn.caption)
 
 
 def _raised(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
-    told = (_case(trial, recipe), recipe.text) if recipe else ("", "")
+    told = (in_a_line(trial, recipe), recipe.text) if recipe else ("", "")
     stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
     return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
-
-
-def _case(trial: Trial, recipe: Recipe) -> str:
-    drawn = "".join(f", {name}={number}" for name, number in trial.scene(recipe).drawn.items())
-    used = "".join(f" {name}" for name in sorted(recipe.features))
-    mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
-    return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
 
 
 def _why_no_claim(tally: Tally) -> str:
