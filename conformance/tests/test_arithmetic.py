@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.advice import manifest_line
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.registry import load
 from helpers.records import evidence_of
 
 Product = Callable[[Array, Array], Array]
@@ -179,6 +181,21 @@ def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: P
     manifest.write_text(f"{manifest.read_text(encoding='utf-8')}      {line}\n", encoding="utf-8")
     again = Engine(plan)
     assert {again.try_item(item).verdict for item in again.items()} == {Verdict.HELD}
+
+
+def test_a_line_to_paste_says_what_it_replaces(tmp_path: Path) -> None:
+    folder = tmp_path / "own_arithmetic"
+    folder.mkdir()
+    (folder / "mine.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    manifest = folder / "manifest.yaml"
+    manifest.write_text("library: Mine\nsubjects:\n  - id: mine\n    title: Mine\n    function: mine:textbook\n"
+                        "    precision:\n      float16: {grade: G3, reason: measured}\n", encoding="utf-8")
+    subject = load("own_arithmetic/mine", folders=(str(tmp_path),))
+    assert manifest_line(subject, "precision", {"float16": {"grade": "G4"}}) == (
+        f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3), in place of its float16, write: "
+        'float16: {grade: "G4"}')
+    assert manifest_line(subject, "limits", {"causal_only": True}) == (
+        f"under 'limits' of own_arithmetic/mine ({shown(manifest)}:3) write: causal_only: true")
 
 
 def test_the_advice_says_what_would_mend_it() -> None:

@@ -15,7 +15,9 @@ from attnspec.diagnosis import whereabouts
 from attnspec.diagnosis.boundaries import Boundary, begins
 from attnspec.diagnosis.conditions import Condition, Rule, narrowed
 from attnspec.diagnosis.ranges import ranges
+from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
+from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
@@ -253,3 +255,22 @@ def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.Monkey
     assert found.verdict is Verdict.VIOLATED
     assert found.evidence
     assert found.evidence.begins == ""
+
+
+def test_a_case_says_how_long_a_past_is_and_which_lengths_there_are() -> None:
+    case = recipe((3, 2, 2, 2, 7, 4, 4))
+    used = replace(case, features=frozenset({"past_key", "past_value", "key_lengths", "sinks"}),
+                   values={"past_key": "half", "key_lengths": "first_full", "sinks": "zero"})
+    subject = fault_subject("past_not_in_lengths")
+    outcome = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.GLANCE), lambda _: None).replay(
+        CHECKS["past.lengths_count_it"], DType.FLOAT32, used.text)
+    assert outcome.evidence
+    assert "float32 key_lengths=first_full (7, " in outcome.evidence.case
+    assert " past_key=half (P=3 of S) past_value sinks=zero, entries " in outcome.evidence.case
+
+
+def test_a_case_writes_out_eight_lengths_and_no_more() -> None:
+    case = replace(recipe((10, 2, 2, 2, 7, 4, 4)), features=frozenset({"key_lengths"}), values={"key_lengths": "full"})
+    subject = fault_subject("key_lengths_ignored")
+    trial = trial_of(subject, "lengths.definition")
+    assert "key_lengths=full (7, 7, 7, 7, 7, 7, 7, 7, …), entries" in in_a_line(trial, case)
