@@ -216,6 +216,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check"], "Missing argument 'TARGET...'"),
     (["check", "--efort", "quick", "a:b"], "No such option '--efort'. .*'--effort'"),
     (["check", "--effort", "quik", "a:b"], "'quik' is not a known effort. Did you mean 'quick'?"),
+    (["check", "--effort", "fast", "a:b"], "'fast' is not a known effort. Known: glance, quick, default, thorough."),
     (["check", "--dtype", "float23", "a:b"], "'float23' is not a known dtype. Did you mean 'float32'?"),
     (["check", "--lift", "jay", "a:b"], "'jay' is not a known lift. Did you mean 'jax'?"),
     (["check", "-n", "0", "a:b"], "0 is not in the range 1<=x<=1024"),
