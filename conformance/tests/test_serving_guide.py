@@ -10,6 +10,7 @@ from attnspec.core.cache_keywords import CACHES
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.core.segment_keywords import SEGMENTS
 from attnspec.core.serving_keywords import SERVING
 from attnspec.engine.engine import Engine
 from helpers.places import CHECKOUT
@@ -42,6 +43,13 @@ def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) ->
 
 
 def test_the_table_has_every_keyword_of_serving() -> None:
-    for word in (*SERVING, *CACHES):
+    for word in (*SERVING, *CACHES, *SEGMENTS):
         assert f"| `{word.name}` | {word.shape} | " in GUIDE
         assert word.name in KEYWORDS
+
+
+def test_a_decoder_that_counts_new_keys_alone_does_not_conform(tmp_path: Path) -> None:
+    [source] = [source for name, _, source in EXAMPLES if name == "decoding.py"]
+    path = tmp_path / "uncounted.py"
+    path.write_text(source.replace("places < key_lengths", "places < past + key_lengths"), encoding="utf-8")
+    assert Verdict.VIOLATED in verdicts(path, "past.lengths_count_it").values()
