@@ -273,7 +273,10 @@ def test_lists_name_what_there_is(cli: Cli) -> None:
     assert "numpy/msa" in cli("list")[1]
     assert re.search(r"^causal.no_lookahead +must +causal +With", cli("list", "clauses")[1], re.MULTILINE)
     assert re.search(r"^core +\d+ +attention without", cli("list", "profiles")[1], re.MULTILINE)
-    assert "replace_after" in cli("list", "words")[1]
+    words = cli("list", "words")[1]
+    assert "replace_after" in words
+    assert re.search(r"^split +transform +along: batch\|heads\|queries +Split the problem", words, re.MULTILINE)
+    assert re.search(r"^agree +relation .*within: exact\|rounding\|reordering, \[rows_through\]", words, re.MULTILINE)
     assert "scale_none" in cli("list", "faults")[1]
 
 

@@ -90,6 +90,11 @@ SLOPES = tuple(
         ("powers", "", ""), ("geometric", "causal", ""), ("of_entries", "bias", ""), ("steep", "mask", ""),
         ("zero", "", ""), ("steep", "scale", "scale=0.3;"), ("powers", "softcap", "softcap=0.5;"),
         ("of_entries", "causal past_key past_value", "past_key=half;")))
+SEGMENTS = tuple(
+    f"with={'+'.join(sorted((*more.split(), 'key_segments', 'query_segments')))};{extra}query_segments={pattern}"
+    for pattern, more, extra in (
+        ("ragged", "", ""), ("two", "mask", ""), ("by_turns", "", ""), ("padded", "bias", ""), ("two", "causal", ""),
+        ("one", "", ""), ("keys_apart", "", ""), ("ragged", "window", "window=3+1;")))
 NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
 
 
@@ -98,7 +103,7 @@ def _recipes(count: int) -> Iterator[str]:
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
     serving = (*product(NEAR_SIZES, (*LENGTHS, *SINKS, *LSES)), *product(("B2,H2,Hkv2,T19,S19,D8,Dv4",), LENGTHS),
-               *product((*NEAR_SIZES, "B2,H6,Hkv3,T5,S19,D8,Dv8"), (*PASTS, *SLOPES)))
+               *product((*NEAR_SIZES, "B2,H6,Hkv3,T5,S19,D8,Dv8"), (*PASTS, *SLOPES, *SEGMENTS)))
     for i, (sizes, used) in enumerate(serving):
         family = "above_88" if "hundred" in used or used == "with=return_lse" else "normal"
         yield f"{sizes};mask={'with_empty_rows' if 'mask' in used else 'none'};families={family};{used};seed={i}"

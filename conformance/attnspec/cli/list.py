@@ -25,6 +25,7 @@ from attnspec.subjects.registry import registered
 Row = Mapping[str, str]
 Law = Callable[[], Spec]  # read where it is asked for only
 GAP = "  "
+MOST_CHOICES = 6  # values of an argument that are listed
 
 
 def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
@@ -111,9 +112,16 @@ def _named(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, An
 
 
 def _arguments(word: Mapping[str, Any]) -> str:
-    """Their names; those that may be left out stand in brackets."""
+    """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
     required = word.get("required", ())
-    return ", ".join(name if name in required else f"[{name}]" for name in word["properties"])
+    named = {name: f"{name}{_choices(value)}" for name, value in word["properties"].items()}
+    return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())
+
+
+def _choices(value: Mapping[str, Any]) -> str:
+    """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
+    names = value.get("enum", value.get("items", {}).get("enum", ()))
+    return f": {'|'.join(map(str, names))}" if 0 < len(names) <= MOST_CHOICES else ""
 
 
 def _first_sentence(text: str) -> str:

@@ -17,7 +17,7 @@ SegmentPattern = Literal["ragged", "two", "by_turns", "padded", "alike", "one", 
 SEGMENT_PATTERNS: Mapping[SegmentPattern, str] = {
     "ragged": "up to four segments, one behind the other, in each batch entry its own",
     "two": "two segments, the first of which ends in each batch entry at a place of its own",
-    "by_turns": "three segments by turns: 0, 1, 2, 0, 1, 2 …",
+    "by_turns": "three segments by turns, whose numbers are large: 2^24, 2^24 + 1, 2^24 + 256, 2^24 …",
     "padded": "ragged; the last segment is padding, whose number is 0; the others count from 1",
     "alike": "two segments, whose border is the same in all batch entries",
     "one": "one segment, which is none",
