@@ -202,7 +202,7 @@ def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
 
 def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
           arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
-          seed: int = 0) -> Diagnosis:
+          seed: int = 0, witnesses: Witnesses | None = None) -> Diagnosis:
     """What the diagnosis says of the double of a fault, on the case that convicted the fault.
 
     Rounded otherwise, a fault at the edge of rounding may pass that case: the clause then finds one of its own, without
@@ -214,7 +214,7 @@ def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
     trial = Trial(check, Evaluator(again(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
                   shrinks=False)
     failing = recipe if judged(trial, trial.evaluator, recipe).failure is not None else _own_case(trial, again())
-    return Diagnosis() if failing is None else diagnose(trial, failing, again=again)
+    return Diagnosis() if failing is None else Examiner(again, witnesses or Witnesses()).diagnose(trial, failing)
 
 
 def _own_case(trial: Trial, subject: Subject) -> Recipe | None:

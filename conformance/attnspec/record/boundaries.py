@@ -25,7 +25,7 @@ _FORMS = tuple(re.compile(form) for form in (
     rf"{_AXIS} is not a multiple of (?P<block>\d+){_FROM}",
     rf"{_AXIS} is (?P<part>not a power of two){_FROM}",
     rf"{_AXIS} (?P<part>is a multiple of \d+|is one (?:more|less) than a multiple of \d+|mod \d+ = \d+){_FROM}"))
-_BEGINNING = re.compile(r"Fails (?:where|at) (?P<words>[^;]+);")
+_BEGINNING = re.compile(r"Fails (?:where|at) (?P<words>[^;.]+)")
 
 
 @dataclass(frozen=True, slots=True)
