@@ -12,7 +12,8 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import LikelyCause, explanations
+from attnspec.report.bugs import explanations, likely, unclear
+from attnspec.report.likely_cause import LikelyCause
 from attnspec.runner.texts import RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
@@ -48,13 +49,14 @@ def ranked(digest: Digest) -> tuple[Bug, ...]:
 
 
 def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
+    """Where most failures have no known cause, the clause that says most clearly what is wrong is first."""
     groups = explanations(failures)
     clauses = {_key(each.shown): each for each in _by_clause([each for group in groups for each in group.failures])}
     found: list[Bug] = []
     for group in groups:
         mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
         found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
-    return found
+    return found if likely(failures) else sorted(found, key=lambda bug: unclear(bug.clauses[0].shown))
 
 
 def _in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:

@@ -169,7 +169,8 @@ class Engine:
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
-            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks)
+            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
+                                                    lambda: self._refutations)
         return self._subject_runs[target]
 
     def _begin(self, target: str) -> None:

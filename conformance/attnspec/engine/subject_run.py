@@ -14,6 +14,7 @@ from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.known_failures import listed
 from attnspec.engine.pictures import drawn_of, drawn_with_room
@@ -26,6 +27,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
+from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
@@ -66,15 +68,20 @@ def summon(target: str, plan: Plan) -> Subject:
 
 
 class SubjectRun:
-    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it may explain one."""
+    """The clauses against one subject.
+
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  refutations: which of them
+    convict which fault.
+    """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
-                 checks: Callable[[], Mapping[str, Check]] = dict) -> None:
+                 checks: Callable[[], Mapping[str, Check]] = dict,
+                 refutations: Callable[[], Refutations] = Refutations) -> None:
         self.subject = subject
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
-        self._examiner = Examiner(self._again)
+        self._examiner = Examiner(self._again, Witnesses(checks, refutations, plan.seed))
         self._whereabouts = Whereabouts()
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
@@ -237,7 +244,7 @@ class SubjectRun:
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike:
             return evidence
-        diagnosis = self._examiner.diagnose(trial, recipe)
+        diagnosis = self._examiner.diagnose(trial, recipe, begins=evidence.begins)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
