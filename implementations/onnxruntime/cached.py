@@ -71,6 +71,18 @@ def prompt(query: Array, key: Array, value: Array, *, bias: Array = None, mask: 
                                  window=window, sinks=sinks, key_lengths=key_lengths)
 
 
+def behind_past(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
+                scale: float | None = None, softcap: float | None = None, sinks: Array = None, past_key: Array = None,
+                past_value: Array = None) -> Array:
+    """The same behind a past, not causal. New keys are as many as queries: those before them are counted as past."""
+    if past_key is not None:
+        key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
+    (past_key, key), (past_value, value) = (np.split(array, [key.shape[2] - query.shape[2]], axis=2)
+                                            for array in (key, value))
+    return group_query_attention(query, key, value, bias=bias, mask=mask, scale=scale, softcap=softcap, sinks=sinks,
+                                 past_key=past_key, past_value=past_value)
+
+
 def _widened(array: Array | None, width: int) -> Array | None:
     return None if array is None else np.pad(array, [(0, 0)] * 3 + [(0, width - array.shape[3])])
 
