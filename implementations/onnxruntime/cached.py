@@ -72,14 +72,14 @@ def prompt(query: Array, key: Array, value: Array, *, bias: Array = None, mask: 
 
 
 def behind_past(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
-                scale: float | None = None, softcap: float | None = None, sinks: Array = None, past_key: Array = None,
+                scale: float | None = None, softcap: float | None = None, past_key: Array = None,
                 past_value: Array = None) -> Array:
     """The same behind a past, not causal. New keys are as many as queries: those before them are counted as past."""
     if past_key is not None:
         key, value = np.concatenate([past_key, key], axis=2), np.concatenate([past_value, value], axis=2)
     (past_key, key), (past_value, value) = (np.split(array, [key.shape[2] - query.shape[2]], axis=2)
                                             for array in (key, value))
-    return group_query_attention(query, key, value, bias=bias, mask=mask, scale=scale, softcap=softcap, sinks=sinks,
+    return group_query_attention(query, key, value, bias=bias, mask=mask, scale=scale, softcap=softcap,
                                  past_key=past_key, past_value=past_value)
 
 
