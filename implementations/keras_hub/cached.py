@@ -19,32 +19,33 @@ Layer = Any
 def attend(query: Array, key: Array, value: Array, *, mask: Array = None, past_key: Array = None,
            past_value: Array = None) -> Array:
     """Query (B,H,T,D), key and value (B,H,S,D), past keys and values (B,H,P,D), mask (B,H,T,P+S) to (B,H,T,D)."""
-    return _called(query, key, value, mask, past_key, past_value)[0]
+    return _called(query, key, value, mask, _cached(past_key, past_value, key))[0]
 
 
 def scores(query: Array, key: Array, value: Array, *, mask: Array = None, past_key: Array = None,
            past_value: Array = None, return_weights: bool = False) -> Array:
     """The same, asked for scores: written out in einsums."""
-    output, weights, *_ = _called(query, key, value, mask, past_key, past_value, return_attention_scores=True)
+    cached = _cached(past_key, past_value, key)
+    output, weights, *_ = _called(query, key, value, mask, {**cached, "return_attention_scores": True})
     return (output, weights) if return_weights else output
 
 
-def _called(query: Array, key: Array, value: Array, mask: Array, past_key: Array, past_value: Array,
-            **asked: bool) -> tuple[Array, ...]:
+def _called(query: Array, key: Array, value: Array, mask: Array, more: dict[str, Any]) -> tuple[Array, ...]:
     H, D = query.shape[1], query.shape[3]
-    cached = {} if past_key is None else {"cache": _cache(past_key, past_value, key.shape[2]),
-                                          "cache_update_index": past_key.shape[2]}
     layer = _layer(H, D, keras.backend.standardize_dtype(query.dtype))
-    answer = layer(_side_by_side(query), _side_by_side(value), _side_by_side(key), attention_mask=mask, **cached, **asked)
-    output, *more = answer if isinstance(answer, tuple) else (answer,)
-    return keras.ops.reshape(output, (*output.shape[:2], H, D)).swapaxes(1, 2), *more
+    flat = (_side_by_side(array) for array in (query, value, key))
+    answer = layer(*flat, attention_mask=mask, **more)
+    output, *others = answer if isinstance(answer, tuple) else (answer,)
+    return (keras.ops.reshape(output, (*output.shape[:2], H, D)).swapaxes(1, 2), *others)
 
 
-def _cache(past_key: Array, past_value: Array, new: int) -> Array:
-    """(B,2,P+new,H,D), zeros where new keys and values come."""
-    room = [(0, 0), (0, 0), (0, 0), (0, new), (0, 0)]
+def _cached(past_key: Array, past_value: Array, key: Array) -> dict[str, Any]:
+    """The cache (B,2,P+S,H,D), zeros where new keys and values come, and the place where they begin."""
+    if past_key is None:
+        return {}
+    room = [(0, 0), (0, 0), (0, 0), (0, key.shape[2]), (0, 0)]
     stored = keras.ops.pad(keras.ops.stack([past_key, past_value], axis=1), room)
-    return keras.ops.transpose(stored, (0, 1, 3, 2, 4))
+    return {"cache": keras.ops.transpose(stored, (0, 1, 3, 2, 4)), "cache_update_index": past_key.shape[2]}
 
 
 def _side_by_side(array: Array) -> Array:

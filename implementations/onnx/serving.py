@@ -23,7 +23,7 @@ def with_past(run: Run, query: Array, key: Array, value: Array, *, mask: Array =
         query, key, value = (heads_side_by_side(array) for array in (query, key, value))
     inputs = feeds(query, key, value, mask, bias)
     if past_key is not None:
-        inputs |= {"past_key": past_key, "past_value": past_value}
+        inputs = {**inputs, "past_key": past_key, "past_value": past_value}
     answer = run(node, inputs)
     if heads is None:
         return answer

@@ -1,4 +1,4 @@
-"""ONNX Runtime's own operators of the domain com.microsoft on CPU with a past: MultiHeadAttention, GroupQueryAttention."""
+"""MultiHeadAttention and GroupQueryAttention of the domain com.microsoft on CPU, with a past, lengths and sinks."""
 
 from __future__ import annotations
 

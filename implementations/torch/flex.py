@@ -39,6 +39,7 @@ def traced(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bi
 
 @contextmanager
 def untraced() -> Iterator[None]:
+    """With the switch for debugging."""
     flex_attention_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
     try:
         yield

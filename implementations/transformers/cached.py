@@ -1,4 +1,4 @@
-"""The attention interfaces behind a cache, with the masks that the library makes for it, and gpt-oss's, which has sinks.
+"""The attention interfaces behind a cache, with the masks that the library makes for it; gpt-oss's has sinks.
 
 A past is what an earlier `cache.update` stored. The cache says how many slots the mask has and where they begin.
 """
@@ -26,6 +26,7 @@ from . import masks
 Tensor = Any  # torch is not seen by mypy
 Cache = Any
 Window = Optional[Tuple[Optional[int], Optional[int]]]
+Pair = Tuple[Tensor, Tensor]
 MakeCache = Callable[[int, Window], Cache]
 
 SPARE = 3  # slots that a static cache has beyond what is stored
@@ -51,7 +52,7 @@ def _eager_behind(make_cache: MakeCache) -> Callable[..., Tensor]:
                causal: bool = False, scale: float | None = None, window: Window = None, key_lengths: Tensor = None,
                past_key: Tensor = None, past_value: Tensor = None, return_weights: bool = False) -> Tensor:
         """`modeling_llama.eager_attention_forward`. In evaluation, without gradient."""
-        step = _Step(query, key, value, past_key, past_value, make_cache, window)
+        step = _Step(query, (key, value), (past_key, past_value), make_cache, window)
         additive = masks.added(step.visible(mask, key_lengths, causal=causal), step.of_slots(bias, 0), query.dtype)
         return step.answer(llama_eager, additive, scale, weights=return_weights)
     return attend
@@ -62,7 +63,7 @@ def gpt_oss(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, b
             past_key: Tensor = None, past_value: Tensor = None, sinks: Tensor = None,
             return_weights: bool = False) -> Tensor:
     """`modeling_gpt_oss.eager_attention_forward`, whose module always has sinks: none are -inf."""
-    step = _Step(query, key, value, past_key, past_value, _dynamic, window)
+    step = _Step(query, (key, value), (past_key, past_value), _dynamic, window)
     additive = masks.added(step.visible(mask, key_lengths, causal=causal), step.of_slots(bias, 0), query.dtype)
     stored = torch.full((query.shape[1],), -torch.inf) if sinks is None else sinks
     return step.answer(gpt_oss_eager, additive, scale, weights=return_weights, sinks=stored.to(query.dtype))
@@ -72,7 +73,7 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias
          scale: float | None = None, window: Window = None, key_lengths: Tensor = None, past_key: Tensor = None,
          past_value: Tensor = None) -> Tensor:
     """`ALL_ATTENTION_FUNCTIONS["sdpa"]`. In evaluation, without gradient."""
-    step = _Step(query, key, value, past_key, past_value, _dynamic, window)
+    step = _Step(query, (key, value), (past_key, past_value), _dynamic, window)
     given = masks.either(step.visible(mask, key_lengths, causal=causal), step.of_slots(bias, 0), query.dtype)
     return step.answer(ALL_ATTENTION_FUNCTIONS["sdpa"], given, scale)
 
@@ -80,16 +81,15 @@ def sdpa(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias
 class _Step:
     """New queries, keys and values behind a cache with the past in it."""
 
-    def __init__(self, query: Tensor, key: Tensor, value: Tensor, past_key: Tensor, past_value: Tensor,
-                 make_cache: MakeCache, window: Window) -> None:
-        past = 0 if past_key is None else past_key.shape[2]
-        self.query, self.window, self.total = query, window, past + key.shape[2]
+    def __init__(self, query: Tensor, new: Pair, past: Pair, make_cache: MakeCache, window: Window) -> None:
+        """new, past: keys and values, (B,Hkv,S,D) and (B,Hkv,S,Dv); of a past that is none, None and None."""
+        self.offset = 0 if past[0] is None else past[0].shape[2]
+        self.query, self.window, self.total = query, window, self.offset + new[0].shape[2]
         cache = make_cache(self.total, window)
-        if past_key is not None:
-            cache.update(past_key, past_value, 0)
-        self.slots, self.first = cache.get_mask_sizes(key.shape[2], 0)
-        self.offset = past
-        self.key, self.value = cache.update(key, value, 0)
+        if past[0] is not None:
+            cache.update(*past, 0)
+        self.slots, self.first = cache.get_mask_sizes(new[0].shape[2], 0)
+        self.key, self.value = cache.update(*new, 0)
 
     def visible(self, mask: Tensor, lengths: Tensor, *, causal: bool) -> Tensor:
         """The library's mask (B,1,T,slots), or (B,H,T,slots) with another one."""
@@ -111,7 +111,8 @@ class _Step:
             return None
         return pad(columns[..., self.first:], (0, self.first + self.slots - self.total), value=beyond)
 
-    def answer(self, function: Any, given: Tensor, scale: float | None, *, weights: bool = False, **more: Any) -> Tensor:  # noqa: ANN401  (a function, a module's parts)
+    def answer(self, function: Any, given: Tensor, scale: float | None, *, weights: bool = False,  # noqa: ANN401  (a function)
+               **more: Any) -> Tensor:  # noqa: ANN401  (parts of a module)
         """The output (B,H,T,Dv), and the weights (B,H,T,P+S) if asked for."""
         D = self.query.shape[-1]
         module = SimpleNamespace(num_key_value_groups=self.query.shape[1] // self.key.shape[1], training=False,

@@ -28,8 +28,8 @@ def flash(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, cau
 
 
 def _bias(query: Tensor, key: Tensor, slopes: Tensor) -> Tensor | None:
-    """The module's bias (H,T,S), in the dtype of a model as its parameters are; one (B,H,T,S) of a module for each entry
-    where entries have their own slopes.
+    """The module's bias (H,T,S), in the dtype of the model; (B,H,T,S) of a module for each entry where entries have
+    their own slopes.
     """
     if slopes is None:
         return None
