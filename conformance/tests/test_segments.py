@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Plan
 from attnspec.core.segment_keywords import SEGMENT_PATTERNS, USUAL_SEGMENTS
 from attnspec.core.surroundings import Surroundings
+from attnspec.engine.engine import Engine
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
@@ -238,3 +240,12 @@ def test_a_function_with_segments_is_recognised_by_its_parameters(tmp_path: Path
     mine.write_text("def attend(query, key, value, *, query_segments=None, key_segments=None):\n    return value\n")
     subject = load(f"{mine}:attend", surroundings=Surroundings())
     assert {"query_segments", "key_segments"} <= subject.declaration.keywords
+
+
+@pytest.mark.parametrize("fault", ["segments_at_most", "segments_dropped_with_bias", "key_segments_late"])
+def test_a_diagnosis_names_what_is_wrong_with_segments(fault: str) -> None:
+    engine = Engine(Plan((f"fault/{fault}",), clauses=("segments.definition",), dtypes=(DType.FLOAT32,),
+                         effort=Effort.QUICK))
+    [outcome] = [engine.try_item(item) for item in engine.items()]
+    assert outcome.evidence
+    assert fault in [each.fault for each in outcome.evidence.like]

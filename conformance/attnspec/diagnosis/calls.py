@@ -107,7 +107,7 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
     _call(_SQUARE_LAYER, "return_weights causal", "integers", seed=11),
 )
 
-_PAST = "past_key past_value"
+_PAST, _SEGMENTS = "past_key past_value", "query_segments key_segments"
 
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     _call(_SQUARE, "window", seed=60), _call(_QUERIES, "window causal", seed=61, window=(1, None)),
@@ -134,5 +134,10 @@ UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     _call(_QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
     _call(_SQUARE, "alibi_slopes mask", seed=101), _call(_SQUARE, "alibi_slopes bias", seed=102),
     _call(_ONE, "alibi_slopes", seed=103), _call(_SQUARE, f"{_PAST} alibi_slopes", seed=104),
+    _call(_SQUARE, _SEGMENTS, seed=110), _call(_RAGGED, _SEGMENTS, seed=111, query_segments="by_turns"),
+    _call(_SQUARE, f"{_SEGMENTS} causal", seed=112, query_segments="ragged"),
+    _call(_GROUPED, f"{_SEGMENTS} mask", seed=113, query_segments="padded"),
+    _call(_SQUARE, f"{_SEGMENTS} bias", seed=114, query_segments="by_turns"),
+    _call(_BLOCKS, _SEGMENTS, seed=115, query_segments="padded"),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
