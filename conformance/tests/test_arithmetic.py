@@ -247,3 +247,8 @@ def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) 
     assert of_jax is not None
     assert plain.advice == "Compute in float64"
     assert of_jax.advice == "Compute in float64 (JAX: enable x64, or --lift jax)"
+
+
+def test_what_overflows_an_arithmetic_that_is_known_is_its_consequence() -> None:
+    told = explained("through_float32", DType.FLOAT64, "attention.definition", "scale.read_out")
+    assert [each and each.cause for each in told] == ["it computes in float32 throughout"] * 2

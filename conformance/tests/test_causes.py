@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.diagnose import Examiner
+from attnspec.diagnosis.diagnose import Examiner, diagnose
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.engine.engine import Engine
 from attnspec.faults.blocks import FAULTS, SIZE, of_size
@@ -16,6 +16,7 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
+from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explanations, likely_words
 from attnspec.spec.load import load_spec
@@ -137,6 +138,15 @@ def test_a_fault_is_named_only_where_what_it_needs_is_in_use(clause: str, is_nam
     witnesses = Witnesses(checks, lambda: Refutations({clause: {ONE_AHEAD: (DType.FLOAT32,)}}))
     like = Examiner(witnesses=witnesses).diagnose(trial, failing, among=(CATALOGUE[ONE_AHEAD],)).like
     assert bool(like) is is_named
+
+
+def test_calls_with_a_past_tell_faults_apart_that_agree_on_one_case() -> None:
+    subject = subject_of(decoder, frozenset({"causal", "key_lengths", "past_key", "past_value"}),
+                         dtypes=(DType.FLOAT32,), conventions=decoder.conventions)  # type: ignore[attr-defined]  # as above
+    case = Recipe.parse("B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=integers;with=key_lengths+past_key+past_value;"
+                        "key_lengths=ragged;past_key=new_as_queries;seed=0")
+    like = diagnose(trial_of("past.lengths_count_it", subject), case).like
+    assert [each.fault for each in like] == ["past_not_in_lengths"]
 
 
 def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from attnspec.cli.digest import Digest
+from attnspec.cli.findings import ranked
 from attnspec.core.nouns import DType, Verdict
 from attnspec.record.boundaries import Span, blocks, common, spans
+from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.bugs import explanations
 from attnspec.report.findings import findings
 from attnspec.report.joined import join
 from helpers.outcomes import evidence, outcome, run
+from helpers.records import run_started
 
 SEEN = evidence(10.0)
 
@@ -123,3 +127,28 @@ def test_a_page_without_causes_begins_with_a_definition() -> None:
     first, second, last = findings(join([run(*failed)]), strict=False)
     assert [first.clause.id, second.clause.id, last.clause.id] == [
         "causal.definition", "causal.no_lookahead", "numerics.ties"]
+
+
+def ranked_clauses(*failed: Outcome) -> list[str]:
+    """The clauses that lead the console's bugs, in their order."""
+    digest = Digest()
+    digest.add(run_started())
+    for each in failed:
+        digest.add(ItemFinished(each))
+    return [bug.clauses[0].clause for bug in ranked(digest)]
+
+
+def test_the_console_begins_with_a_definition_where_few_have_a_cause() -> None:
+    ties = replace(SEEN, begins="Fails where B·H ≥ 3; holds at B·H = 2.")
+    failed = [outcome(Verdict.VIOLATED, "numerics.ties", seen=ties),
+              *(outcome(Verdict.VIOLATED, name, seen=SEEN) for name in ("numerics.one_hot", "causal.no_lookahead",
+                                                                       "attention.definition"))]
+    assert ranked_clauses(*failed) == ["attention.definition", "causal.no_lookahead", "numerics.ties",
+                                       "numerics.one_hot"]
+    assert ranked_clauses(*failed[:2]) == ["numerics.ties", "numerics.one_hot"]
+
+
+def test_the_console_begins_with_the_cause_of_most_failures() -> None:
+    named = [outcome(Verdict.VIOLATED, f"numerics.c{number}", seen=like("mask")) for number in range(2)]
+    assert ranked_clauses(*named, outcome(Verdict.VIOLATED, "attention.definition", seen=SEEN)) == [
+        "numerics.c0", "attention.definition"]
