@@ -18,6 +18,7 @@ from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown
 from helpers.records import evidence_of
+from helpers.subjects import softmax_of
 
 Product = Callable[[Array, Array], Array]
 
@@ -46,11 +47,6 @@ def logits_of(query: Array, key: Array, causal: bool, product: Product) -> Array
     logits = product(query, key.swapaxes(-1, -2)) / np.sqrt(query.shape[-1]).astype(query.dtype)
     seen = np.tri(*logits.shape[-2:]).astype(bool)
     return np.where(seen, logits, np.array(-np.inf, query.dtype)) if causal else logits
-
-
-def softmax_of(logits: Array) -> Array:
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
 
 
 def textbook(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:

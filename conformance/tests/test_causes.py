@@ -26,15 +26,10 @@ from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
-from helpers.subjects import subject_of
+from helpers.subjects import softmax_of, subject_of
 
 REFUTATIONS = read_refutations(load_spec())
 WITNESSES = Witnesses(checks, lambda: REFUTATIONS)
-
-
-def softmax(logits: Array) -> Array:
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
 
 
 def seen(logits: Array, ahead: int) -> Array:
@@ -45,13 +40,13 @@ def seen(logits: Array, ahead: int) -> Array:
 def over_d(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
     """Divides by the width and not by its root."""
     logits = query @ key.swapaxes(-1, -2) / query.dtype.type(query.shape[-1])
-    return softmax(np.where(seen(logits, 0), logits, -np.inf) if causal else logits) @ value
+    return softmax_of(np.where(seen(logits, 0), logits, -np.inf) if causal else logits) @ value
 
 
 def one_ahead(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
     """Sees one later key."""
     logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
-    return softmax(np.where(seen(logits, 1), logits, -np.inf).astype(query.dtype) if causal else logits) @ value
+    return softmax_of(np.where(seen(logits, 1), logits, -np.inf).astype(query.dtype) if causal else logits) @ value
 
 
 def decoder(query: Array, key: Array, value: Array, *, causal: bool = False, key_lengths: Array | None = None,
