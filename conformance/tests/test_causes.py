@@ -182,3 +182,14 @@ def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     mask = rng.random((1, 2, 70, 70)) < 0.5
     answers: list[Any] = [each.make()(query, key, value, mask=mask) for each in (fault, again)]  # type: ignore[call-arg]  # no layer
     assert np.array_equal(answers[0], answers[1], equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "clause"), [
+    ("lse_negated", "lse.definition"), ("lse_of_hidden_row_nan", "lse.hidden_row"),
+    ("window_dropped_with_causal", "window.definition"), ("slopes_of_first_head", "slopes.definition")])
+def test_a_fault_of_an_uncommon_keyword_is_told_from_its_likes(name: str, clause: str) -> None:
+    subject = own_subject(f"fault/{name}")
+    trial = trial_of(clause, subject)
+    failing = trial.hold().failing
+    assert failing
+    assert [each.fault for each in diagnose(trial, failing).like] == [name]
