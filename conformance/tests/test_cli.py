@@ -83,7 +83,7 @@ def test_advice_is_marked_and_gates_only_when_strict(check: Cli) -> None:
 def test_advice_that_is_not_followed_is_one_line_and_no_violation(check: Cli) -> None:
     _, out, _ = check("held advised")
     assert "\nConforms.\nstub:it: 1 of 2 applicable held, 1 not as recommended\n" in out
-    assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows them)\n" in out
+    assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows it)\n" in out
     assert "violated" not in out
 
 

@@ -253,7 +253,30 @@ def test_what_conforms_says_nothing_of_violations() -> None:
 
 def test_a_recommendation_at_several_dtypes_is_one() -> None:
     advice = [failed("a.b", level=Level.MAY, dtype=dtype) for dtype in DType]
-    assert "1 recommendation (may) is not followed: a.b (not counted; -v shows them)" in told(held(), *advice, code=0)
+    assert "1 recommendation (may) is not followed: a.b (not counted; -v shows it)" in told(held(), *advice, code=0)
+
+
+def of_convention(clause: str, explained: Explanation | None = None) -> Outcome:
+    measured = Measured("convention_is", "causal_alignment is 'bottom_right'; 'top_left' is recommended", math.inf, 1,
+                        0, 1, 0, (), 1, 1)
+    evidence = Evidence(measured.sentence, "", "", measured, explained=explained)
+    return failed(clause, evidence, level=Level.SHOULD)
+
+
+def test_a_convention_that_is_in_use_is_no_recommendation_ignored() -> None:
+    lines = told(held(), of_convention("a.b"), failed("a.c", level=Level.SHOULD), code=0)
+    assert "1 recommendation (should) is not followed: a.c (not counted; -v shows it)" in lines
+    assert "1 convention (should) is not the recommended one, but in use: a.b (not counted; -v shows it)" in lines
+    both = told(held(), of_convention("a.b"), of_convention("a.c"), code=0)
+    assert ("2 conventions (should) are not the recommended ones, but in use: a.b, a.c "
+            "(not counted; -v shows them)") in both
+    full = told(held(), of_convention("a.b"), code=0, detail=Detail.FULL)
+    assert "a.b (spec/theme.yaml:1) recommends another convention; libraries use both [should]" in full
+
+
+def test_what_no_library_does_is_no_convention_in_use() -> None:
+    strange = of_convention("a.b", Explanation("it is undefined", "Make it one of these", ""))
+    assert "1 recommendation (should) is not followed: a.b (not counted; -v shows it)" in told(held(), strange, code=0)
 
 
 def test_what_it_refuses_stands_in_the_verdict() -> None:

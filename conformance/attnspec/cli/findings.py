@@ -14,7 +14,7 @@ from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explanations, likely, unclear
 from attnspec.report.likely_cause import LikelyCause
-from attnspec.runner.texts import RECOMMENDED, violation
+from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
 CAUSES = 3  # that are told in a line
@@ -92,7 +92,8 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     first, clause = finding.shown, digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
-    text = violation(first, says=clause.says, where=clause.where, also=also, happened=RECOMMENDED if is_advice else "")
+    happened = (OTHER_CONVENTION if _is_convention(first) else RECOMMENDED) if is_advice else ""
+    text = violation(first, says=clause.says, where=clause.where, also=also, happened=happened)
     head, _, rest = text.partition("\n")
     level = "" if first.level is Level.MUST else f" [{first.level.value}]"
     yield ""
@@ -112,13 +113,35 @@ def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
 
 
 def recommendations(digest: Digest) -> Iterator[str]:
-    """The recommendations that are not followed, by name."""
+    """The recommendations that are not followed, by name; and the conventions that are others than recommended."""
     names = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
-    if names:
-        levels = dict.fromkeys(outcome.level.value for outcome in names.values())
-        what = f"{plural(len(names), 'recommendation')} ({', '.join(levels)})"
-        listed = few([_name(digest, outcome) for outcome in names.values()], _ROOM - len(_UNCOUNTED))
-        yield f"{what} {'is' if len(names) == 1 else 'are'} not followed: {listed} ({_UNCOUNTED}-v shows them)"
+    conventions = [outcome for outcome in names.values() if _is_convention(outcome)]
+    others = [outcome for outcome in names.values() if not _is_convention(outcome)]
+    if others:
+        what = f"{_of_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
+        yield f"{what}: {_uncounted(digest, others)}"
+    if conventions:
+        how = "is not the recommended one" if len(conventions) == 1 else "are not the recommended ones"
+        yield f"{_of_levels('convention', conventions)} {how}, but in use: {_uncounted(digest, conventions)}"
+
+
+def _is_convention(outcome: Outcome) -> bool:
+    """Whether the subject follows another answer than the recommended one where libraries differ.
+
+    What no library is known to do has an explanation; it is not in use.
+    """
+    found = outcome.evidence
+    return bool(found and found.measured and found.measured.relation == "convention_is" and not found.explained)
+
+
+def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
+    levels = dict.fromkeys(outcome.level.value for outcome in outcomes)
+    return f"{plural(len(outcomes), noun)} ({', '.join(levels)})"
+
+
+def _uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
+    listed = few([_name(digest, outcome) for outcome in outcomes], _ROOM - len(_UNCOUNTED))
+    return f"{listed} ({_UNCOUNTED}-v shows {_them(outcomes)})"
 
 
 def _name(digest: Digest, outcome: Outcome) -> str:

@@ -27,6 +27,9 @@ HAPPENED: Mapping[Verdict, str] = {
 RECOMMENDED = "is a recommendation that is not followed"
 """What happened where a clause that does not gate is violated."""
 
+OTHER_CONVENTION = "recommends another convention; libraries use both"
+"""The same where libraries differ, and the subject does what some of them do."""
+
 
 LIKE = 5
 """So many of the faults that explain a failure are told."""
