@@ -5,6 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from attnspec.core.keywords import COUNTS, KEYWORDS
+from attnspec.core.nouns import Kind
+
 
 class Form(enum.Enum):
     """How query, key and value are laid out."""
@@ -24,8 +27,11 @@ GIVES: Mapping[str, str] = {
 }
 """What a packed function is given beside the arrays: the borders always, the others if it has a parameter for them."""
 
-SAID = frozenset({"key_lengths", "query_lengths"})
+SAID = frozenset(COUNTS)
 """The keywords that the borders of packed sequences say; a packed function has no parameter for them."""
 
-EXPRESSED = frozenset({"causal", "scale", "window", "softcap", "sinks", "return_lse", "alibi_slopes"})
+_WHOLE = "return_weights"  # their shape is (B,H,T,S)
+
+EXPRESSED = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
+                      and word.name not in SAID and not set(word.axes) & set("TSP"))
 """The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays."""

@@ -63,9 +63,6 @@ LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "sca
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
-PACKED_WITHOUT = frozenset({"sinks", "alibi_slopes"})
-"""What packed faults do not take: nothing of them is about it."""
-
 OTHER_PATH = "other_path"
 
 RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for convention in CONVENTIONS.values()}
@@ -104,7 +101,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
     wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
     """
     if fault.form is Form.PACKED:
-        return SAID | EXPRESSED - PACKED_WITHOUT
+        return SAID | EXPRESSED
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     if fault.stage.value not in UNCOMMON:

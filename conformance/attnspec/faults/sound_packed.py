@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from attnspec.core.keywords import FROM_PLACE
 from attnspec.faults import staged as stage
 from attnspec.faults.packed import taken, together
 from attnspec.faults.staged import Attend
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
-
-WRITTEN_OUT = frozenset({"causal", "window", "alibi_slopes"})
-"""What mask and bias stand in for."""
 
 
 def by_sequence(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
@@ -35,22 +33,16 @@ def with_block_mask() -> Attend:
         call = taken(query, key, value, keywords)
         (of_query, place), (of_key, other) = map(_places, (call.cu_query, call.cu_key))
         ahead = other - place[:, None]
-        visible = (of_query[:, None] == of_key) & _near(ahead, call.keywords)
+        whole = HandedOver(*(array.swapaxes(0, 1)[None] for array in (query, key, value)), **call.keywords)
+        work = stage.take(whole).but(start=np.arange(len(key)) - np.arange(len(query))[:, None] - ahead)
+        visible = (of_query[:, None] == of_key) & stage.past(work) & stage.near(work)
         slopes = call.keywords.get("alibi_slopes")
         bias = None if slopes is None else _sloped(slopes, ahead, of_query, query.dtype)
-        arrays = (array.swapaxes(0, 1)[None] for array in (query, key, value))
-        others = {name: value for name, value in call.keywords.items() if name not in WRITTEN_OUT}
-        found = stage.attention(HandedOver(*arrays, mask=visible[None, None], bias=bias, **others))
+        found = stage.attention(whole.but(**{**dict.fromkeys(FROM_PLACE), "causal": False, "alibi_slopes": None,
+                                             "mask": visible[None, None], "bias": bias}))
         each = tuple(part[0].swapaxes(0, 1) for part in (found if isinstance(found, tuple) else (found,)))
         return each if isinstance(found, tuple) else each[0]
     return attend
-
-
-def _near(ahead: Array, keywords: Mapping[str, Any]) -> Array:
-    """(Nq,Nk): what causal flag and window allow of keys that lie so far ahead of the query's own place."""
-    left, right = keywords.get("window") or (None, None)
-    most = min(np.inf if right is None else right, 0 if keywords.get("causal") else np.inf)
-    return np.asarray((ahead >= (-np.inf if left is None else -left)) & (ahead <= most))
 
 
 def _places(borders: Array) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.core.forms import SAID
+from attnspec.core.keywords import COUNTS
 from attnspec.problems.problem import Array, Problem, Sizes
 
 
@@ -45,15 +46,21 @@ def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
     Lengths become borders; where none are given, every sequence is as long as the array.
     """
     sizes = problem.sizes
-    own_queries, own_keys = (_own(lengths, array) for lengths, array in (
-        (problem.query_lengths, problem.query), (problem.key_lengths, problem.key)))
+    of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
+    own_queries, own_keys = _own(of_queries, problem.query), _own(of_keys, problem.key)
     query, key = _packed(problem.query, own_queries), _packed(problem.key, own_keys)
-    value = _packed(problem.value, _own(problem.key_lengths, problem.value))
+    value = _packed(problem.value, _own(of_keys, problem.value))
     most = {"max_query": _longest(own_queries), "max_key": _longest(own_keys)}
     form = {"cu_query": _borders(own_queries), "cu_key": _borders(own_keys),
             **{name: longest for name, longest in most.items() if name in parameters}}
     keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
     return Packed(query, key, value, {**form, **keywords}, own_queries, sizes)
+
+
+def _lengths(problem: Problem, axis: str) -> Array | None:
+    """(B,): how many of its queries, or keys, each batch entry has; None where all."""
+    lengths: Array | None = next(getattr(problem, name) for name, counted in COUNTS.items() if counted == axis)
+    return lengths
 
 
 def _packed(array: Array, own: Array) -> Array:

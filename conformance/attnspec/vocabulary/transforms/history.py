@@ -40,8 +40,8 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
     """Pass the same arrays in another memory layout.
 
     strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies (B,T,H,D), as split heads
-    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0. No claim where arrays of such
-    sizes can lie in one way only.
+    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0. No claim where
+    arrays of such sizes can lie in one way only.
     """
     view = {"strided": _with_gaps, "transposed": _heads_last, "broadcast": _one_head}[layout]
     arrays = {name: getattr(posed.one, name) for name in ARRAYS}
