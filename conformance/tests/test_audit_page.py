@@ -100,6 +100,11 @@ def test_many_subjects_make_an_audit_and_few_a_run() -> None:
     assert "12 of 12 implementations conform" in words(render([few]))
 
 
+def test_an_audit_counts_its_probes_beside_its_items() -> None:
+    assert ("1 clause, 13 items (subject × clause × dtype) and 1 probe, 52 cases"
+            in words(render([crowded(probes=[probe("lib/subject00")])])))
+
+
 def test_one_finding_stands_for_all_complaints_of_it() -> None:
     failures = [outcome(subject, clause, Verdict.VIOLATED, dtype=dtype)
                 for subject in ("lib/a", "lib/b") for clause in ("masking.row", "masking.nan")

@@ -49,7 +49,7 @@ def test_a_conforming_subject_is_exit_code_0(check: Cli) -> None:
     code, out, err = check("held listed")
     assert (code, err) == (0, "")
     assert out.startswith("attnspec 0.1.0, spec 0 (dddddddd): 2 items of 1 subject, float32; effort default, seed 0, ")
-    assert "\nConforms, but for 1 known failure.\nstub:it: 1 of 2 applicable held, 1 expected\n" in out
+    assert "\nConforms, but for 1 known failure.\nstub:it: 1 of 2 applicable items held, 1 expected\n" in out
     assert out.endswith("Conforms, but for 1 known failure. (exit code 0)\n")
     assert check("held")[1].endswith("Conforms. (exit code 0)\n")
 
@@ -82,7 +82,7 @@ def test_advice_is_marked_and_gates_only_when_strict(check: Cli) -> None:
 
 def test_advice_that_is_not_followed_is_one_line_and_no_violation(check: Cli) -> None:
     _, out, _ = check("held advised")
-    assert "\nConforms.\nstub:it: 1 of 2 applicable held, 1 not as recommended\n" in out
+    assert "\nConforms.\nstub:it: 1 of 2 applicable items held, 1 not as recommended\n" in out
     assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows it)\n" in out
     assert "violated" not in out
 
@@ -100,7 +100,7 @@ def test_what_was_not_judged_is_otherwise_a_line_each(check: Cli) -> None:
     code, out, _ = check("held lacking vague broken")
     assert code == 2
     assert "1 not run: stub: its import fails. (stub:it)" in out
-    assert "\n1 clause makes no claim: every case overflowed (-v lists them)\n" in out
+    assert "\n1 clause could not be decided: every case overflowed (-v lists them)\n" in out
     assert "\n1 clause does not apply: takes no `mask` (-v lists them)\n" in out
     assert out.endswith("Not everything was run. (exit code 2)\n")
 

@@ -80,7 +80,7 @@ def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detai
 def test_verdict_and_likely_cause_stand_first_and_last() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held())
     assert lines[0] == f"Does not conform. {explains('2 of 2')}."
-    assert lines[1] == "mine:attend: 1 of 3 applicable held, 2 violated"
+    assert lines[1] == "mine:attend: 1 of 3 applicable items held, 2 violated"
     assert lines[-2:] == ["record: run.jsonl",
                           "Does not conform. Likely: `causal_off_by_one`, 2 of 2. (exit code 1)"]
 
@@ -98,7 +98,7 @@ def test_what_is_like_nothing_known_is_not_counted_as_a_bug() -> None:
 def test_what_applies_is_the_whole_of_which_a_share_is_held() -> None:
     without = [undecided(f"c.{number}", "it takes no bias") for number in range(9)]
     lines = told(held("a.a"), held("a.b"), *without, code=0)
-    assert lines[:2] == ["Conforms.", "mine:attend: 2 of 2 applicable held"]
+    assert lines[:2] == ["Conforms.", "mine:attend: 2 of 2 applicable items held"]
     assert told(undecided("a.b", "gone", Verdict.NOT_RUN), code=2)[1] == "mine:attend: 1 not run"
 
 
@@ -245,7 +245,7 @@ def test_a_story_is_told_in_one_short_clause(fault: object) -> None:
 def test_what_conforms_says_nothing_of_violations() -> None:
     advice = [failed(f"a.{number}", level=Level.SHOULD) for number in range(3)]
     lines = told(held(), *advice, code=0)
-    assert lines == ["Conforms.", "mine:attend: 1 of 4 applicable held, 3 not as recommended",
+    assert lines == ["Conforms.", "mine:attend: 1 of 4 applicable items held, 3 not as recommended",
                      "3 recommendations (should) are not followed: a.0, a.1, a.2 (not counted; -v shows them)",
                      "record: run.jsonl",
                      "Conforms. (exit code 0)"]
@@ -286,9 +286,13 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
+    assert lines[1] == ("  What it refuses was not judged and is no failure. With --must-take WORDS, refusing these is "
+                        "one.")
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
     assert "3 clauses do not apply: the function refuses the inputs that some of them need (-v lists them)" in lines
-    assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
+    wrong = told(failed(), *refusals)
+    assert wrong[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
+    assert not any("was not judged and is no failure" in line for line in [*wrong, *told(held(), code=0)])
 
 
 def test_what_came_up_in_a_case_stands_in_the_verdict_too() -> None:
@@ -577,7 +581,7 @@ def test_of_several_subjects_each_has_a_line() -> None:
     assert lines[:4] == [
         f"Does not conform: 1 of 3 subjects (a:a). {explains('1 of 1')}.",
         f"a:a          does not conform. {explains('1 of 1')}",
-        "b:bb         conforms (1 of 1 applicable held)", "mine:attend  was not judged: it is gone."]
+        "b:bb         conforms (1 of 1 applicable item held)", "mine:attend  was not judged: it is gone."]
     assert lines[-1] == ("Does not conform: 1 of 3 subjects (a:a). Likely: `causal_off_by_one`, 1 of 1. "
                          "(exit code 1)")
 

@@ -21,7 +21,7 @@ from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
-from attnspec.spec.clause import Citation, Clause, Spec, themes_of
+from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
 from attnspec.spec.load import NOT_CHECKED, OWN, added_files, load_spec
 from attnspec.spec.refutations import FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
@@ -160,5 +160,5 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
     ids = [clause.id for clause in law.clauses]
     near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *faults])
-    return (f" Did you mean {either(near)}?" if near else "") + (
-        " `attnspec list clauses` and `attnspec list faults` name them all.")
+    meant = hint_of_theme(name, ids) or (f" Did you mean {either(near)}?" if near else "")
+    return f"{meant} `attnspec list clauses` and `attnspec list faults` name them all."

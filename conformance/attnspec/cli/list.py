@@ -134,16 +134,16 @@ WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
 
 
 @click.command("list")
-@click.argument("what", default="subjects", type=OneOf("thing to list", WHAT))
+@click.argument("what", default="subjects", metavar="[WHAT]", type=OneOf("thing to list", WHAT))
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
 @JSON
 def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """List subjects, clauses, profiles or faults.
+    """List WHAT: subjects, clauses, profiles or faults.
 
     Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
-    a problem.
+    a problem. Without WHAT, subjects.
     """
     if spec_add and what == "clauses":
         click.echo(NOT_CHECKED, err=True)

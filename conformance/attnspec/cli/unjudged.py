@@ -14,7 +14,7 @@ from attnspec.record.outcome import Outcome
 REASONS = 12   # reasons for not running that are listed
 OTHERS = 2     # reasons beside missing keywords that are told in a line
 _ROOM = 60     # characters of a list
-_WORDS = {Verdict.NO_CLAIM: ("makes no claim", "make no claim"),
+_WORDS = {Verdict.NO_CLAIM: ("could not be decided", "could not be decided"),
           Verdict.INAPPLICABLE: ("does not apply", "do not apply")}
 
 

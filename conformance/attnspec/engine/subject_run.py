@@ -41,6 +41,9 @@ from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
 
+UNBOUNDED = "rounding or overflow may change their right answers by any amount"
+"""Why nothing is said of a case that the bound does not cover."""
+
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a gate does not put a clause that does not depend on the dtype."""
 
@@ -284,4 +287,4 @@ def _why_no_claim(tally: Tally) -> str:
     outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
     if len(tally.silent) == 1 and not tally.outside:
         return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
-    return f"the rounding bound covers none of the {tally.no_claims} cases{outside}"
+    return f"none of the {tally.no_claims} cases could be judged, since {UNBOUNDED}{outside}"

@@ -55,7 +55,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`title` is the verdict of the whole page in one sentence; `css` its colour."""
+    """`title` is the verdict of the whole page in one sentence; `css` its colour. Probes are none of the items."""
 
     title: str
     css: str
@@ -65,6 +65,7 @@ class Summary:
     items: int
     cases: int
     no_claims: int
+    probes: int
 
 
 def summarise(joined: Joined, *, strict: bool) -> Summary:
@@ -75,7 +76,8 @@ def summarise(joined: Joined, *, strict: bool) -> Summary:
     return Summary(
         title=title, css=css, standings=standings, interrupted=interrupted, digests=_digests(joined.runs),
         items=len(joined.outcomes), cases=sum(outcome.cases for outcome in joined.outcomes.values()),
-        no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()))
+        no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()),
+        probes=sum(len(run.record.probes) for run in joined.runs))
 
 
 def exit_words(run: JoinedRun) -> str:
