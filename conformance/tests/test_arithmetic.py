@@ -20,6 +20,7 @@ from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown
 from attnspec.subjects.registry import load
 from helpers.records import evidence_of
+from helpers.subjects import softmax_of
 
 Product = Callable[[Array, Array], Array]
 
@@ -48,11 +49,6 @@ def logits_of(query: Array, key: Array, causal: bool, product: Product) -> Array
     logits = product(query, key.swapaxes(-1, -2)) / np.sqrt(query.shape[-1]).astype(query.dtype)
     seen = np.tri(*logits.shape[-2:]).astype(bool)
     return np.where(seen, logits, np.array(-np.inf, query.dtype)) if causal else logits
-
-
-def softmax_of(logits: Array) -> Array:
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
 
 
 def textbook(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
@@ -264,3 +260,8 @@ def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) 
     assert of_jax is not None
     assert plain.advice == "Compute in float64"
     assert of_jax.advice == "Compute in float64 (JAX: enable x64, or --lift jax)"
+
+
+def test_what_overflows_an_arithmetic_that_is_known_is_its_consequence() -> None:
+    told = explained("through_float32", DType.FLOAT64, "attention.definition", "scale.read_out")
+    assert [each and each.cause for each in told] == ["it computes in float32 throughout"] * 2

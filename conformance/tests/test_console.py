@@ -340,11 +340,12 @@ def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
 
 
 def test_each_dtype_at_which_nothing_was_judged_has_its_reason() -> None:
-    reasons = {DType.BFLOAT16: "no ml_dtypes", DType.FLOAT16: "it takes no halves", DType.FLOAT64: "no ml_dtypes"}
+    reasons = {DType.BFLOAT16: "it does not take bfloat16", DType.FLOAT16: "it overflows in float16",
+               DType.FLOAT64: "it does not take float64"}
     left_out = [replace(undecided("a.b", reason), dtype=dtype) for dtype, reason in reasons.items()]
     lines = told(held("a.b"), *left_out, code=0)
     assert [line for line in lines if line.startswith("Not judged")] == [
-        "Not judged at float64, bfloat16: no ml_dtypes", "Not judged at float16: it takes no halves"]
+        "Not judged at float64, bfloat16: it does not take them", "Not judged at float16: it overflows in float16"]
 
 
 def test_a_reason_of_several_clauses_does_not_speak_of_one() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import jax
 
 from .compiled import hurried_jit
 
 Array = Any
-Window = "tuple[int, int] | None"
+Window = Optional[Tuple[int, int]]
 
 
 def lengths(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,

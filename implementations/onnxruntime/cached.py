@@ -18,9 +18,11 @@ Window = Optional[Tuple[Optional[int], Optional[int]]]
 RANKS = {"attention_bias": 4, "past_key": 4, "past_value": 4, "seqlens_k": 1, "total_sequence_length": 1,
          "head_sink": 1, "key_padding_mask": 1}
 INTEGERS = ("seqlens_k", "total_sequence_length", "key_padding_mask")
-OF_MHA = ("query", "key", "value", "", "key_padding_mask", "attention_bias", *PASTS)
-OF_GQA = ("query", "key", "value", *PASTS, "seqlens_k", "total_sequence_length", "", "", "", "attention_bias",
-          "head_sink")
+PLACES = {
+    "MultiHeadAttention": ("query", "key", "value", "", "key_padding_mask", "attention_bias", *PASTS),
+    "GroupQueryAttention": ("query", "key", "value", *PASTS, "seqlens_k", "total_sequence_length", "", "", "",
+                            "attention_bias", "head_sink"),
+}
 
 
 def multi_head_attention(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
@@ -29,8 +31,8 @@ def multi_head_attention(query: Array, key: Array, value: Array, *, bias: Array 
     """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv), past keys and values (B,H,P,D) and (B,H,P,Dv)."""
     del mask  # declared: it arrives as bias
     inputs = {"attention_bias": bias, "past_key": past_key, "past_value": past_value}
-    attributes = _given(num_heads=query.shape[1], unidirectional=int(causal), scale=_float(scale))
-    return _answer("MultiHeadAttention", OF_MHA, {**_flat(query, key, value), **inputs}, attributes)
+    return _answer("MultiHeadAttention", {**_flat(query, key, value), **inputs}, query.shape[1],
+                   unidirectional=int(causal), scale=_float(scale))
 
 
 def key_padding(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
@@ -38,8 +40,8 @@ def key_padding(query: Array, key: Array, value: Array, *, bias: Array = None, m
     """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) and key_padding_mask, the number of keys (B,)."""
     del mask  # declared: it arrives as bias
     inputs = {"attention_bias": bias, "key_padding_mask": key_lengths}
-    attributes = _given(num_heads=query.shape[1], unidirectional=int(causal), scale=_float(scale))
-    return _answer("MultiHeadAttention", OF_MHA, {**_flat(query, key, value), **inputs}, attributes)
+    return _answer("MultiHeadAttention", {**_flat(query, key, value), **inputs}, query.shape[1],
+                   unidirectional=int(causal), scale=_float(scale))
 
 
 def group_query_attention(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None,
@@ -58,9 +60,10 @@ def group_query_attention(query: Array, key: Array, value: Array, *, bias: Array
               "seqlens_k": (lengths - 1).astype(np.int32), "total_sequence_length": np.array([total], np.int32)}
     flat = _flat(*(_widened(array, width) for array in (query, key, value)))
     reach = window[0] if window is not None and window[0] is not None else -2
-    attributes = _given(num_heads=heads, kv_num_heads=key.shape[1], softcap=_float(softcap), causal=int(causal),
-                        scale=_float(1 / np.sqrt(D) if scale is None else scale), local_window_size=reach + 1)
-    return _answer("GroupQueryAttention", OF_GQA, {**flat, **inputs}, attributes)[..., :D]
+    output = _answer("GroupQueryAttention", {**flat, **inputs}, heads, kv_num_heads=key.shape[1], causal=int(causal),
+                     softcap=_float(softcap), scale=_float(1 / np.sqrt(D) if scale is None else scale),
+                     local_window_size=reach + 1)
+    return output[..., :D]
 
 
 def prompt(query: Array, key: Array, value: Array, *, bias: Array = None, mask: Array = None, causal: bool = False,
@@ -93,20 +96,17 @@ def _flat(query: Array, key: Array, value: Array) -> dict[str, Array]:
     return {name: heads_side_by_side(array) for name, array in named.items()}
 
 
-def _given(**attributes: Any) -> Attributes:  # noqa: ANN401  (an operator's)
-    return tuple((name, value) for name, value in attributes.items() if value is not None)
-
-
 def _float(number: float | None) -> float | None:
     return None if number is None else float(number)
 
 
-def _answer(operator: str, places: tuple[str, ...], inputs: dict[str, Array | None], attributes: Attributes) -> Array:
-    """The operator's first output (B,H,T,Dv)."""
+def _answer(operator: str, inputs: dict[str, Array | None], heads: int, **attributes: Any) -> Array:  # noqa: ANN401  (an operator's)
+    """The operator's first output (B,H,T,Dv); attributes that are None are left out."""
     fed = {name: array for name, array in inputs.items() if array is not None}
-    names = tuple(name if name in fed else "" for name in places)
-    run = _session(operator, names, str(fed["query"].dtype), attributes)
-    return heads_apart(run.run(None, fed)[0], dict(attributes)["num_heads"])
+    names = tuple(name if name in fed else "" for name in PLACES[operator])
+    given = {"num_heads": heads, **{name: value for name, value in attributes.items() if value is not None}}
+    run = _session(operator, names, str(fed["query"].dtype), tuple(given.items()))
+    return heads_apart(run.run(None, fed)[0], heads)
 
 
 @lru_cache(maxsize=256)

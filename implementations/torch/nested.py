@@ -27,10 +27,11 @@ def jagged_by_lengths(query: Tensor, key: Tensor, value: Tensor, *, scale: float
     """The same of the first tokens of each sequence alone; rows of no token are zeros."""
     with torch.no_grad():
         lengths = (query_lengths, key_lengths, key_lengths)
+        shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[3])
         packed = [torch.nested.nested_tensor(_first(tensor.transpose(1, 2), own), layout=torch.jagged).transpose(1, 2)
                   for tensor, own in zip((query, key, value), lengths)]
-        output = scaled_dot_product_attention(*packed, scale=scale).transpose(1, 2)
-        shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[3])
+        query, key, value = packed
+        output = scaled_dot_product_attention(query, key, value, scale=scale).transpose(1, 2)
         return torch.nested.to_padded_tensor(output, 0.0, output_size=shape).transpose(1, 2)
 
 

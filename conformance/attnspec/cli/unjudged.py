@@ -73,6 +73,7 @@ def lacks(outcomes: Sequence[Outcome]) -> str:
 
 
 _TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is not a layer"
+_ITSELF = "\0"  # in a reason, the name of the dtype that it speaks of
 _REFUSES = "the function refuses the inputs that this clause needs"
 _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
@@ -92,12 +93,14 @@ def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = {outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
-    reasons = {outcome.dtype: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
+    reasons = {outcome.dtype: outcome.reason.replace(outcome.dtype.value, _ITSELF) for outcome in outcomes
+               if outcome.dtype not in judged}
     if not judged:
         return
     for reason in dict.fromkeys(reasons[dtype] for dtype in sorted(reasons, key=list(DType).index)):
         alike = [dtype.value for dtype in DType if reasons.get(dtype) == reason]
-        yield f"Not judged at {', '.join(alike)}: {reason}"
+        itself = alike[0] if len(alike) == 1 else "them"
+        yield f"Not judged at {', '.join(alike)}: {reason.replace(_ITSELF, itself)}"
 
 
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.errors import Place
+from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import LARGEST_SIZE, Refusal
@@ -176,6 +177,7 @@ class Declaration:
     compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is compiled).
     sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
     blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
+    form: how its arrays are laid out.  given: what that form gives it beside them.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -195,6 +197,8 @@ class Declaration:
     compiles: bool | None = None
     sizes: tuple[str, ...] = ()
     blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    form: Form = Form.DENSE
+    given: frozenset[str] = frozenset()
 
     @property
     def is_compiled(self) -> bool:

@@ -10,6 +10,7 @@ from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import EXPRESSED, SAID, Form
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.serving_keywords import POOL as SERVING_POOL
@@ -24,6 +25,7 @@ from attnspec.faults import (
     heads,
     layers,
     masks,
+    packed,
     paths,
     precision,
     purity,
@@ -41,7 +43,7 @@ from attnspec.faults.sizes.family import SEEDED
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS,
+    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
@@ -98,6 +100,8 @@ def _keywords(fault: Fault) -> frozenset[str]:
     """All but those that layers are not put. Keywords that few functions have only where something of such a one is
     wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
     """
+    if fault.form is Form.PACKED:
+        return SAID | EXPRESSED
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     if fault.stage.value not in UNCOMMON:
@@ -113,13 +117,15 @@ def declaration_of(fault: Fault) -> Declaration:
     keywords, profiles = _keywords(fault), LAYER_PROFILES if fault.kind is Kind.LAYER else ATTENTION_PROFILES
     return Declaration(
         kind=fault.kind,
+        form=fault.form,
         keywords=keywords,
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
         conventions=recommended(keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
+        claims=() if fault.form is Form.PACKED else (
+            *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

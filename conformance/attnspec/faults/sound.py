@@ -13,12 +13,14 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import EXPRESSED, SAID, Form
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
+from attnspec.faults.sound_packed import by_sequence, with_block_mask
 from attnspec.faults.staged import Attend, around, staged
 from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
@@ -79,7 +81,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
     sink = _sink(call, logits)
-    top = np.maximum(logits.max(axis=-1, keepdims=True), sink)
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), sink)  # a sequence may have no key
     shift = np.where(np.isneginf(top), 0, top)
     grown = np.exp(logits - shift)
     total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
@@ -246,6 +248,7 @@ class Sound:
     make: Callable[[], Attend]
     grade: str = "G0"
     hidden_row: str = "zeros"
+    form: Form = Form.DENSE
 
     @property
     def function(self) -> Attend:
@@ -269,6 +272,9 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("finite_minimum_bias", "the lowest finite number is added to hidden logits",
           staged(logits=_of_seen_keys, hide=_lowest_added), hidden_row="uniform"),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", _whole(_eager), grade="G3"),
+    Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(_naive), form=Form.PACKED),
+    Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
+          form=Form.PACKED),
 )}
 
 
@@ -283,12 +289,13 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     """All profiles of attention claimed, the recommended conventions but for hidden rows, and the grade; all compute in
     float32 or wider, and vouch for its systematic error.
     """
-    keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    keywords = every if sound.form is Form.DENSE else SAID | EXPRESSED
     return Declaration(
-        keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
+        form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
         conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values())))
+        claims=(*ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values())) if sound.form is Form.DENSE else ())

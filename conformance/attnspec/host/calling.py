@@ -85,7 +85,7 @@ def perform(function: Any, lift: Any, given: Arguments, *,
             ending = Ended("answered", [Entries(each.dtype, each.array.copy()) for each in results], results,
                            pulled[0] or () if pulled else (), bool(pulled and pulled[0]), _aliases(arrays, results),
                            told)
-    return ending._replace(said=spoken.text)
+    return ending._replace(said=spoken.text) if spoken.text else ending
 
 
 def arrays_of(given: Arguments) -> List[Entries]:

@@ -97,6 +97,11 @@ class LayerProblem(KeywordArguments[Array]):
         Dv = self.params["w_value"].shape[1] // self.kv_heads
         return Sizes(B, self.heads, self.kv_heads, T, self.key.shape[1], D, Dv)
 
+    @property
+    def has_past(self) -> bool:
+        """A layer is handed no past keys: it projects its own."""
+        return False
+
     def __str__(self) -> str:
         used = "".join(f" {name}" for name in sorted(self.keywords))
         return f"{self.sizes} M={self.query.shape[-1]} {self.dtype.value}{used}"

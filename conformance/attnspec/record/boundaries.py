@@ -98,10 +98,10 @@ def _joined(found: Sequence[Span]) -> Span | None:
     if block := _block(found):
         is_told = any(span.ends for span in found)
         return Span(first.axis, block + 1, block=block) if is_told else Span(first.axis, low, is_open=is_open)
-    if all(span.low == low for span in found):
-        return Span(first.axis, low, is_open=True)
     highs = [span.high for span in found]
-    return Span(first.axis, low, max(highs)) if all(highs) and max(span.low for span in found) <= min(highs) else None
+    if all(highs) and max(span.low for span in found) <= min(highs):
+        return Span(first.axis, low, max(highs))
+    return Span(first.axis, low, is_open=True) if all(span.low == low for span in found) else None
 
 
 def _block(found: Sequence[Span]) -> int:

@@ -224,7 +224,7 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
     return replace(_read(name, given, function.place), keywords=signature.keywords, kind=signature.kind,
-                   defaults=signature.defaults)
+                   defaults=signature.defaults, form=signature.form, given=signature.given)
 
 
 def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:

@@ -10,6 +10,7 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
+from attnspec.core.forms import Form
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -20,6 +21,7 @@ from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
 from attnspec.subjects.lower import head_width, lower, misfit
 from attnspec.subjects.manifest import Library
+from attnspec.subjects.packed import pack
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
@@ -58,6 +60,8 @@ class Subject:
             raise ValueError(f"{self.id}: {reason}")
         if self.declaration.kind is Kind.LAYER:
             return self._lowered_answer(problem)
+        if self.declaration.form is Form.PACKED:
+            return self._spread_answer(problem)
         sizes = problem.sizes
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
@@ -97,9 +101,11 @@ class Subject:
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
+        if declaration.form is not Form.DENSE:
+            yield _own_layout(problem, "a packed function's inputs are made by packing")
         yield from self._of_keywords(given)
         if declaration.kind is Kind.LAYER:
-            yield misfit(sizes, limits) or _own_layout(problem)
+            yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
@@ -157,13 +163,23 @@ class Subject:
         answer = self._perform(problem, arrays, params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
+    def _spread_answer(self, problem: Problem) -> Answer:
+        packed = pack(problem, self.declaration.given)
+        arrays = {"query": packed.query, "key": packed.key, "value": packed.value}
+        shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
+        answer = self._called(Call(arrays, packed.given, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        lse = None if answer.lse is None else packed.spread(answer.lse)
+        return replace(answer, output=packed.spread(answer.output), lse=lse)
+
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
         keywords = {**more, **self._keywords(problem)}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
-        call = Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes))
+        return self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+
+    def _called(self, call: Call) -> Answer:
         try:
             return self.callee.perform(call)
         except SubjectRaised as raised:
@@ -210,7 +226,7 @@ def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
     return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
 
 
-def _own_layout(problem: Problem | LayerProblem) -> str:
-    """Why a layer cannot be asked about memory layout through an attention problem; empty if it is not asked."""
+def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
+    """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
     is_plain = all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
-    return "" if is_plain else "a layer's inputs are made by the lowering, so it is not asked about their layout"
+    return "" if is_plain else f"{because}, so it is not asked about their layout"

@@ -55,7 +55,8 @@ def _words(*functions: Callable[..., Any]) -> Words:
 TRANSFORMS: Words = _words(
     axes.permute_keys, axes.permute_queries, axes.permute_batch, axes.permute_heads, axes.split,
     contents.multiply, contents.shift_keys, contents.shift_bias, contents.fill, contents.keep_values,
-    contents.other_content, contents.replace_hidden, contents.replace_after, contents.share_heads,
+    contents.other_content, contents.replace_hidden, contents.replace_last_entry, contents.replace_after,
+    contents.share_heads,
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,

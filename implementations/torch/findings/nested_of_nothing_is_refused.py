@@ -8,7 +8,7 @@ from torch.nn.functional import scaled_dot_product_attention
 refused = []
 
 
-def packed(lengths):
+def packed(lengths: list[int]) -> torch.Tensor:
     """Two heads of width four."""
     return torch.nested.nested_tensor([torch.ones(length, 2, 4) for length in lengths],
                                       layout=torch.jagged).transpose(1, 2)
