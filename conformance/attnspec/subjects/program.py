@@ -30,7 +30,8 @@ class Program:
     def missing(self) -> str:
         """Why it cannot be started here, and what to do; empty if it can."""
         if elsewhere := " ".join(map(portable_argument, audited_command())):
-            return (f"it lives in a program of its own, {' '.join(self.command)!r}, not in {elsewhere!r}. "
+            own = " ".join(map(portable_argument, self.command))
+            return (f"it lives in a program of its own, {own!r}, not in {elsewhere!r}. "
                     "Leave --python and --host out")
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
             return f"{self.command[0]} is not on the PATH{self._way_out}"
