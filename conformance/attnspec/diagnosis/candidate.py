@@ -9,11 +9,13 @@ from functools import partial
 import numpy as np
 
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import Form
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
+from attnspec.faults.sound_packed import by_sequence
 from attnspec.faults.staged import Attend
 from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
@@ -70,9 +72,14 @@ def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -
     """The fault's function with the signature and the form of answer of the subject."""
     limits = subject.declaration.limits
     if subject.declaration.kind is not Kind.LAYER:
-        return function
+        is_around = fault.form is Form.DENSE and subject.declaration.form is Form.PACKED
+        return by_sequence(partial(_put, function))() if is_around else function
     layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
     return partial(_answered, layer, limits)
+
+
+def _put(function: Callable[..., Returned], call: StagedCall) -> Returned:
+    return function(call.query, call.key, call.value, **call.given)
 
 
 def _as_layer(function: Attend, call: LayerCall) -> Returned:
