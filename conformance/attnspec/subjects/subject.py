@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
-from attnspec.core.forms import Form
+from attnspec.core.forms import TABLE, Form
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -22,6 +22,7 @@ from attnspec.subjects.described import Described
 from attnspec.subjects.lower import head_width, lower, misfit
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.packed import pack
+from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
@@ -62,6 +63,8 @@ class Subject:
             return self._lowered_answer(problem)
         if self.declaration.form is Form.PACKED:
             return self._spread_answer(problem)
+        if self.declaration.form is Form.PAGED:
+            return self._paged_answer(problem)
         sizes = problem.sizes
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
@@ -102,7 +105,9 @@ class Subject:
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
         if declaration.form is not Form.DENSE:
-            yield _own_layout(problem, "a packed function's inputs are made by packing")
+            yield _own_layout(problem, f"a {declaration.form.value} function's inputs are made for it")
+        if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
+            yield "a page holds a value for every key"
         yield from self._of_keywords(given)
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
@@ -171,10 +176,16 @@ class Subject:
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
+    def _paged_answer(self, problem: Problem) -> Answer:
+        pattern = USUAL if problem.block_table is None else problem.block_table
+        paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
+        arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
+        return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
-        keywords = {**more, **self._keywords(problem)}
+        keywords = {**self._keywords(problem), **more}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
         return self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
