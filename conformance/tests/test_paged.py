@@ -248,7 +248,7 @@ def test_who_takes_pages_of_certain_lengths_is_given_no_others(tmp_path: Path) -
 
 
 def test_a_dense_function_is_not_given_pages() -> None:
-    assert sound_subject("naive").refuses(problem()) == "sound/naive takes no block_table"
+    assert sound_subject("naive").refuses(problem()) .endswith("naive takes no block_table")
 
 
 # Sound formulations and faults
