@@ -46,14 +46,14 @@ def problem(more: str = "", dtype: DType = DType.FLOAT32, *, pages: str = "shuff
 def read(paged: Paged, entry: int, key: int) -> tuple[Array, Array]:
     """The key (Hkv,D) and the value (Hkv,Dv) of a batch entry, by the table."""
     slots = paged.key.shape[1]
-    page = paged.block_table[entry, key // slots]
+    page = paged.table[entry, key // slots]
     return paged.key[page, key % slots], paged.value[page, key % slots]
 
 
 def unused(paged: Paged) -> Array:
     """(pages,slots) bool: the slots in which no key of any entry stands."""
     is_free = np.ones(paged.key.shape[:2], bool)
-    for row, length in zip(paged.block_table, paged.key_lengths, strict=True):
+    for row, length in zip(paged.table, paged.lengths, strict=True):
         for key in range(length):
             is_free[row[key // is_free.shape[1]], key % is_free.shape[1]] = False
     return is_free
@@ -68,8 +68,8 @@ def unused(paged: Paged) -> Array:
 def test_every_key_is_found_where_the_table_says(pattern: PagePattern, keys: int, lengths: str) -> None:
     made = problem("key_lengths", lengths=lengths, sizes=f"B3,H4,Hkv2,T4,S{keys},D4,Dv3")
     paged = in_pages(made, pattern)
-    assert paged.block_table.dtype == paged.key_lengths.dtype == np.int32
-    for entry, length in enumerate(paged.key_lengths):
+    assert paged.table.dtype == paged.lengths.dtype == np.int32
+    for entry, length in enumerate(paged.lengths):
         for key in range(length):
             found = read(paged, entry, key)
             np.testing.assert_array_equal(found[0], made.key[entry, :, key])
@@ -77,7 +77,7 @@ def test_every_key_is_found_where_the_table_says(pattern: PagePattern, keys: int
 
 
 def test_without_lengths_every_entry_has_all_keys() -> None:
-    assert in_pages(problem(), "shuffled").key_lengths.tolist() == [9, 9, 9]
+    assert in_pages(problem(), "shuffled").lengths.tolist() == [9, 9, 9]
 
 
 @pytest.mark.parametrize(("pattern", "slots"), [("shuffled", 4), ("odd", 3), ("one_slot", 1), ("one_page", 9),
@@ -92,13 +92,13 @@ def test_a_subject_gets_pages_of_the_lengths_that_it_takes(pattern: PagePattern)
 
 
 def test_pages_in_order_lie_entry_by_entry() -> None:
-    assert in_pages(problem(), "in_order").block_table.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert in_pages(problem(), "backwards").block_table.tolist() == [[8, 7, 6], [5, 4, 3], [2, 1, 0]]
+    assert in_pages(problem(), "in_order").table.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert in_pages(problem(), "backwards").table.tolist() == [[8, 7, 6], [5, 4, 3], [2, 1, 0]]
 
 
 @pytest.mark.parametrize("pattern", ["shuffled", "one_slot", "odd", "one_page"])
 def test_shuffled_pages_do_not_lie_in_order(pattern: PagePattern) -> None:
-    table = in_pages(problem(), pattern).block_table.reshape(-1)
+    table = in_pages(problem(), pattern).table.reshape(-1)
     assert len(set(table)) == len(table)
     assert (np.diff(table) < 0).any()
 
@@ -107,17 +107,17 @@ def test_shuffled_pages_do_not_lie_in_order(pattern: PagePattern) -> None:
 @pytest.mark.parametrize("pattern", ["long_table", "large_beyond", "nan_beyond", "no_page_beyond"])
 def test_long_tables_have_more_columns_than_are_needed(pattern: PagePattern, lengths: str) -> None:
     paged = in_pages(problem("key_lengths", lengths=lengths), pattern)
-    assert paged.block_table.shape[1] == -(-paged.key_lengths.max() // 4) + 3
+    assert paged.table.shape[1] == -(-paged.lengths.max() // 4) + 3
 
 
 def test_beyond_the_keys_a_long_table_names_page_zero() -> None:
     paged = in_pages(problem("key_lengths"), "long_table")
-    assert set(paged.block_table[:, -3:].reshape(-1)) == {0}
+    assert set(paged.table[:, -3:].reshape(-1)) == {0}
 
 
 def test_beyond_the_keys_a_table_may_name_no_page() -> None:
     paged = in_pages(problem("key_lengths"), "no_page_beyond")
-    assert set(paged.block_table[:, -2:].reshape(-1)) == {-1, len(paged.key) + 7}
+    assert set(paged.table[:, -2:].reshape(-1)) == {-1, len(paged.key) + 7}
 
 
 @pytest.mark.parametrize(("pattern", "content"), [("shuffled", 1.0), ("large_beyond", LARGE), ("nan_beyond", np.nan)])
@@ -138,9 +138,9 @@ def test_where_large_numbers_lie_beyond_a_length_no_key_does() -> None:
 def test_pages_with_the_same_content_are_shared() -> None:
     made = pages.share_prefix(Posed((problem(),)), along="batch").one
     own, shared = in_pages(made, "odd"), in_pages(made, "shared")
-    assert len(set(own.block_table.reshape(-1))) == own.block_table.size
-    assert (shared.block_table[:, :2] == shared.block_table[:1, :2]).all()
-    assert (shared.block_table[:, 3:] != shared.block_table[[1, 2, 0], 3:]).all()
+    assert len(set(own.table.reshape(-1))) == own.table.size
+    assert (shared.table[:, :2] == shared.table[:1, :2]).all()
+    assert (shared.table[:, 3:] != shared.table[[1, 2, 0], 3:]).all()
 
 
 def test_a_pattern_of_pages_that_does_not_exist_is_refused() -> None:
@@ -185,7 +185,8 @@ def attend(query, key, value, *, block_table, key_lengths, causal=False, scale=N
     output = np.zeros((*query.shape[:3], value.shape[-1]), query.dtype)
     for entry, length in enumerate(key_lengths):
         pages = block_table[entry, : -(-length // key.shape[1])]
-        own_key, own_value = (array[pages].reshape(-1, *array.shape[2:])[:length].swapaxes(0, 1) for array in (key, value))
+        both = (array[pages].reshape(-1, *array.shape[2:])[:length] for array in (key, value))
+        own_key, own_value = (array.swapaxes(0, 1) for array in both)
         logits = query[entry] @ own_key.swapaxes(1, 2) * (query.shape[-1] ** -0.5 if scale is None else scale)
         if causal:
             logits = np.where(np.tri(*logits.shape[1:], dtype=bool), logits, -np.inf)

@@ -38,7 +38,10 @@ EXPRESSED = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION 
 """The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays."""
 
 TABLE = "block_table"
-"""The parameter by which a paged function is known. It takes `key_lengths`, too, and is given both in every call."""
+"""The parameter by which a paged function is known."""
+
+NUMBER = next(name for name, axis in COUNTS.items() if axis == "S")
+"""The parameter of the number of keys of each batch entry. A paged function takes both, and is given both each time."""
 
 HELD_IN_PAGES = EXPRESSED | SAID
 """The keywords that a paged function may take. A table does not say how many keys the longest entry has, so that what

@@ -37,7 +37,7 @@ USUAL_PAGES: tuple[PagePattern, ...] = ("shuffled", "one_slot", "long_table", "o
 PAGES = (
     Keyword(
         "block_table", "(B,N) int32", "key and value are pages (pages,page,Hkv,·), and key j of batch entry b stands "
-        "in slot j % page of page block_table[b, j // page]; `key_lengths` comes with it", "paged", Acts.LAYOUT,
+        "in slot j % page of page block_table[b, j // page]; its number of keys comes with it", "paged", Acts.LAYOUT,
         "{0} | None", promise="keys and values lie in pages, which a table names for each batch entry",
         kinds=frozenset(), in_layers=False,
         values=patterns("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"), sample="shuffled",

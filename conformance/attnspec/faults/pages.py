@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array
 
@@ -43,9 +44,10 @@ def where(table: Table) -> Place:
 
 def table_of(call: HandedOver) -> Table | None:
     """The table of a call whose keys lie in pages; None for any other."""
-    if call.block_table is None or isinstance(call.block_table, str) or call.key_lengths is None:
+    pages, lengths = getattr(call, TABLE), getattr(call, NUMBER)
+    if pages is None:
         return None
-    return Table(call.block_table, call.key.shape[1], len(call.key), call.key_lengths, call.query.shape[2])
+    return Table(pages, call.key.shape[1], len(call.key), lengths, call.query.shape[2])
 
 
 def gathered(find: Where = where, *, of_value: Where | None = None,
@@ -57,7 +59,7 @@ def gathered(find: Where = where, *, of_value: Where | None = None,
             return call
         key, value = _taken(call.key, find(table)), _taken(call.value, (of_value or find)(table))
         counted = lengths(table) if lengths else table.lengths
-        return call.but(key=key, value=value, block_table=None, key_lengths=counted)
+        return call.but(key=key, value=value, **{TABLE: None, NUMBER: counted})
     return gather
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.core.forms import NUMBER, TABLE
 from attnspec.core.page_keywords import PagePattern
 from attnspec.problems.entries import words
 from attnspec.problems.problem import Array, Problem
@@ -20,17 +21,17 @@ LARGE = 256.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paged:
-    """key (pages,page,Hkv,D), value (pages,page,Hkv,Dv), block_table (B,N) int32, key_lengths (B,) int32."""
+    """key (pages,page,Hkv,D), value (pages,page,Hkv,Dv), table (B,N) int32, lengths (B,) int32."""
 
     key: Array
     value: Array
-    block_table: Array
-    key_lengths: Array
+    table: Array
+    lengths: Array
 
     @property
     def given(self) -> Mapping[str, object]:
         """What is given beside query, key and value."""
-        return {"block_table": self.block_table, "key_lengths": self.key_lengths}
+        return {TABLE: self.table, NUMBER: self.lengths}
 
 
 def _any_order(pages: int) -> Array:
@@ -93,7 +94,8 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
     layout, sizes = LAYOUTS[pattern], problem.sizes
     slots = -(-max(1, layout.slots or sizes.S) // multiple) * multiple
-    lengths = np.full(sizes.B, sizes.S, np.int32) if problem.key_lengths is None else problem.key_lengths
+    given = getattr(problem, NUMBER)
+    lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
     needed = -(-held // slots)
     is_used = np.arange(max(1, needed.max() + layout.columns)) < needed[:, None]
@@ -109,7 +111,7 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
 
 
 def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
-    """(pages,slots,Hkv,·) of (B,Hkv,S,·): the pages in use, entry by entry; slots beyond what is held have `content`."""
+    """(pages,slots,Hkv,·) of (B,Hkv,S,·): the pages in use, entry by entry; `content` stands beyond what is held."""
     B, heads, S, width = array.shape
     columns = is_used.shape[1]
     every = np.empty((B, columns * slots, heads, width), array.dtype)

@@ -10,7 +10,7 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import BORDERS, EXPRESSED, GIVES, HELD_IN_PAGES, SAID, TABLE, Form
+from attnspec.core.forms import BORDERS, EXPRESSED, GIVES, HELD_IN_PAGES, NUMBER, SAID, TABLE, Form
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import OTHER_NAMES, keyword_for
@@ -79,7 +79,7 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     if is_always_causal and "causal" not in known:
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
                                f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
-    given = ({"causal"} if is_always_causal else set()) | (SAID if form is Form.PAGED else set())
+    given = ({"causal"} if is_always_causal else set()) | ({NUMBER} if form is Form.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty
                 and kind not in KEYWORDS[each.name].required and each.name not in given]:
         raise _error(function, _without_default(name, bare))
@@ -109,9 +109,9 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[For
 
 def _check_paged(names: Collection[str], function: Described, name: str) -> None:
     """Raise TargetError for a paged function without lengths, or with what a table of pages has no place for."""
-    if "key_lengths" not in names:
-        raise _error(function, f"{name} takes {TABLE!r} but not 'key_lengths'; a paged function takes both: "
-                               f"attend(query, key, value, *, {TABLE}, key_lengths, ...)")
+    if NUMBER not in names:
+        raise _error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
+                               f"attend(query, key, value, *, {TABLE}, {NUMBER}, ...)")
     if unfit := [each for each in names if each != TABLE and each in {*KEYWORDS, *BORDERS} - HELD_IN_PAGES]:
         raise _error(function, f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has no place beside "
                                f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")

@@ -26,6 +26,10 @@ from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
+_MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
+                             Form.PAGED: "a paged function's keys and values are put into pages"}
+"""By form, why a subject is not asked about the memory of its arrays."""
+
 __all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
 
@@ -105,7 +109,7 @@ class Subject:
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
         if declaration.form is not Form.DENSE:
-            yield _own_layout(problem, f"a {declaration.form.value} function's inputs are made for it")
+            yield _own_layout(problem, _MADE[declaration.form])
         if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
             yield "a page holds a value for every key"
         yield from self._of_keywords(given)
@@ -185,7 +189,7 @@ class Subject:
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
-        keywords = {**self._keywords(problem), **more}
+        keywords = {**more, **self._keywords(problem)}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
         return self._called(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
@@ -197,8 +201,8 @@ class Subject:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
-        """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""
-        used: dict[str, object] = dict(sorted(problem.given.items()))
+        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages are made."""
+        used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name != TABLE}
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]
