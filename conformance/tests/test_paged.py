@@ -91,6 +91,11 @@ def test_a_subject_gets_pages_of_the_lengths_that_it_takes(pattern: PagePattern)
     assert in_pages(problem(), pattern, 16).key.shape[1] == 16
 
 
+@pytest.mark.parametrize(("keys", "slots"), [(8, 4), (9, 3), (10, 2), (11, 1), (1, 1)])
+def test_pages_with_content_beyond_are_filled_by_all_keys(keys: int, slots: int) -> None:
+    assert in_pages(problem(sizes=f"B3,H4,Hkv2,T4,S{keys},D4,Dv3"), "large_beyond").key.shape[1] == slots
+
+
 def test_pages_in_order_lie_entry_by_entry() -> None:
     assert in_pages(problem(), "in_order").table.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert in_pages(problem(), "backwards").table.tolist() == [[8, 7, 6], [5, 4, 3], [2, 1, 0]]
@@ -107,7 +112,7 @@ def test_shuffled_pages_do_not_lie_in_order(pattern: PagePattern) -> None:
 @pytest.mark.parametrize("pattern", ["long_table", "large_beyond", "nan_beyond", "no_page_beyond"])
 def test_long_tables_have_more_columns_than_are_needed(pattern: PagePattern, lengths: str) -> None:
     paged = in_pages(problem("key_lengths", lengths=lengths), pattern)
-    assert paged.table.shape[1] == -(-paged.lengths.max() // 4) + 3
+    assert paged.table.shape[1] == -(-paged.lengths.max() // paged.key.shape[1]) + 3
 
 
 def test_beyond_the_keys_a_long_table_names_page_zero() -> None:

@@ -56,13 +56,13 @@ def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How keys are put into pages. slots: of a page, 0 for as many as there are keys.  order: page numbers (pages,) in
+    """How keys are put into pages. slots: of a page, by the number of keys.  order: page numbers (pages,) in
     the order in which they are handed out.  spare: pages that nobody uses.  columns: of the table, more than needed.
     tail: what stands there.  content: of slots that hold no key.  is_tight: whether keys beyond a length have no slot.
     shares: whether pages of the same content are one.
     """
 
-    slots: int = 4
+    slots: Callable[[int], int] = lambda _: 4
     order: Callable[[int], Array] = _any_order
     spare: int = 2
     columns: int = 0
@@ -73,27 +73,27 @@ class Layout:
 
 
 _LONG = Layout(columns=3, is_tight=True)
-_BEYOND = replace(_LONG, tail=_unused)
+_BEYOND = replace(_LONG, slots=lambda keys: max(slots for slots in (1, 2, 3, 4) if keys % slots == 0), tail=_unused)
 
 LAYOUTS: Mapping[PagePattern, Layout] = {
     "shuffled": Layout(),
     "in_order": Layout(order=np.arange, spare=0),
     "backwards": Layout(order=lambda pages: np.arange(pages)[::-1], spare=0),
-    "one_slot": Layout(slots=1),
-    "odd": Layout(slots=3),
-    "one_page": Layout(slots=0, spare=0),
+    "one_slot": Layout(slots=lambda _: 1),
+    "odd": Layout(slots=lambda _: 3),
+    "one_page": Layout(slots=lambda keys: keys, spare=0),
     "long_table": _LONG,
     "large_beyond": replace(_BEYOND, content=LARGE),
     "nan_beyond": replace(_BEYOND, content=np.nan),
     "no_page_beyond": replace(_LONG, tail=_no_page),
-    "shared": Layout(slots=2, shares=True),
+    "shared": Layout(slots=lambda _: 2, shares=True),
 }
 
 
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
     layout, sizes = LAYOUTS[pattern], problem.sizes
-    slots = -(-max(1, layout.slots or sizes.S) // multiple) * multiple
+    slots = -(-max(1, layout.slots(sizes.S)) // multiple) * multiple
     given = getattr(problem, NUMBER)
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
