@@ -52,10 +52,11 @@ def read(paged: Paged, entry: int, key: int) -> tuple[Array, Array]:
 
 def unused(paged: Paged) -> Array:
     """(pages,slots) bool: the slots in which no key of any entry stands."""
-    is_free = np.ones(paged.key.shape[:2], bool)
+    most, slots = paged.key.shape[:2]
+    is_free = np.ones((most, slots), bool)
     for row, length in zip(paged.table, paged.lengths, strict=True):
         for key in range(length):
-            is_free[row[key // is_free.shape[1]], key % is_free.shape[1]] = False
+            is_free[row[key // slots], key % slots] = False
     return is_free
 
 

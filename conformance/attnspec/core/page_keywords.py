@@ -23,8 +23,8 @@ PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "odd": "pages of 3 slots in any order, two unused ones among them",
     "one_page": "one page for each batch entry, in any order",
     "long_table": "as shuffled; the table has three more columns than are needed, which name page 0",
-    "large_beyond": "pages that all keys fill, in any order; slots and pages beyond an entry's keys hold large numbers, "
-                    "and three more columns of the table name such pages",
+    "large_beyond": "pages that all keys fill, in any order; what lies beyond an entry's keys holds large numbers, and "
+                    "three more columns of the table name such pages",
     "nan_beyond": "the same with NaN",
     "no_page_beyond": "as shuffled; three more columns of the table name no page there is",
     "shared": "pages of 2 slots in any order, each of which all batch entries share whose keys and values are the same",

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnspec.core.forms import Form
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.pages import Place, Table, Where, gather, gathered, where
+from attnspec.faults.pages import Place, Table, Where, gather, gathered, table_of, where
 from attnspec.faults.staged import around, attention, staged
 from attnspec.faults.work import Answer, HandedOver, Work
 from attnspec.problems.problem import Array
@@ -91,21 +91,20 @@ def _reading(lengths: Callable[[Table], Array]) -> Callable[[HandedOver], Handed
 
 def _owned(call: HandedOver) -> HandedOver:
     """A page is held by the first entry that names it; others find zeros there."""
-    if call.block_table is None or isinstance(call.block_table, str):
+    table = table_of(call)
+    if table is None:
         return call
-    table = call.block_table
-    flat = table.reshape(-1)
-    _, first = np.unique(flat, return_index=True)
-    is_taken = np.ones(flat.shape, bool)
+    _, first = np.unique(table.pages, return_index=True)
+    is_taken = np.ones(table.pages.size, bool)
     is_taken[first] = False
     key, value = (np.concatenate([array, np.zeros_like(array[:1])]) for array in (call.key, call.value))
-    names = np.where(is_taken.reshape(table.shape), len(call.key), table)
-    return gather(call.but(key=key, value=value, block_table=names.astype(table.dtype)))
+    names = np.where(is_taken.reshape(table.pages.shape), table.most, table.pages)
+    return gather(call.but(key=key, value=value, block_table=names))
 
 
 def _heads_first(call: HandedOver) -> HandedOver:
     """The pool is read as if heads came before slots."""
-    if call.block_table is None:
+    if table_of(call) is None:
         return call
     arrays = {name: _read_as(getattr(call, name)) for name in ("key", "value")}
     return gather(call.but(**arrays))
@@ -119,8 +118,8 @@ def _read_as(pool: Array) -> Array:
 
 def _every_number(call: HandedOver) -> HandedOver:
     """All pages that the table names are fetched, whether an entry has a key there or not."""
-    if call.block_table is not None:
-        _ = call.key[call.block_table]
+    if table := table_of(call):
+        _ = call.key[table.pages]
     return gather(call)
 
 
@@ -137,8 +136,8 @@ def _leaking(weights: Array, work: Work) -> Array:
 def _clears(call: HandedOver) -> Answer:
     """Once all is computed, the last page of the first entry is given back, and filled with zeros."""
     answer = attention(call)
-    if call.block_table is not None:
-        call.key[call.block_table[0, 0]] = 0
+    if table := table_of(call):
+        call.key[table.pages[0, 0]] = 0
     return answer
 
 

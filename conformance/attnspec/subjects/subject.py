@@ -181,7 +181,7 @@ class Subject:
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
     def _paged_answer(self, problem: Problem) -> Answer:
-        pattern = USUAL if problem.block_table is None else problem.block_table
+        pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL
         paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
         return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
