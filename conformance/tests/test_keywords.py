@@ -189,6 +189,15 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
     },
+    "block_table": {
+        "core/keywords.py": "its field",
+        "core/page_keywords.py": "its definition",
+        "core/forms.py": "the form that it stands for",
+        "subjects/subject.py": "the pages that a case asks for",
+        "vocabulary/transforms/pages.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/block_table.py": "its faults",
+    },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
 

@@ -44,6 +44,7 @@ class Limits(KeywordLimits):
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
     causal_only: every call is causal; there is no flag that could be off.
+    page_multiple: of a paged function, the number of slots of which pages have a multiple.
     refuses: sizes, and keywords together or at sizes, that are not taken.
     """
 
@@ -64,6 +65,7 @@ class Limits(KeywordLimits):
     lengths: str = "any"
     causal_lengths: str = "any"
     causal_only: bool = False
+    page_multiple: int = 1
     refuses: tuple[Refusal, ...] = ()
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:

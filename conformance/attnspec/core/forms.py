@@ -14,6 +14,7 @@ class Form(enum.Enum):
 
     DENSE = "dense"    # query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv)
     PACKED = "packed"  # query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv): the sequences one behind the other
+    PAGED = "paged"    # query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv): a table names the pages
 
 
 BORDERS = ("cu_query", "cu_key")
@@ -35,3 +36,14 @@ _WHOLE = "return_weights"  # their shape is (B,H,T,S)
 EXPRESSED = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
                       and word.name not in SAID and not set(word.axes) & set("TSP"))
 """The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays."""
+
+TABLE = "block_table"
+"""The parameter by which a paged function is known."""
+
+NUMBER = next(name for name, axis in COUNTS.items() if axis == "S")
+"""The parameter of the number of keys of each batch entry. A paged function takes both, and is given both each time."""
+
+HELD_IN_PAGES = EXPRESSED | SAID
+"""The keywords that a paged function may take. A table does not say how many keys the longest entry has, so that what
+has S columns has no place.
+"""

@@ -17,6 +17,7 @@ from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
+from attnspec.core.page_keywords import PAGES, PagePattern
 from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
 from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
 
@@ -32,7 +33,7 @@ class KeywordArguments(Generic[ArrayT]):
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
     `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside float64 float64;
     alibi_slopes (H,) or (B,H), likewise.  past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv): S counts them, too.
-    query_segments (B,T), key_segments (B,S) int32.
+    query_segments (B,T), key_segments (B,S) int32.  block_table: (B,N) int32, in a problem the name of a pattern.
     """
 
     mask: ArrayT | None = None
@@ -51,6 +52,7 @@ class KeywordArguments(Generic[ArrayT]):
     alibi_slopes: ArrayT | None = None
     query_segments: ArrayT | None = None
     key_segments: ArrayT | None = None
+    block_table: ArrayT | PagePattern | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -103,6 +105,7 @@ class Lists(TypedDict, total=False):
     past_patterns: Literal["any"] | Sequence[PastPattern]
     slope_patterns: Literal["any"] | Sequence[SlopePattern]
     segment_patterns: Literal["any"] | Sequence[SegmentPattern]
+    page_patterns: Literal["any"] | Sequence[PagePattern]
 
 
 def _number(name: str, text: str) -> float:
@@ -274,6 +277,7 @@ _ALL = (
     *SERVING,
     *CACHES,
     *SEGMENTS,
+    *PAGES,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
         "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
 from attnspec.diagnosis.faring import Faring, Tried
@@ -177,9 +178,10 @@ class Examiner:
 
 
 def _may_stand(fault: Fault, trial: Trial) -> bool:
-    """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
-    is_layer = trial.evaluator.subject.declaration.kind is Kind.LAYER
-    return trial.evaluator.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
+    """Whether a fault can be told from rounding here, and is of a kind and a form that can be put the same problems."""
+    declared = trial.evaluator.subject.declaration
+    is_fit = (declared.kind is Kind.LAYER or fault.kind is not Kind.LAYER) and fault.form in {Form.DENSE, declared.form}
+    return is_fit and trial.evaluator.dtype not in fault.equivalents
 
 
 def _of_blocks(begins: str) -> Iterator[Fault]:

@@ -10,7 +10,7 @@ from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import EXPRESSED, SAID, Form
+from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, SAID, TABLE, Form
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.serving_keywords import POOL as SERVING_POOL
@@ -63,6 +63,9 @@ LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "sca
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
+FORMED: Mapping[Form, frozenset[str]] = {Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE}}
+"""By form, the keywords that our own functions of this form take, all that it has a place for."""
+
 OTHER_PATH = "other_path"
 
 RECOMMENDED: Mapping[str, str] = {convention.name: convention.recommended for convention in CONVENTIONS.values()}
@@ -100,8 +103,8 @@ def _keywords(fault: Fault) -> frozenset[str]:
     """All but those that layers are not put. Keywords that few functions have only where something of such a one is
     wrong, and those of a pool only where one of that pool is: the other faults show without, and sooner.
     """
-    if fault.form is Form.PACKED:
-        return SAID | EXPRESSED
+    if fault.form is not Form.DENSE:
+        return FORMED[fault.form]
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     if fault.stage.value not in UNCOMMON:
@@ -124,7 +127,7 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=recommended(keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=() if fault.form is Form.PACKED else (
+        claims=() if fault.form is not Form.DENSE else (
             *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 

@@ -35,6 +35,7 @@ class Stage(enum.Enum):
     QUERY_SEGMENTS = "query_segments"
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
+    BLOCK_TABLE = "block_table"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"

@@ -13,14 +13,15 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import EXPRESSED, SAID, Form
+from attnspec.core.forms import Form
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.sound_packed import by_sequence, with_block_mask
+from attnspec.faults.sound_pages import page_by_page, side_by_side
 from attnspec.faults.staged import Attend, around, staged
 from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
@@ -144,8 +145,13 @@ def _fused(call: HandedOver) -> Answer:
     return _in_one_pass(call, call.query.dtype)
 
 
-def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
-    """Blocks of 16 keys; the block's exponentials are rounded to `stored` for the product with the values."""
+def _by_pages(call: HandedOver, slots: int) -> Answer:
+    """The same over blocks of as many keys as a page has slots."""
+    return _in_one_pass(call, wide_dtype(call.query.dtype), slots)
+
+
+def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
+    """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
     work = stage.take(call)
     B, H, T, S = work.shape
     visible = _visible(call)
@@ -156,13 +162,13 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     top = np.broadcast_to(_sink(call, logits), (B, H, T, 1))
     total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
     output = np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
-    for first in range(0, S, BLOCK):
-        block = logits[..., first:first + BLOCK]
+    for first in range(0, S, step):
+        block = logits[..., first:first + step]
         higher = np.maximum(top, block.max(axis=-1, keepdims=True))
         shift = np.where(np.isneginf(higher), 0, higher)
         grown, factor = np.exp(block - shift), np.exp(top - shift)
         total = total * factor + grown.sum(axis=-1, keepdims=True)
-        output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + BLOCK]
+        output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + step]
         top = higher
     shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
     return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
@@ -275,7 +281,14 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(_naive), form=Form.PACKED),
     Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
           form=Form.PACKED),
+    Sound("paged_side_by_side", "keys and values of each entry, put side by side from their pages",
+          side_by_side(_naive), form=Form.PAGED),
+    Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(_by_pages),
+          form=Form.PAGED),
 )}
+
+DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is Form.DENSE}
+"""Those that take (B,H,T,D)."""
 
 
 def sound_named(name: str) -> Sound:
@@ -290,7 +303,7 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     float32 or wider, and vouch for its systematic error.
     """
     every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
-    keywords = every if sound.form is Form.DENSE else SAID | EXPRESSED
+    keywords = FORMED.get(sound.form, every)
     return Declaration(
         form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
         conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,

@@ -200,6 +200,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
+    "page_multiple": "16",
     "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }

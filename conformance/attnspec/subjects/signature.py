@@ -10,7 +10,7 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import BORDERS, EXPRESSED, GIVES, SAID, Form
+from attnspec.core.forms import BORDERS, EXPRESSED, GIVES, HELD_IN_PAGES, NUMBER, SAID, TABLE, Form
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import OTHER_NAMES, keyword_for
@@ -25,6 +25,11 @@ _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables", "config", "cfg"})
 _LONGEST = 40  # characters of a default that are shown
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
+
+
+_SAID: Mapping[Form, frozenset[str]] = {
+    Form.DENSE: frozenset(), Form.PACKED: SAID, Form.PAGED: frozenset({TABLE})}
+"""By form, the keywords that it says by other means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +79,11 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     if is_always_causal and "causal" not in known:
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
                                f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
-    given = {"causal"} if is_always_causal else set()
+    given = ({"causal"} if is_always_causal else set()) | ({NUMBER} if form is Form.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty
                 and kind not in KEYWORDS[each.name].required and each.name not in given]:
         raise _error(function, _without_default(name, bare))
-    said = SAID if form is Form.PACKED else frozenset[str]()
-    return Signature(frozenset(known) | said, kind,
+    return Signature(frozenset(known) | _SAID[form], kind,
                      {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form)
 
 
@@ -88,6 +92,9 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[For
     one of the borders only, or takes what packed arrays have no place for.
     """
     borders = [border for border in BORDERS if border in names]
+    if TABLE in names:
+        _check_paged([*borders, *names], function, name)
+        return Form.PAGED, frozenset({TABLE})
     if not borders:
         return Form.DENSE, frozenset()
     if len(borders) < len(BORDERS):
@@ -98,6 +105,16 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[For
         raise _error(function, f"{name} is packed (it takes cu_query and cu_key) and takes {unfit[0]!r}, which packed "
                                f"arrays have no place for. A packed function may take {', '.join(sorted(EXPRESSED))}.")
     return Form.PACKED, frozenset(names) & GIVES.keys()
+
+
+def _check_paged(names: Collection[str], function: Described, name: str) -> None:
+    """Raise TargetError for a paged function without lengths, or with what a table of pages has no place for."""
+    if NUMBER not in names:
+        raise _error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
+                               f"attend(query, key, value, *, {TABLE}, {NUMBER}, ...)")
+    if unfit := [each for each in names if each != TABLE and each in {*KEYWORDS, *BORDERS} - HELD_IN_PAGES]:
+        raise _error(function, f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has no place beside "
+                               f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")
 
 
 def _is_no_input(name: str) -> bool:

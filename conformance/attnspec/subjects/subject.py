@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
-from attnspec.core.forms import Form
+from attnspec.core.forms import TABLE, Form
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
@@ -22,8 +22,13 @@ from attnspec.subjects.described import Described
 from attnspec.subjects.lower import head_width, lower, misfit
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.packed import pack
+from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+
+_MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
+                             Form.PAGED: "a paged function's keys and values are put into pages"}
+"""By form, why a subject is not asked about the memory of its arrays."""
 
 __all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
@@ -62,6 +67,8 @@ class Subject:
             return self._lowered_answer(problem)
         if self.declaration.form is Form.PACKED:
             return self._spread_answer(problem)
+        if self.declaration.form is Form.PAGED:
+            return self._paged_answer(problem)
         sizes = problem.sizes
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
@@ -102,7 +109,9 @@ class Subject:
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
         if declaration.form is not Form.DENSE:
-            yield _own_layout(problem, "a packed function's inputs are made by packing")
+            yield _own_layout(problem, _MADE[declaration.form])
+        if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
+            yield "a page holds a value for every key"
         yield from self._of_keywords(given)
         if declaration.kind is Kind.LAYER:
             yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
@@ -171,6 +180,12 @@ class Subject:
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
+    def _paged_answer(self, problem: Problem) -> Answer:
+        pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL
+        paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
+        arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
+        return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
@@ -186,8 +201,8 @@ class Subject:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
-        """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""
-        used: dict[str, object] = dict(sorted(problem.given.items()))
+        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages are made."""
+        used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name != TABLE}
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]

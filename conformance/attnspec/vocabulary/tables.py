@@ -9,7 +9,7 @@ from attnspec.problems.domain import domain
 from attnspec.vocabulary import chance, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.signature import Bound
-from attnspec.vocabulary.transforms import axes, caches, contents, history, keywords, layers, segments, serving
+from attnspec.vocabulary.transforms import axes, caches, contents, history, keywords, layers, pages, segments, serving
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -61,7 +61,7 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
-    *segments.OF_SEGMENTS,
+    *segments.OF_SEGMENTS, *pages.OF_PAGES,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
