@@ -202,6 +202,12 @@ def test_a_replay_judges_one_case(cli: Cli) -> None:
     assert "note: replayed B1;seed=9" in out
 
 
+@pytest.mark.usefixtures("stub_engine")
+def test_a_replay_shows_everything_also_where_that_is_asked_for(cli: Cli) -> None:
+    line = "stub:it stub.violated float32 B1;seed=9"
+    assert cli("replay", line, "-v") == cli("replay", "--verbose", line) == cli("replay", line)
+
+
 def test_a_page_is_made_from_several_records(check: Cli, cli: Cli) -> None:
     check("held", "--record", "a.jsonl")
     check("violated", "--record", "b.jsonl")

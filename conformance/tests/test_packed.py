@@ -155,6 +155,6 @@ def test_one_entry_alone_has_no_neighbour() -> None:
 
 
 def test_content_that_would_overflow_makes_no_claim() -> None:
-    wide = make_problem(Recipe.parse("B2,H1,Hkv1,T2,S2,D256,Dv4;mask=none;families=normal;seed=3"), DType.FLOAT16)
+    wide = make_problem(Recipe.parse("B2,H1,Hkv1,T2,S2,D256,Dv4;mask=none;families=offset;seed=3"), DType.FLOAT16)
     with pytest.raises(NoClaim, match="a dot product with the new keys would overflow"):
         replace_last_entry(Posed((wide,)), content="large")

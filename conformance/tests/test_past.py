@@ -14,7 +14,7 @@ from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import BESIDE, KEYWORDS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
@@ -145,7 +145,7 @@ def test_blocks_cut_the_past_with_batch_entries_and_heads() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, *HALVES])
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
     declared = {"grade": sound.grade} if dtype in HALVES else None

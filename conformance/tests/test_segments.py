@@ -13,7 +13,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.segment_keywords import SEGMENT_PATTERNS, USUAL_SEGMENTS
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
@@ -141,7 +141,7 @@ def test_blocks_are_cut_along_batch_and_queries(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("dtype", DType)
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
     precision = precision_of({"grade": sound.grade} if dtype in HALVES else None, dtype)

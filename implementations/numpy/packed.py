@@ -15,10 +15,10 @@ def attention(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key
     cu_query[b+1], and the keys from cu_key[b] up to cu_key[b+1]; a query without a key gets zeros.
     """
     output = np.zeros((*query.shape[:2], value.shape[-1]), query.dtype)
-    for first, end, first_key, end_key in zip(cu_query[:-1], cu_query[1:], cu_key[:-1], cu_key[1:], strict=True):
-        if end > first and end_key > first_key:
-            output[first:end] = one_sequence(query[first:end], key[first_key:end_key], value[first_key:end_key],
-                                             causal=causal, scale=scale)
+    for b in range(len(cu_query) - 1):
+        own, keys = slice(*cu_query[b:b + 2]), slice(*cu_key[b:b + 2])
+        if own.stop > own.start and keys.stop > keys.start:
+            output[own] = one_sequence(query[own], key[keys], value[keys], causal=causal, scale=scale)
     return output
 
 

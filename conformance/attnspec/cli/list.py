@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import click
 
+from attnspec.cli.mistakes import in_own_words
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
@@ -18,7 +19,7 @@ from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.spec.clause import Spec
-from attnspec.spec.load import NOT_CHECKED, load_spec
+from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.registry import registered
 
@@ -145,9 +146,10 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
     Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
     a problem. Without WHAT, subjects.
     """
-    if spec_add and what == "clauses":
-        click.echo(NOT_CHECKED, err=True)
-    rows = list(WHAT[what](implementations, partial(load_spec, spec, spec_add)))
+    law = cache(partial(load_spec, spec, spec_add))
+    for problem in in_own_words(law(), law().clauses) if spec_add and what == "clauses" else ():
+        click.echo(visible(str(problem)), err=True)
+    rows = list(WHAT[what](implementations, law))
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return

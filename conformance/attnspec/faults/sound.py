@@ -287,6 +287,9 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           form=Form.PAGED),
 )}
 
+DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is Form.DENSE}
+"""Those that take (B,H,T,D)."""
+
 
 def sound_named(name: str) -> Sound:
     """The sound formulation of this name. Raises TargetError, with the nearest name, where there is none."""

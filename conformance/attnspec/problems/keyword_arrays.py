@@ -84,14 +84,14 @@ def slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 
 
 def _behind(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
-    """(B,N): so many segments one behind the other, whose borders each batch entry draws."""
+    """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry draws."""
     B, length = shape
     borders = 1 + np.argsort(words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
     return np.asarray((np.arange(length) >= borders[:, :, None]).sum(axis=1))
 
 
 def _made(pattern: str, segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
-    """So many segments, (B,N) or (N,) of all batch entries."""
+    """So many segments, (B,T), or (T,) of all batch entries; or of keys."""
     places = np.arange(shape[1])
     if pattern == "by_turns":
         return np.array([2**24, 2**24 + 1, 2**24 + 256])[places % segments]

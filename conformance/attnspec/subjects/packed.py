@@ -64,20 +64,21 @@ def _lengths(problem: Problem, axis: str) -> Array | None:
 
 
 def _packed(array: Array, own: Array) -> Array:
-    """(B,H,N,D) of sequences with these places as (N',H,D), one behind the other."""
+    """An array (B,H,T,D), or of keys, as (T,H,D) of all sequences together, one behind the other."""
     return np.ascontiguousarray(array.swapaxes(1, 2)[own])
 
 
 def _own(lengths: Array | None, array: Array) -> Array:
-    """(B,N) bool: the places of each sequence in an array (B,H,N,D)."""
+    """(B,T) bool: the places of each sequence in an array (B,H,T,D), or of keys."""
     B, _, most, _ = array.shape
     return np.arange(most) < (np.full((B, 1), most) if lengths is None else lengths[:, None])
 
 
 def _borders(own: Array) -> Array:
-    """(B+1,) int32: where each sequence begins, and where the last one ends."""
+    """(B+1,) int32: where each sequence begins, and where the last one ends; own: its places (B,T)."""
     return np.concatenate([[0], np.cumsum(own.sum(axis=1))]).astype(np.int32)
 
 
 def _longest(own: Array) -> int:
+    """The most places (B,T) that a sequence has."""
     return int(own.sum(axis=1).max(initial=0))

@@ -39,7 +39,7 @@ def cut_to_segments(posed: Attention) -> Attention:
 
 
 def _shared(segments: Array | None) -> Array | None:
-    """(N,): the segments that all batch entries share; None where they do not, or where there are none."""
+    """(T,): the segments (B,T), or of keys, that all batch entries share; None where they do not, or there are none."""
     return None if segments is None or (segments != segments[:1]).any() else np.asarray(segments[0])
 
 
@@ -56,7 +56,7 @@ def rename_segments(posed: Attention) -> Attention:
 
 
 def _renamed(segments: Array) -> Array:
-    """(B,N) int32: 0, 1, 2, 3 … become 2^24, 2^24 + 1, 2^24 + 256, 2^24 + 257 …"""
+    """Segments (B,T), or of keys: 0, 1, 2, 3 … become 2^24, 2^24 + 1, 2^24 + 256, 2^24 + 257 …"""
     return np.asarray(FIRST + STEP * (segments // 2) + segments % 2, np.int32)
 
 
