@@ -16,6 +16,7 @@ from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
+from attnspec.scaffold.pages import may_learn
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
 from attnspec.scaffold.trial_adapter import Attempt, Trier
 
@@ -36,6 +37,8 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
     nearest: dict[str, Attempt | None] = {}
     for keyword, learn in _STEPS:
+        if not may_learn(form, keyword):
+            continue
         trier.nearest = nearest.get(keyword)
         form = learn(form, parameters, trier)
         nearest[keyword] = trier.nearest
