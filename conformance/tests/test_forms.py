@@ -8,8 +8,10 @@ import pytest
 from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
+from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
+from attnspec.scaffold.acquaint import Written, acquaint
 
 DENSE = """
 import numpy as np
@@ -63,3 +65,49 @@ def test_a_dense_function_is_not_said_to_mistake_its_pages() -> None:
     named = {each.fault for each in outcome.evidence.like}
     assert "causal_bottom_right" in named
     assert {CATALOGUE[name].form for name in named} == {Form.DENSE}
+
+
+# What `attnspec init` writes
+
+PAGED = """
+import numpy as np
+
+def paged_attention(q, k_cache, v_cache, block_tables, cache_seqlens, softmax_scale=None, causal=False):
+    assert k_cache.shape[1] % MULTIPLE == 0, k_cache.shape
+    B, T, H, D = q.shape
+    out = np.zeros((B, T, H, v_cache.shape[-1]), q.dtype)
+    for b, length in enumerate(cache_seqlens):
+        pages = block_tables[b, : -(-length // k_cache.shape[1])]
+        k, v = (np.repeat(pool[pages].reshape(-1, *pool.shape[2:])[:length], H // pool.shape[2], axis=1)
+                for pool in (k_cache, v_cache))
+        logits = np.einsum("thd,shd->hts", q[b], k) * (D ** -0.5 if softmax_scale is None else softmax_scale)
+        if causal:
+            logits = np.where(np.tri(T, length, length - T, dtype=bool), logits, -np.inf)
+        weights = np.exp(logits - np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), -1e30))
+        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), 1e-30)
+        out[b] = np.einsum("hts,shv->thv", weights, v)
+    return out
+"""
+
+
+def written(folder: Path, source: str, name: str) -> Written:
+    """What `init` writes for a function of a module of this text."""
+    (folder / "theirs.py").write_text(source, encoding="utf-8")
+    return acquaint(f"theirs:{name}", Surroundings())
+
+
+@pytest.mark.parametrize("multiple", [1, 16])
+def test_a_foreign_function_over_pages_is_handed_its_table(here: Path, multiple: int) -> None:
+    made = written(here, PAGED.replace("MULTIPLE", str(multiple)), "paged_attention")
+    assert "block_tables=block_table,\n        cache_seqlens=key_lengths," in made.adapter
+    assert "Query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv) to (B,H,T,Dv)." in made.adapter
+    assert "It takes NumPy arrays (B,T,H,D), key and value (pages,page,H,D)." in made.found[0]
+    assert "claims: [paged, key_lengths, causal, scale, grouped]" in made.subject
+    assert "causal_alignment: bottom_right" in made.subject
+    assert ("page_multiple: 16" in made.subject) is (multiple == 16)
+
+
+def test_a_packed_function_of_numpy_gets_borders_of_numpy(here: Path) -> None:
+    made = written(here, DENSE.replace("swapaxes(-1, -2)", "swapaxes(-1, -2) / query.shape[-1] ** 0.5")
+                   + FORMED["packed"], "attend")
+    assert "cu_query=np.arange(B + 1, dtype=np.int32) * T," in made.adapter

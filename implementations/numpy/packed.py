@@ -30,5 +30,6 @@ def one_sequence(query: Array, key: Array, value: Array, *, causal: bool, scale:
     key, value = (np.repeat(array, len(query) // len(array), axis=0) for array in (key, value))
     logits = query @ key.swapaxes(-1, -2) * wide.type(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if causal:
-        logits = np.where(np.tri(*logits.shape[1:], dtype=bool), logits, wide.type(-np.inf))
-    return (softmax(logits) @ value).swapaxes(0, 1).astype(dtype)
+        logits = np.where(np.tri(logits.shape[1], logits.shape[2], dtype=bool), logits, wide.type(-np.inf))
+    output: Array = softmax(logits) @ value
+    return output.swapaxes(0, 1).astype(dtype)

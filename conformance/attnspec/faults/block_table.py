@@ -189,7 +189,7 @@ FAULTS = (
     _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
            "ROCm/ATOM/issues/702", gather=gathered(_among(lambda table: table.pages & 15))),
     _fault("pages_all_fetched", "All pages that the table names are fetched, also beyond an entry's keys.",
-           "numbers that no page has", gather=_every_number),
+           "numbers that no page has", "local-inference-lab/b12x/issues/156", gather=_every_number),
     _fault("pages_causal_from_the_end", "The last query stands at the end of the table.",
            "the causal flag, and a table that does not end at the last query", start=_from_the_end),
     _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",

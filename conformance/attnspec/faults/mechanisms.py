@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from attnspec.faults.page_threads import OF_PAGES
+
 
 class Outside(enum.Enum):
     """Why a real mistake has no fault of its own."""
@@ -212,8 +214,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {
-        "NVIDIA/TransformerEngine/pull/399":
-            "keys_beyond_queries_lost key_lengths_bound_by_queries query_lengths_limit_keys",
+        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost key_lengths_bound_by_queries "
+                                             "query_lengths_limit_keys packed_borders_of_queries",
         "fla-org/flash-linear-attention/issues/431": Outside.CACHE,
         "vllm-project/vllm-omni/issues/5865":
             "mask_hides_queries key_lengths_of_queries query_lengths_of_keys",
@@ -272,9 +274,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "wrong scale": {"pytorch/pytorch/issues/174049": "scale_ignored"},
     "wrong value (unspecified)": {
-        "microsoft/onnxruntime/pull/3677": Outside.UNTOLD,
-        "huggingface/kernels/issues/101": Outside.UNTOLD,
-    },
+        "microsoft/onnxruntime/pull/3677": Outside.UNTOLD, "huggingface/kernels/issues/101": Outside.UNTOLD},
     "wrong weights": {
         "pytorch/pytorch/issues/27968": "report_after_dropout",
         "pytorch/pytorch/issues/42929": "report_after_dropout",
@@ -284,7 +284,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
                 for thread, made in bugs.items()}
-    for mechanism, bugs in _BY_CLASS.items()}
+    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES}.items()}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 
