@@ -22,7 +22,7 @@ KERNEL_PAGE = 4
 
 
 def _among(change: Callable[[Table], Array]) -> Where:
-    """Where keys lie by another table (B,N), whose pages are taken modulo those that there are."""
+    """Where keys (B,S) lie by another table, whose pages are taken modulo those that there are."""
     return lambda table: where(replace(table, pages=change(table) % table.most))
 
 
@@ -32,6 +32,7 @@ def _in_order(table: Table) -> Array:
 
 
 def _if_first(changed: Callable[[Table], Array], condition: Callable[[Table], bool]) -> Callable[[Table], Array]:
+    """Another table for keys (B,S) where a condition holds."""
     return lambda table: changed(table) if condition(table) else table.pages
 
 
@@ -77,7 +78,7 @@ def _to_the_end(table: Table) -> Array:
 
 
 def _reading(lengths: Callable[[Table], Array]) -> Callable[[HandedOver], HandedOver]:
-    """A `gather` stage for which each entry has so many keys, as far as the table goes."""
+    """A `gather` stage for which entries have so many keys (B,), as far as the table goes."""
     def counted(table: Table) -> Array:
         """(B,)."""
         return np.minimum(lengths(table), len(table.places))
@@ -111,7 +112,7 @@ def _heads_first(call: HandedOver) -> HandedOver:
 
 
 def _read_as(pool: Array) -> Array:
-    """(pages,slots,Hkv,·) whose memory is taken for (pages,Hkv,slots,·)."""
+    """A pool of any shape (pages,slots,Hkv,·), whose memory is taken for (pages,Hkv,slots,·)."""
     pages, slots, heads, width = pool.shape
     return pool.reshape(pages, heads, slots, width).swapaxes(1, 2)
 

@@ -135,7 +135,7 @@ def _same(contents: list[Array]) -> Array:
 
 
 def _pool(pages: Array, order: Array, content: float) -> Array:
-    """(pages,slots,Hkv,·): each page in its place; the others hold nothing."""
+    """Pages of any shape (pages,slots,Hkv,·), each in its place; the others hold nothing."""
     pool = np.empty((len(order), *pages.shape[1:]), pages.dtype)
     pool[...] = _filler(content, pages.shape[-1], pages)
     pool[order[: len(pages)]] = pages
