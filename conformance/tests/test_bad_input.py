@@ -396,6 +396,8 @@ COMMANDS = [
      "attnspec: 'casual.*' is not a known clause. Did you mean 'causal.*'? `attnspec list clauses` names them all."),
     ("check mine:attend --clause scale.default",
      "attnspec: 'scale.default' is not a known clause. Did you mean 'scale.explicit_default'? `attnspec list clauses` names them all."),
+    ("check mine:attend --clause causal.with_mas",
+     "attnspec: 'causal.with_mas' is not a known clause. Did you mean 'causal.with_mask'? `attnspec list clauses` names them all."),
     ("check mine:attend --clause past.counts",
      "attnspec: 'past.counts' is not a known clause. Did you mean 'past.lengths_count_it'? `attnspec list clauses` names them all."),
     ("check mine:attend --clause causal.futur",

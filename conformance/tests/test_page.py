@@ -229,6 +229,16 @@ def test_recommendations_of_one_that_conforms_stay_closed_and_uncounted() -> Non
     assert '<a href="#findings">Findings</a>' in page
 
 
+def test_a_convention_that_is_in_use_is_counted_apart_from_recommendations() -> None:
+    other = replace(EVIDENCE, measured=replace(MEASURED, relation="convention_is"))
+    convention = violated(name="core.b", level=Level.SHOULD, evidence=other)
+    page = render([run(outcome("lib/attend", "core.a"), convention, violated(name="core.c", level=Level.MAY))])
+    assert ("1 of 3 applicable clauses held by lib/attend; 1 recommendation not followed (1 may); "
+            "1 convention in use, but not recommended (1 should)") in words(page)
+    assert "another convention" in words(section(page, "findings"))
+    assert "another convention" not in words(section(render([run(violated(level=Level.MAY))]), "findings"))
+
+
 def test_the_page_says_what_it_counts() -> None:
     record = run(outcome("lib/attend", "core.a"), outcome("lib/attend", "core.b"))
     assert ("tried2 items (subject × clause × dtype), 24 cases, 2 of which could not be judged (no claim)"

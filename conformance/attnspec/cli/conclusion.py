@@ -86,7 +86,7 @@ def undiagnosed(digest: Digest) -> Iterator[str]:
 def unpromised(digest: Digest) -> Iterator[str]:
     """Why what conforms may refuse something."""
     if _code(digest) == CONFORMS and "refuses" in _refused(digest):
-        yield "  What it refuses was not judged and is no failure. With --must-take WORDS, refusing these is one."
+        yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
 
 
 def _is_glance(digest: Digest) -> bool:

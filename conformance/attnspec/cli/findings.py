@@ -14,6 +14,7 @@ from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explanations, likely, unclear
 from attnspec.report.likely_cause import LikelyCause
+from attnspec.report.other_conventions import is_other_convention
 from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
@@ -92,7 +93,7 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     first, clause = finding.shown, digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
-    happened = (OTHER_CONVENTION if _is_convention(first) else RECOMMENDED) if is_advice else ""
+    happened = (OTHER_CONVENTION if is_other_convention(first) else RECOMMENDED) if is_advice else ""
     text = violation(first, says=clause.says, where=clause.where, also=also, happened=happened)
     head, _, rest = text.partition("\n")
     level = "" if first.level is Level.MUST else f" [{first.level.value}]"
@@ -115,23 +116,14 @@ def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
 def recommendations(digest: Digest) -> Iterator[str]:
     """The recommendations that are not followed, by name; and the conventions that are others than recommended."""
     names = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
-    conventions = [outcome for outcome in names.values() if _is_convention(outcome)]
-    others = [outcome for outcome in names.values() if not _is_convention(outcome)]
+    conventions = [outcome for outcome in names.values() if is_other_convention(outcome)]
+    others = [outcome for outcome in names.values() if not is_other_convention(outcome)]
     if others:
         what = f"{_of_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
         yield f"{what}: {_uncounted(digest, others)}"
     if conventions:
         how = "is not the recommended one" if len(conventions) == 1 else "are not the recommended ones"
         yield f"{_of_levels('convention', conventions)} {how}, but in use: {_uncounted(digest, conventions)}"
-
-
-def _is_convention(outcome: Outcome) -> bool:
-    """Whether the subject follows another answer than the recommended one where libraries differ.
-
-    What no library is known to do has an explanation; it is not in use.
-    """
-    found = outcome.evidence
-    return bool(found and found.measured and found.measured.relation == "convention_is" and not found.explained)
 
 
 def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:

@@ -22,12 +22,12 @@ KERNEL_PAGE = 4
 
 
 def _among(change: Callable[[Table], Array]) -> Where:
-    """Where keys (B,S) lie by another table, whose pages are taken modulo those that there are."""
+    """Where keys lie by another table, any shape, whose pages are taken modulo those that there are."""
     return lambda table: where(replace(table, pages=change(table) % table.most))
 
 
 def _in_order(table: Table) -> Array:
-    """(B,N): the pages as if each entry had all of its own one behind the other."""
+    """Any shape: the pages as if each entry had all of its own one behind the other."""
     return np.arange(table.pages.size).reshape(table.pages.shape)
 
 
@@ -51,7 +51,7 @@ def _slots_of_kernel(table: Table) -> Place:
 
 
 def _by_columns(table: Table) -> Array:
-    """(B,N): the table is read as if it had the entries along its last axis."""
+    """Any shape: the table is read as if it had the entries along its last axis."""
     return table.pages.T.reshape(table.pages.shape)
 
 
@@ -112,7 +112,7 @@ def _heads_first(call: HandedOver) -> HandedOver:
 
 
 def _read_as(pool: Array) -> Array:
-    """A pool of any shape (pages,slots,Hkv,·), whose memory is taken for (pages,Hkv,slots,·)."""
+    """An array of any shape, (pages,slots,Hkv,·), whose memory is taken for (pages,Hkv,slots,·)."""
     pages, slots, heads, width = pool.shape
     return pool.reshape(pages, heads, slots, width).swapaxes(1, 2)
 

@@ -130,6 +130,9 @@ SIGNS: Mapping[Verdict, Sign] = {
 ADVICE = replace(SIGNS[Verdict.VIOLATED], word="not as recommended")
 """Of a violated clause that does not gate."""
 
+OTHER_CONVENTION = replace(ADVICE, word="another convention")
+"""The same where libraries use both conventions."""
+
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
 SHORT: Mapping[DType, str] = {

@@ -11,9 +11,10 @@ from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
 from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.figures import ADVICE, FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign
 from attnspec.report.joined import Joined, Judged
 from attnspec.report.likely_cause import Explained, LikelyCause
+from attnspec.report.other_conventions import is_other_convention
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
 PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
@@ -76,6 +77,10 @@ def _led_by(finding: PageFinding, group: Explained) -> PageFinding:
     return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))
 
 
+def _of_advice(outcome: Outcome) -> Sign:
+    return OTHER_CONVENTION if is_other_convention(outcome) else ADVICE
+
+
 def _finding(
     number: int, clause: ClauseText, subject: Judged, outcomes: tuple[Outcome, ...], *, strict: bool,
 ) -> PageFinding | None:
@@ -86,7 +91,7 @@ def _finding(
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=ADVICE if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
+        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed for known in causes(subject, outcome)}.values()))

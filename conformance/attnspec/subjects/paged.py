@@ -35,22 +35,22 @@ class Paged:
 
 
 def _any_order(pages: int) -> Array:
-    """(pages,): their numbers in an order of their own, the same each time."""
+    """Any shape, (pages,): their numbers in an order of their own, the same each time."""
     return np.argsort(words(0, "pages", (pages,)), kind="stable")
 
 
 def _page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(missing,): page 0, whoever's it is."""
+    """Any shape, (missing,): page 0, whoever's it is."""
     return np.zeros(missing, np.int64)
 
 
 def _unused(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(missing,): pages that nobody uses, one after the other."""
+    """Any shape, (missing,): pages that nobody uses, one after the other."""
     return np.resize(spare, missing)
 
 
 def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(missing,): numbers below and beyond those of the pages, by turns."""
+    """Any shape, (missing,): numbers below and beyond those of the pages, by turns."""
     return np.resize(np.array([-1, pages + 7]), missing)
 
 
@@ -135,7 +135,7 @@ def _same(contents: list[Array]) -> Array:
 
 
 def _pool(pages: Array, order: Array, content: float) -> Array:
-    """Pages of any shape (pages,slots,Hkv,·), each in its place; the others hold nothing."""
+    """Of any shape, (pages,slots,Hkv,·): each page in its place; the others hold nothing."""
     pool = np.empty((len(order), *pages.shape[1:]), pages.dtype)
     pool[...] = _filler(content, pages.shape[-1], pages)
     pool[order[: len(pages)]] = pages

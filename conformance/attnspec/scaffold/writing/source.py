@@ -85,9 +85,9 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
     array = words_of(form).array
     returns = f"{array} | tuple[{array}, {array}]" if "return_weights" in form.keywords else array
     body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
+    shapes = _PAGED if form.parameter(TABLE) else _SHAPES[form.kind]
     return [*_decorated(form, words), *broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0),
-            f'    """{_PAGED if form.parameter(TABLE) else _SHAPES[form.kind]}"""', *_unused(form),
-            *with_axes(form, body)]
+            f'    """{shapes}"""', *_unused(form), *with_axes(form, body)]
 
 
 def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:
