@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
+from attnspec.diagnosis.diagnose import diagnose
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.subject import fault_subject
+from attnspec.problems.recipe import Recipe
 from attnspec.scaffold.acquaint import Written, acquaint
+from attnspec.spec.load import load_spec
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
 
 DENSE = """
 import numpy as np
@@ -57,14 +63,14 @@ def test_an_ordinary_mistake_is_named_in_every_form(tmp_path: Path, form: str) -
     assert outcome.evidence.like[0].fault == "scale_none"
 
 
-def test_a_dense_function_is_not_said_to_mistake_its_pages() -> None:
-    engine = Engine(Plan(("fault/causal_bottom_right",), clauses=("causal.alignment",),
-                         dtypes=(DType.FLOAT64,), effort=Effort.QUICK))
-    [outcome] = [engine.try_item(item) for item in engine.items()]
-    assert outcome.evidence
-    named = {each.fault for each in outcome.evidence.like}
-    assert "causal_bottom_right" in named
-    assert {CATALOGUE[name].form for name in named} == {Form.DENSE}
+@pytest.mark.parametrize(("name", "is_named"), [("causal_bottom_right", True), ("pages_causal_from_the_end", False)])
+def test_a_dense_function_is_not_said_to_mistake_its_pages(name: str, is_named: bool) -> None:
+    check = compile_spec(load_spec())["attention.definition"]
+    trial = Trial(check, Evaluator(fault_subject("fault/causal_bottom_right"), DType.FLOAT64), Effort.QUICK, 0,
+                  lambda _: None)
+    case = Recipe.parse("B1,H1,Hkv1,T2,S5,D4,Dv4;mask=none;families=normal;with=causal;seed=1")
+    found = diagnose(trial, case, among=[CATALOGUE[name]]).like
+    assert [each.fault for each in found] == [name] * is_named
 
 
 # What `attnspec init` writes

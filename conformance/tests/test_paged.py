@@ -13,6 +13,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.page_keywords import PAGE_PATTERNS, USUAL_PAGES, PagePattern
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
+from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
 from attnspec.faults.block_table import FAULTS
 from attnspec.faults.sound import SOUND, sound_named
@@ -23,9 +24,13 @@ from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
+from attnspec.spec.load import load_spec
 from attnspec.subjects.paged import LARGE, Paged, in_pages
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms import pages
 
@@ -179,6 +184,15 @@ def test_large_numbers_that_would_overflow_are_not_put() -> None:
     assert pages.with_pages(Posed((loud,)), to="nan_beyond").one.block_table == "nan_beyond"
     with pytest.raises(NoClaim, match="a dot product with the content of unused slots would overflow"):
         pages.with_pages(Posed((loud,)), to="large_beyond")
+
+
+def test_a_case_says_how_its_pages_lie() -> None:
+    case = Recipe.parse("B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=integers;with=block_table+window;window=2+0;"
+                        "block_table=odd;seed=0")
+    check = compile_spec(load_spec())["paged.definition"]
+    trial = Trial(check, Evaluator(fault_subject("fault/pages_in_order"), DType.FLOAT32), Effort.QUICK, 0,
+                  lambda _: None)
+    assert " float32 block_table=odd window, entries integers" in in_a_line(trial, case)
 
 
 # Who takes them

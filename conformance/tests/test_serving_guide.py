@@ -10,6 +10,7 @@ import pytest
 from attnspec.core.cache_keywords import CACHES, PAST_PATTERNS, SLOPE_PATTERNS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.page_keywords import PAGE_PATTERNS
 from attnspec.core.plan import Plan
 from attnspec.core.segment_keywords import SEGMENT_PATTERNS, SEGMENTS
 from attnspec.core.serving_keywords import LENGTH_PATTERNS, SERVING, SINK_PATTERNS
@@ -58,7 +59,8 @@ def test_the_table_has_every_keyword_of_serving() -> None:
 
 @pytest.mark.parametrize(("keywords", "patterns"), [
     ("`key_lengths`, `query_lengths`", LENGTH_PATTERNS), ("`past_key`", PAST_PATTERNS), ("`sinks`", SINK_PATTERNS),
-    ("`alibi_slopes`", SLOPE_PATTERNS), ("`query_segments`", SEGMENT_PATTERNS)])
+    ("`alibi_slopes`", SLOPE_PATTERNS), ("`query_segments`", SEGMENT_PATTERNS),
+    ("`block_table`", PAGE_PATTERNS)])
 def test_the_guide_explains_every_pattern_that_a_case_names(keywords: str, patterns: Mapping[str, str]) -> None:
     told = re.findall(rf"^\| {keywords} \| `(\w+)` \| (.*) \|$", GUIDE, re.MULTILINE)
     assert dict(told) == dict(patterns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnspec.core.cache_keywords import CACHED
-from attnspec.core.keywords import AXES, COUNTS, VALUED
+from attnspec.core.keywords import COUNTS, VALUED
 from attnspec.problems.caches import past_by
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.recipe import Recipe
@@ -22,10 +22,10 @@ def in_a_line(trial: Trial, recipe: Recipe) -> str:
 
 
 def _pattern(keyword: str, recipe: Recipe) -> str:
-    """How the array of a keyword is made: `=spread`; lengths `=ragged (3, 1)`, a past `=half (P=2 of S)`."""
-    if keyword not in AXES or keyword not in VALUED:
+    """How what a pattern names is made: `=spread`; lengths `=ragged (3, 1)`, a past `=half (P=2 of S)`."""
+    pattern = recipe.value(keyword) if keyword in VALUED else None
+    if not isinstance(pattern, str):
         return ""
-    pattern = recipe.value(keyword)
     if keyword in CACHED:
         return f"={pattern} (P={past_by(pattern, recipe.sizes)} of S)"
     if keyword not in COUNTS:

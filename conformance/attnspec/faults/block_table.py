@@ -32,6 +32,7 @@ def _in_order(table: Table) -> Array:
 
 
 def _if_first(changed: Callable[[Table], Array], condition: Callable[[Table], bool]) -> Callable[[Table], Array]:
+    """Another table for keys (B,S) where a condition holds."""
     return lambda table: changed(table) if condition(table) else table.pages
 
 
@@ -77,7 +78,7 @@ def _to_the_end(table: Table) -> Array:
 
 
 def _reading(lengths: Callable[[Table], Array]) -> Callable[[HandedOver], HandedOver]:
-    """A `gather` stage for which each entry has so many keys, as far as the table goes."""
+    """A `gather` stage for which entries have so many keys (B,), as far as the table goes."""
     def counted(table: Table) -> Array:
         """(B,)."""
         return np.minimum(lengths(table), len(table.places))

@@ -181,7 +181,7 @@ def _arrays(returned: Whole) -> Iterator[tuple[tuple[str, ...], Array]]:
 
 
 def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """Query, key and value as the adapter takes them, and what it is given beside them whatever is in use."""
+    """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
     arrays = {name: getattr(problem, name) for name in ARRAYS}
     if TABLE in declared.given and isinstance(problem, Problem):
         paged = in_pages(problem, USUAL, declared.limits.page_multiple)
