@@ -122,7 +122,7 @@ class Servant:
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
         changed = self._incoming.watched(arrays)
-        ended = calling.perform(self._functions[header["of"]], lift, given)
+        ended = calling.perform(self._functions[header["of"]], lift, given, is_sent=True)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
         self._keep(ended)

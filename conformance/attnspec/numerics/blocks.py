@@ -119,10 +119,11 @@ def joined(shape: tuple[int, int, int], found: Iterator[tuple[Place, Mapping[str
     """
     whole: dict[str, Array] = {}
     for place, arrays in found:
+        if tuple(each.stop - each.start for each in place) == shape:
+            return arrays
         for name, array in arrays.items():
             if name not in whole:
-                lengths = tuple(each.stop - each.start for each in place)
-                is_all = lengths == shape or not any(array.shape)
+                is_all = not any(array.shape)
                 whole[name] = array if is_all else np.empty((*shape, *array.shape[3:]), array.dtype)
             if whole[name] is not array and any(array.shape):
                 whole[name][place] = array

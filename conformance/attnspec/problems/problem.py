@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -39,6 +40,14 @@ class Sizes:
         return " ".join(f"{name}={size}" for name, size in self.by_axis.items())
 
 
+@lru_cache(maxsize=256)
+def _sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
+    """Those of a problem whose query and value have these shapes; a case asks some thirty times."""
+    B, H, T, D = query
+    Hkv, S, Dv = value[1:]
+    return Sizes(B, H, Hkv, T, S + past, D, Dv)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem(KeywordArguments[Array]):
     """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
@@ -54,9 +63,7 @@ class Problem(KeywordArguments[Array]):
     @property
     def sizes(self) -> Sizes:
         """The lengths of the axes."""
-        B, H, T, D = self.query.shape
-        Hkv, S, Dv = self.value.shape[1:]
-        return Sizes(B, H, Hkv, T, S + self.past, D, Dv)
+        return _sizes(self.query.shape, self.value.shape, self.past)
 
     @property
     def past(self) -> int:
