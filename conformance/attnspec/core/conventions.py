@@ -88,4 +88,8 @@ PROFILES: Mapping[str, str] = {
     "grouped": "fewer key/value heads than query heads (grouped-query and multi-query attention)",
     "layers": "whole layers with their projections and head split",
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
+    "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
 }
+
+IF_CLAIMED = frozenset({"batch_invariant"})
+"""Profiles that bind only who claims them: most good implementations do not keep them, and need not."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
@@ -75,6 +76,8 @@ class Check:
         """Why the clause cannot be put to the subject at all; empty if it can."""
         if self.domain.is_layer and subject.declaration.kind is not Kind.LAYER:
             return "it is not a layer: it has no projections"
+        if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
+            return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         return subject.lacks(self.needs)
 
     @property
