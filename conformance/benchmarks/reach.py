@@ -52,7 +52,8 @@ def threads(law: Spec) -> Iterator[Thread]:
     """Every thread once, by mechanism."""
     demands = {clause.id for clause in law.clauses if clause.level is Level.MUST}
     matrix = read_refutations(law)
-    matrix = replace(matrix, convictions={name: matrix.convictions[name] for name in demands & matrix.convictions.keys()})
+    detected = {name: faults for name, faults in matrix.convictions.items() if name in demands}
+    matrix = replace(matrix, convictions=detected)
     for mechanism in sorted(BUGS):
         for link, made in BUGS[mechanism].items():
             if isinstance(made, Outside):
