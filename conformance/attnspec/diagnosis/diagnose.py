@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -95,7 +95,8 @@ class Examiner:
         like = self._named_before(case) or self._overflown(case, among) or self._named_now(case, among)
         self._known.update({each.fault: each for each in like})
         problems = [step.problem for step in case.log]
-        if like or case.bar.aspect is Aspect.DTYPE:  # read-outs are of numbers, and cannot show a dtype
+        is_rotary = case.bar.subject.declaration.kind is Kind.ROTARY
+        if like or is_rotary or case.bar.aspect is Aspect.DTYPE:  # read-outs are of attention's numbers
             return Diagnosis(like)
         return Diagnosis(located=locate(case.bar, trial.evaluator.dtype, problems))
 
@@ -106,7 +107,7 @@ class Examiner:
     def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
         dtype, fault = case.trial.evaluator.dtype, CATALOGUE[WITHOUT_MAXIMUM]
-        if not case.fails or fault not in among:
+        if not case.fails or fault not in among or not _may_stand(fault, case.trial):
             return ()
         if dtype not in self._raw:
             self._raw[dtype] = RawExponentials.of(case.bar, dtype)
@@ -174,10 +175,16 @@ class Examiner:
         return self._fares[place]
 
 
+_ALIKE: Mapping[Kind, frozenset[Kind]] = {
+    Kind.ATTENTION: frozenset({Kind.ATTENTION}), Kind.LAYER: frozenset({Kind.ATTENTION, Kind.LAYER}),
+    Kind.ROTARY: frozenset({Kind.ROTARY})}
+"""By a subject's kind, the kinds of faults that can stand in its place: a layer may be put around an attention."""
+
+
 def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
-    is_layer = trial.evaluator.subject.declaration.kind is Kind.LAYER
-    return trial.evaluator.dtype not in fault.equivalents and (is_layer or fault.kind is not Kind.LAYER)
+    kinds = _ALIKE[trial.evaluator.subject.declaration.kind]
+    return trial.evaluator.dtype not in fault.equivalents and fault.kind in kinds
 
 
 def _bites(fault: Fault, case: FailingCase) -> bool:

@@ -19,6 +19,9 @@ from attnspec.faults import serving
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
+from attnspec.faults.rotary_work import Rotate
+from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
+from attnspec.faults.sound_rotary import declaration_of_rotary
 from attnspec.faults.staged import Attend, around, staged
 from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
@@ -237,16 +240,19 @@ def _lowest_added(logits: Array, work: Work) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing."""
+    """A correct attention: how it computes, its grade in half dtypes, and what it does with rows that see nothing; or,
+    by its kind, a correct rotary embedding.
+    """
 
     name: str
     meaning: str
-    make: Callable[[], Attend]
+    make: Callable[[], Attend | Rotate]
     grade: str = "G0"
     hidden_row: str = "zeros"
+    kind: Kind = Kind.ATTENTION
 
     @property
-    def function(self) -> Attend:
+    def function(self) -> Attend | Rotate:
         """A freshly made function."""
         return self.make()
 
@@ -269,18 +275,24 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", _whole(_eager), grade="G3"),
 )}
 
+EVERY: Mapping[str, Sound] = {**SOUND, **{
+    name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
+"""Those of attention, and those of rotary embeddings."""
+
 
 def sound_named(name: str) -> Sound:
     """The sound formulation of this name. Raises TargetError, with the nearest name, where there is none."""
-    if name not in SOUND:
-        raise TargetError.unknown("sound formulation", name, SOUND)
-    return SOUND[name]
+    if name not in EVERY:
+        raise TargetError.unknown("sound formulation", name, EVERY)
+    return EVERY[name]
 
 
 def declaration_of_sound(sound: Sound) -> Declaration:
     """All profiles of attention claimed, the recommended conventions but for hidden rows, and the grade; all compute in
     float32 or wider, and vouch for its systematic error.
     """
+    if sound.kind is Kind.ROTARY:
+        return declaration_of_rotary(sound.grade)
     keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     return Declaration(
         keywords=keywords, limits=Limits(grouped=True, broadcasts=True),

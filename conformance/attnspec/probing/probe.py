@@ -7,12 +7,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import summon
 from attnspec.probing.subjects import first
 from attnspec.probing.switches import FLIPS, Pair
-from attnspec.questions import caches, masks, mismatch, numbers, outputs, ranges, serving, shapes, visibility
+from attnspec.questions import (
+    caches,
+    masks,
+    mismatch,
+    numbers,
+    outputs,
+    ranges,
+    rotary,
+    serving,
+    shapes,
+    visibility,
+)
 from attnspec.questions.asker import Asker, Question, Reply, When, reply_to
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
@@ -54,6 +65,9 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
     """
     asker = Asker(subject, dtype)
+    if subject.declaration.kind is Kind.ROTARY:
+        yield _step(rotary.PAIRS, asker)
+        return
     if brief and base is not None:
         yield from _flips(base, asker.knowing(drops=masks.drops(asker)), brief=True)
         return

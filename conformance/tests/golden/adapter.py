@@ -14,7 +14,7 @@ import click
 import numpy as np
 from attnspec.cli.group import attnspec
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
@@ -259,7 +259,7 @@ def _fields(problem: Problem | LayerProblem) -> Iterator[tuple[str, object]]:
 
 def problem_of(recipe: str, dtype: str) -> Problem:
     """The problem of a recipe, put to no subject."""
-    found = _evaluator("numpy/attention", dtype).problem(replace(Recipe.parse(recipe), drawn={}), is_layer=False)
+    found = _evaluator("numpy/attention", dtype).problem(replace(Recipe.parse(recipe), drawn={}), Kind.ATTENTION)
     assert isinstance(found, Problem)
     return found
 
