@@ -57,6 +57,7 @@ PUTS = (
     Put("numpy/serving", "lse.*"),
     Put("numpy/serving", "past.*"),
     Put("numpy/serving", "slopes.*"),
+    Put("numpy/rotary", "rotary.*"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 
