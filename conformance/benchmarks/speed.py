@@ -61,11 +61,11 @@ class Stopwatch:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> object:  # noqa: ANN401  (whatever the function takes)
         """Call the function on the clock."""
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             return self.function(*arguments, **keywords)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.seconds += time.process_time() - start
 
 
 @dataclass(slots=True)
@@ -118,16 +118,16 @@ class Setup:
         return pairs
 
     def _run(self, cases: int, pairs: Pairs) -> None:
-        ended = time.perf_counter()
+        ended = time.process_time()
 
         def case(recipe: Recipe) -> None:
             nonlocal ended
-            drawn = time.perf_counter() - ended
+            drawn = time.process_time() - ended
             own, judge = min((self._pair(replace(recipe, sizes=self.sizes)) for _ in range(TIMES)), key=sum)
             pairs.own.append(own)
             pairs.judge.append(judge)
             pairs.draw.append(drawn)
-            ended = time.perf_counter()
+            ended = time.process_time()
 
         self._search(case, cases)
 
@@ -135,13 +135,13 @@ class Setup:
         """Seconds of the call, and of all else in the case, before an evaluator that remembers nothing."""
         old = self.trial.evaluator
         trial = replace(self.trial, evaluator=Evaluator(old.subject, old.dtype, old.conventions))
-        before, start = self.watch.seconds, time.perf_counter()
+        before, start = self.watch.seconds, time.process_time()
         try:
             trial.judge(recipe, Tally())
         except Violated:  # takes its time, too, but should be known
             click.echo(f"violated: {recipe.text}", err=True)
         own = self.watch.seconds - before
-        return own, time.perf_counter() - start - own
+        return own, time.process_time() - start - own
 
     def _search(self, case: Callable[[Recipe], None], cases: int) -> None:
         declaration, check = self.trial.evaluator.subject.declaration, self.trial.check

@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.advice import manifest_line
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown
+from attnspec.subjects.registry import load
 from helpers.records import evidence_of
+from helpers.subjects import softmax_of
 
 Product = Callable[[Array, Array], Array]
 
@@ -46,11 +49,6 @@ def logits_of(query: Array, key: Array, causal: bool, product: Product) -> Array
     logits = product(query, key.swapaxes(-1, -2)) / np.sqrt(query.shape[-1]).astype(query.dtype)
     seen = np.tri(*logits.shape[-2:]).astype(bool)
     return np.where(seen, logits, np.array(-np.inf, query.dtype)) if causal else logits
-
-
-def softmax_of(logits: Array) -> Array:
-    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
 
 
 def textbook(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
@@ -181,6 +179,21 @@ def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: P
     assert {again.try_item(item).verdict for item in again.items()} == {Verdict.HELD}
 
 
+def test_a_line_to_paste_says_what_it_replaces(tmp_path: Path) -> None:
+    folder = tmp_path / "own_arithmetic"
+    folder.mkdir()
+    (folder / "mine.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    manifest = folder / "manifest.yaml"
+    manifest.write_text("library: Mine\nsubjects:\n  - id: mine\n    title: Mine\n    function: mine:textbook\n"
+                        "    precision:\n      float16: {grade: G3, reason: measured}\n", encoding="utf-8")
+    subject = load("own_arithmetic/mine", folders=(str(tmp_path),))
+    assert manifest_line(subject, "precision", {"float16": {"grade": "G4"}}) == (
+        f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3), in place of its float16, write: "
+        'float16: {grade: "G4"}')
+    assert manifest_line(subject, "limits", {"causal_only": True}) == (
+        f"under 'limits' of own_arithmetic/mine ({shown(manifest)}:3) write: causal_only: true")
+
+
 def test_the_advice_says_what_would_mend_it() -> None:
     [found] = explained("textbook", DType.FLOAT16, "numerics.long_sequences")
     assert found is not None
@@ -247,3 +260,8 @@ def test_only_a_function_of_jax_is_told_of_x64(monkeypatch: pytest.MonkeyPatch) 
     assert of_jax is not None
     assert plain.advice == "Compute in float64"
     assert of_jax.advice == "Compute in float64 (JAX: enable x64, or --lift jax)"
+
+
+def test_what_overflows_an_arithmetic_that_is_known_is_its_consequence() -> None:
+    told = explained("through_float32", DType.FLOAT64, "attention.definition", "scale.read_out")
+    assert [each and each.cause for each in told] == ["it computes in float32 throughout"] * 2

@@ -92,10 +92,17 @@ def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType
 
 
 def test_many_subjects_make_an_audit_and_few_a_run() -> None:
+    assert audit_text([crowded()]).startswith("# What attention layers really do: an audit\n")
+    assert audit_text([run([card("lib/a")], outcome("lib/a"))]).startswith("# `lib/a`: what was found\n")
     assert "14 implementations of attention from 2 libraries tested" in words(render([crowded(outcome("other/one"))]))
     few = run(map(card, crowd(MANY)), *map(outcome, crowd(MANY)))
     assert "12 of 12 implementations conform" not in words(render([crowded()]))
     assert "12 of 12 implementations conform" in words(render([few]))
+
+
+def test_an_audit_counts_its_probes_beside_its_items() -> None:
+    assert ("1 clause, 13 items (subject × clause × dtype) and 1 probe, 52 cases"
+            in words(render([crowded(probes=[probe("lib/subject00")])])))
 
 
 def test_one_finding_stands_for_all_complaints_of_it() -> None:
@@ -477,7 +484,7 @@ def test_the_command_writes_the_text(tmp_path: Path) -> None:
     assert made.exit_code == 0, made.output
     assert f"page: {tmp_path / 'run.html'}" in made.output
     assert f"markdown: {tmp_path / 'docs' / 'audit.md'}" in made.output
-    assert (tmp_path / "docs" / "audit.md").read_text(encoding="utf-8").startswith("# What attention layers really do")
+    assert (tmp_path / "docs" / "audit.md").read_text(encoding="utf-8").startswith("# `lib/a`: what was found")
 
 
 def test_the_text_is_written_where_it_is_wanted(tmp_path: Path) -> None:

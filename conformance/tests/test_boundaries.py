@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis import whereabouts
 from attnspec.diagnosis.boundaries import Boundary, begins
 from attnspec.diagnosis.conditions import Condition, Rule, narrowed
 from attnspec.diagnosis.ranges import ranges
+from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
+from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
@@ -214,7 +218,8 @@ def test_a_finding_says_first_where_it_begins() -> None:
     assert in_short(found).startswith("attention.definition is violated: Fails where T ≥ 17; holds at T = 16. output")
 
 
-def test_at_a_glance_the_first_failure_alone_is_located() -> None:
+def test_at_a_glance_the_first_failure_alone_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whereabouts, "BRIEF", replace(whereabouts.BRIEF, seconds=inf))  # however busy the machine is
     subject = planted(lambda s: s.T > 16)
     run = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.GLANCE), lambda _: None)
     case = recipe((1, 2, 2, 33, 17, 16, 8)).text
@@ -250,3 +255,22 @@ def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.Monkey
     assert found.verdict is Verdict.VIOLATED
     assert found.evidence
     assert found.evidence.begins == ""
+
+
+def test_a_case_says_how_long_a_past_is_and_which_lengths_there_are() -> None:
+    case = recipe((3, 2, 2, 2, 7, 4, 4))
+    used = replace(case, features=frozenset({"past_key", "past_value", "key_lengths", "sinks"}),
+                   values={"past_key": "half", "key_lengths": "first_full", "sinks": "zero"})
+    subject = fault_subject("past_not_in_lengths")
+    outcome = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.GLANCE), lambda _: None).replay(
+        CHECKS["past.lengths_count_it"], DType.FLOAT32, used.text)
+    assert outcome.evidence
+    assert "float32 key_lengths=first_full (7, " in outcome.evidence.case
+    assert " past_key=half (P=3 of S) past_value sinks=zero, entries " in outcome.evidence.case
+
+
+def test_a_case_writes_out_eight_lengths_and_no_more() -> None:
+    case = replace(recipe((10, 2, 2, 2, 7, 4, 4)), features=frozenset({"key_lengths"}), values={"key_lengths": "full"})
+    subject = fault_subject("key_lengths_ignored")
+    trial = trial_of(subject, "lengths.definition")
+    assert "key_lengths=full (7, 7, 7, 7, 7, 7, 7, 7, …), entries" in in_a_line(trial, case)

@@ -21,7 +21,7 @@ from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.evaluation.false_alarms.blocks import LARGE_ONE_IN, Block, BlockWorker
 from attnspec.evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
 from attnspec.evaluation.false_alarms.rows import CHOSEN, CampaignRow, known, needed, rows_of
-from attnspec.faults.sound import SOUND as FORMULATIONS
+from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
 from attnspec.problems.demand import logits
@@ -269,7 +269,7 @@ def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
 def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> None:
     known_ids = {*registered(), *own_ids()}
     assert set(CHOSEN) <= known_ids
-    assert {SOUND + name for name in FORMULATIONS} <= set(CHOSEN)
+    assert {SOUND + name for name in DENSE} <= set(CHOSEN)
     others = [target for target in CHOSEN if "sdpa" in target or "mha" in target or "dot_product" in target]
     assert len(CHOSEN) >= 12
     assert len(others) >= 4

@@ -49,7 +49,7 @@ def test_a_conforming_subject_is_exit_code_0(check: Cli) -> None:
     code, out, err = check("held listed")
     assert (code, err) == (0, "")
     assert out.startswith("attnspec 0.1.0, spec 0 (dddddddd): 2 items of 1 subject, float32; effort default, seed 0, ")
-    assert "\nConforms, but for 1 known failure.\nstub:it: 1 of 2 applicable held, 1 expected\n" in out
+    assert "\nConforms, but for 1 known failure.\nstub:it: 1 of 2 applicable items held, 1 expected\n" in out
     assert out.endswith("Conforms, but for 1 known failure. (exit code 0)\n")
     assert check("held")[1].endswith("Conforms. (exit code 0)\n")
 
@@ -82,8 +82,8 @@ def test_advice_is_marked_and_gates_only_when_strict(check: Cli) -> None:
 
 def test_advice_that_is_not_followed_is_one_line_and_no_violation(check: Cli) -> None:
     _, out, _ = check("held advised")
-    assert "\nConforms.\nstub:it: 1 of 2 applicable held, 1 not as recommended\n" in out
-    assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows them)\n" in out
+    assert "\nConforms.\nstub:it: 1 of 2 applicable items held, 1 not as recommended\n" in out
+    assert "\n1 recommendation (should) is not followed: stub.advised (not counted; -v shows it)\n" in out
     assert "violated" not in out
 
 
@@ -100,7 +100,7 @@ def test_what_was_not_judged_is_otherwise_a_line_each(check: Cli) -> None:
     code, out, _ = check("held lacking vague broken")
     assert code == 2
     assert "1 not run: stub: its import fails. (stub:it)" in out
-    assert "\n1 clause makes no claim: every case overflowed (-v lists them)\n" in out
+    assert "\n1 clause could not be decided: every case overflowed (-v lists them)\n" in out
     assert "\n1 clause does not apply: takes no `mask` (-v lists them)\n" in out
     assert out.endswith("Not everything was run. (exit code 2)\n")
 
@@ -202,6 +202,12 @@ def test_a_replay_judges_one_case(cli: Cli) -> None:
     assert "note: replayed B1;seed=9" in out
 
 
+@pytest.mark.usefixtures("stub_engine")
+def test_a_replay_shows_everything_also_where_that_is_asked_for(cli: Cli) -> None:
+    line = "stub:it stub.violated float32 B1;seed=9"
+    assert cli("replay", line, "-v") == cli("replay", "--verbose", line) == cli("replay", line)
+
+
 def test_a_page_is_made_from_several_records(check: Cli, cli: Cli) -> None:
     check("held", "--record", "a.jsonl")
     check("violated", "--record", "b.jsonl")
@@ -216,6 +222,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["check"], "Missing argument 'TARGET...'"),
     (["check", "--efort", "quick", "a:b"], "No such option '--efort'. .*'--effort'"),
     (["check", "--effort", "quik", "a:b"], "'quik' is not a known effort. Did you mean 'quick'?"),
+    (["check", "--effort", "fast", "a:b"], "'fast' is not a known effort. Known: glance, quick, default, thorough."),
     (["check", "--dtype", "float23", "a:b"], "'float23' is not a known dtype. Did you mean 'float32'?"),
     (["check", "--lift", "jay", "a:b"], "'jay' is not a known lift. Did you mean 'jax'?"),
     (["check", "-n", "0", "a:b"], "0 is not in the range 1<=x<=1024"),
@@ -272,7 +279,10 @@ def test_lists_name_what_there_is(cli: Cli) -> None:
     assert "numpy/msa" in cli("list")[1]
     assert re.search(r"^causal.no_lookahead +must +causal +With", cli("list", "clauses")[1], re.MULTILINE)
     assert re.search(r"^core +\d+ +attention without", cli("list", "profiles")[1], re.MULTILINE)
-    assert "replace_after" in cli("list", "words")[1]
+    words = cli("list", "words")[1]
+    assert "replace_after" in words
+    assert re.search(r"^split +transform +along: batch\|heads\|queries +Split the problem", words, re.MULTILINE)
+    assert re.search(r"^agree +relation .*within: exact\|rounding\|reordering, \[rows_through\]", words, re.MULTILINE)
     assert "scale_none" in cli("list", "faults")[1]
 
 

@@ -12,6 +12,9 @@ from attnspec.diagnosis.tolerance import Aspect, Bar
 from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
+from attnspec.runner.jobs import open_jobs
+from attnspec.runner.judge import ENGINE
+from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.subjects.registry import load
 from attnspec.trials.dealer import COMPILED
 
@@ -112,3 +115,13 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
     precision = precision_of(None, DType.FLOAT32)
     panel = DiagnosticInputs(Bar(subject, precision, subject.declaration.conventions, Aspect.NONE), DType.FLOAT32)
     assert {step.variant for step in panel.put_to(subject)} == put
+
+
+def test_workers_begin_with_what_asks_variants_that_compile() -> None:
+    plan = Plan(("torch/sdpa", "numpy/attention"), dtypes=(DType.FLOAT32,))
+    items = list(open_jobs(TRIALS, with_engine(plan, engine=ENGINE, recipe="")).items())
+    as_told = list(Engine(plan).items())
+    assert items[0].clause == "layers.switches" != as_told[0].clause
+    assert sorted(items) == sorted(as_told)
+    assert [item for item in items if item.target == "numpy/attention"] == [
+        item for item in as_told if item.target == "numpy/attention"]

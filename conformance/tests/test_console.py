@@ -80,7 +80,7 @@ def told(*happened: Outcome | Event, code: int = 1, effort: str = "quick", detai
 def test_verdict_and_likely_cause_stand_first_and_last() -> None:
     lines = told(failed(), failed("causal.flag_is_mask"), held())
     assert lines[0] == f"Does not conform. {explains('2 of 2')}."
-    assert lines[1] == "mine:attend: 1 of 3 applicable held, 2 violated"
+    assert lines[1] == "mine:attend: 1 of 3 applicable items held, 2 violated"
     assert lines[-2:] == ["record: run.jsonl",
                           "Does not conform. Likely: `causal_off_by_one`, 2 of 2. (exit code 1)"]
 
@@ -98,7 +98,7 @@ def test_what_is_like_nothing_known_is_not_counted_as_a_bug() -> None:
 def test_what_applies_is_the_whole_of_which_a_share_is_held() -> None:
     without = [undecided(f"c.{number}", "it takes no bias") for number in range(9)]
     lines = told(held("a.a"), held("a.b"), *without, code=0)
-    assert lines[:2] == ["Conforms.", "mine:attend: 2 of 2 applicable held"]
+    assert lines[:2] == ["Conforms.", "mine:attend: 2 of 2 applicable items held"]
     assert told(undecided("a.b", "gone", Verdict.NOT_RUN), code=2)[1] == "mine:attend: 1 not run"
 
 
@@ -245,7 +245,7 @@ def test_a_story_is_told_in_one_short_clause(fault: object) -> None:
 def test_what_conforms_says_nothing_of_violations() -> None:
     advice = [failed(f"a.{number}", level=Level.SHOULD) for number in range(3)]
     lines = told(held(), *advice, code=0)
-    assert lines == ["Conforms.", "mine:attend: 1 of 4 applicable held, 3 not as recommended",
+    assert lines == ["Conforms.", "mine:attend: 1 of 4 applicable items held, 3 not as recommended",
                      "3 recommendations (should) are not followed: a.0, a.1, a.2 (not counted; -v shows them)",
                      "record: run.jsonl",
                      "Conforms. (exit code 0)"]
@@ -253,7 +253,30 @@ def test_what_conforms_says_nothing_of_violations() -> None:
 
 def test_a_recommendation_at_several_dtypes_is_one() -> None:
     advice = [failed("a.b", level=Level.MAY, dtype=dtype) for dtype in DType]
-    assert "1 recommendation (may) is not followed: a.b (not counted; -v shows them)" in told(held(), *advice, code=0)
+    assert "1 recommendation (may) is not followed: a.b (not counted; -v shows it)" in told(held(), *advice, code=0)
+
+
+def of_convention(clause: str, explained: Explanation | None = None) -> Outcome:
+    measured = Measured("convention_is", "causal_alignment is 'bottom_right'; 'top_left' is recommended", math.inf, 1,
+                        0, 1, 0, (), 1, 1)
+    evidence = Evidence(measured.sentence, "", "", measured, explained=explained)
+    return failed(clause, evidence, level=Level.SHOULD)
+
+
+def test_a_convention_that_is_in_use_is_no_recommendation_ignored() -> None:
+    lines = told(held(), of_convention("a.b"), failed("a.c", level=Level.SHOULD), code=0)
+    assert "1 recommendation (should) is not followed: a.c (not counted; -v shows it)" in lines
+    assert "1 convention (should) is not the recommended one, but in use: a.b (not counted; -v shows it)" in lines
+    both = told(held(), of_convention("a.b"), of_convention("a.c"), code=0)
+    assert ("2 conventions (should) are not the recommended ones, but in use: a.b, a.c "
+            "(not counted; -v shows them)") in both
+    full = told(held(), of_convention("a.b"), code=0, detail=Detail.FULL)
+    assert "a.b (spec/theme.yaml:1) recommends another convention; libraries use both [should]" in full
+
+
+def test_what_no_library_does_is_no_convention_in_use() -> None:
+    strange = of_convention("a.b", Explanation("it is undefined", "Make it one of these", ""))
+    assert "1 recommendation (should) is not followed: a.b (not counted; -v shows it)" in told(held(), strange, code=0)
 
 
 def test_what_it_refuses_stands_in_the_verdict() -> None:
@@ -263,9 +286,12 @@ def test_what_it_refuses_stands_in_the_verdict() -> None:
     refusals: list[Outcome | Event] = [SubjectKnown(card), *(undecided(f"a.{number}", reason) for number in range(3))]
     lines = told(held(), *refusals, code=0)
     assert lines[0] == "Conforms; refuses grouped heads, cross lengths."
+    assert lines[1] == "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
     assert lines[-1] == "Conforms; refuses grouped heads, cross lengths. (exit code 0)"
-    assert "3 clauses do not apply: the function refuses the inputs that this clause needs (-v lists them)" in lines
-    assert told(failed(), *refusals)[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
+    assert "3 clauses do not apply: the function refuses the inputs that some of them need (-v lists them)" in lines
+    wrong = told(failed(), *refusals)
+    assert wrong[0].startswith("Does not conform; refuses grouped heads, cross lengths. Likely one")
+    assert not any("is no failure" in line for line in [*wrong, *told(held(), code=0)])
 
 
 def test_what_came_up_in_a_case_stands_in_the_verdict_too() -> None:
@@ -310,6 +336,22 @@ def test_a_dtype_at_which_nothing_was_judged_is_told() -> None:
     lines = told(held("a.b"), undecided("a.c", "mine:attend takes no bias"), *left_out, code=0)
     assert "Not judged at float16: the subject does not take float16" in lines
     assert "1 clause does not apply: it takes no bias (-v lists them)" in lines
+
+
+def test_each_dtype_at_which_nothing_was_judged_has_its_reason() -> None:
+    reasons = {DType.BFLOAT16: "it does not take bfloat16", DType.FLOAT16: "it overflows in float16",
+               DType.FLOAT64: "it does not take float64"}
+    left_out = [replace(undecided("a.b", reason), dtype=dtype) for dtype, reason in reasons.items()]
+    lines = told(held("a.b"), *left_out, code=0)
+    assert [line for line in lines if line.startswith("Not judged")] == [
+        "Not judged at float64, bfloat16: it does not take them", "Not judged at float16: it overflows in float16"]
+
+
+def test_a_reason_of_several_clauses_does_not_speak_of_one() -> None:
+    reason = "the subject's declared limits exclude every shape that this clause needs"
+    lines = told(held(), undecided("a.b", reason), undecided("a.c", "mine:attend takes no bias"), code=0)
+    assert ("2 clauses do not apply: it takes no bias; the subject's declared limits exclude every shape that some of "
+            "them need (-v lists them)") in lines
 
 
 def test_a_clause_that_applies_at_another_dtype_is_not_counted_as_left_out() -> None:
@@ -538,7 +580,7 @@ def test_of_several_subjects_each_has_a_line() -> None:
     assert lines[:4] == [
         f"Does not conform: 1 of 3 subjects (a:a). {explains('1 of 1')}.",
         f"a:a          does not conform. {explains('1 of 1')}",
-        "b:bb         conforms (1 of 1 applicable held)", "mine:attend  was not judged: it is gone."]
+        "b:bb         conforms (1 of 1 applicable item held)", "mine:attend  was not judged: it is gone."]
     assert lines[-1] == ("Does not conform: 1 of 3 subjects (a:a). Likely: `causal_off_by_one`, 1 of 1. "
                          "(exit code 1)")
 

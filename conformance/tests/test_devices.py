@@ -136,7 +136,7 @@ def three(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_jax_gets_its_arrays_on_the_device_and_is_read_from_any(three: Path, cli: Cli, name: str) -> None:
     code, printed, _ = cli("check", f"mine.py:{name}", "--device", "cpu:2", "--clause", "attention.definition",
                            "--effort", "glance", "-n", "1", "--record", "run.jsonl", "--html", "page.html")
-    assert (code, "1 of 1 applicable held" in printed) == (0, True)
+    assert (code, "1 of 1 applicable item held" in printed) == (0, True)
     assert card_of(three / "run.jsonl")["lives_in"]["device"] == "cpu:2"
     assert "device cpu:2" in (three / "page.html").read_text(encoding="utf-8")
 

@@ -253,7 +253,7 @@ def test_a_fault_that_is_not_among_those_asked_for_is_not_named() -> None:
 
 
 def test_a_diagnosis_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Diagnosis:
+    def fails(*_: object, **__: object) -> Diagnosis:
         raise RuntimeError("no wonder")
 
     monkeypatch.setattr(Examiner, "diagnose", fails)

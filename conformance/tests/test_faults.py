@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import Form
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import drift
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declaration_of, fault_named, fault_table
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import staged_layer
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, SOUND, sound_named
 from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer
@@ -30,7 +31,8 @@ from attnspec.problems.recipe import Recipe
 
 Function = Callable[..., Any]  # both contracts: each test knows which it is calling
 
-ATTENTION = [fault for fault in FIXED if fault.kind is Kind.ATTENTION]  # of the others test_size_faults.py tells
+# those of sizes and of other forms are the business of test_size_faults.py and test_packed.py
+ATTENTION = [fault for fault in FIXED if fault.kind is Kind.ATTENTION and fault.form is Form.DENSE]
 LAYERS = [fault for fault in CATALOGUE.values() if fault.kind is Kind.LAYER]
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 
@@ -90,6 +92,11 @@ SLOPES = tuple(
         ("powers", "", ""), ("geometric", "causal", ""), ("of_entries", "bias", ""), ("steep", "mask", ""),
         ("zero", "", ""), ("steep", "scale", "scale=0.3;"), ("powers", "softcap", "softcap=0.5;"),
         ("of_entries", "causal past_key past_value", "past_key=half;")))
+SEGMENTS = tuple(
+    f"with={'+'.join(sorted((*more.split(), 'key_segments', 'query_segments')))};{extra}query_segments={pattern}"
+    for pattern, more, extra in (
+        ("ragged", "", ""), ("two", "mask", ""), ("by_turns", "", ""), ("padded", "bias", ""), ("two", "causal", ""),
+        ("one", "", ""), ("keys_apart", "", ""), ("ragged", "window", "window=3+1;")))
 NEAR_SIZES = ("B2,H2,Hkv2,T7,S7,D8,Dv4", "B2,H2,Hkv2,T5,S19,D8,Dv4", "B2,H2,Hkv2,T1,S18,D8,Dv4")
 
 
@@ -98,7 +105,7 @@ def _recipes(count: int) -> Iterator[str]:
     for i, (sizes, used) in enumerate(product(NEAR_SIZES, KEPT_NEAR)):
         yield f"{sizes};mask={'padding' if 'mask' in used else 'none'};families=normal;{used};seed={i}"
     serving = (*product(NEAR_SIZES, (*LENGTHS, *SINKS, *LSES)), *product(("B2,H2,Hkv2,T19,S19,D8,Dv4",), LENGTHS),
-               *product((*NEAR_SIZES, "B2,H6,Hkv3,T5,S19,D8,Dv8"), (*PASTS, *SLOPES)))
+               *product((*NEAR_SIZES, "B2,H6,Hkv3,T5,S19,D8,Dv8"), (*PASTS, *SLOPES, *SEGMENTS)))
     for i, (sizes, used) in enumerate(serving):
         family = "above_88" if "hundred" in used or used == "with=return_lse" else "normal"
         yield f"{sizes};mask={'with_empty_rows' if 'mask' in used else 'none'};families={family};{used};seed={i}"
@@ -242,7 +249,7 @@ def test_the_staged_reference_is_within_rounding_of_the_truth(dtype: DType) -> N
 
 
 @pytest.mark.parametrize("dtype", DType)
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: DType) -> None:
     sound = sound_named(name)
     grade = sound.grade if dtype in HALVES else "G0"

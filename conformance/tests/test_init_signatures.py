@@ -78,7 +78,7 @@ JUDGED = {"core": "attention.definition", "masking": "masking.definition", "bias
           "causal": "causal.no_lookahead", "scale": "scale.explicit", "window": "window.definition",
           "softcap": "softcap.definition", "key_lengths": "lengths.definition",
           "query_lengths": "lengths.queries_definition", "sinks": "sinks.definition", "lse": "lse.definition",
-          "past": "past.definition", "alibi_slopes": "slopes.definition",
+          "past": "past.definition", "alibi_slopes": "slopes.definition", "segments": "segments.definition",
           "weights": "attention.returned_weights", "layers": "layers.definition"}
 """By profile, the clause that an adapter is put to."""
 

@@ -236,6 +236,7 @@ def test_workers_have_one_thread_and_the_environment_is_put_back(monkeypatch: py
         assert {name: os.environ[name] for name in ONE_THREAD} == dict(ONE_THREAD)
         assert os.environ["XLA_FLAGS"].startswith("--xla_mine --xla_cpu_multi_thread_eigen=false")
         assert "PYTEST_CURRENT_TEST" not in os.environ
+        assert os.environ["HYPOTHESIS_NO_PLUGINS"] == "1"
     with prepared({"XLA_FLAGS": "--xla_hurry"}):
         assert os.environ["XLA_FLAGS"].startswith("--xla_mine --xla_hurry --xla_cpu_multi_thread_eigen=false")
     assert dict(os.environ) == before

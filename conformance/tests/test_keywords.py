@@ -20,6 +20,9 @@ CHECKOUT = Path(__file__).parents[2]
 MOST = 17
 """How many files, or folders of one kind of data, may name a keyword."""
 
+CALLS = "diagnosis/calls.py"
+"""A list of calls that tell faults apart: it has some of every keyword, and is no place to look for one."""
+
 FOLDERS = ("faults/sizes/", "evaluation/baselines/")
 """Families of faults, and what other suites try: data, each folder counted once."""
 
@@ -129,6 +132,8 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/return_lse.py": "its faults",
         "faults/staged.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
+        "faults/packed.py": "packed ones of it",
+        "diagnosis/tolerance.py": "what of it is compared",
     },
     "past_key": {
         "core/keywords.py": "its field",
@@ -166,6 +171,32 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/alibi_slopes.py": "its faults",
         "faults/serving.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",
+        "faults/packed.py": "of each sequence its own",
+        "faults/sound_packed.py": "packed sequences with them",
+    },
+    "query_segments": {
+        "core/keywords.py": "its field",
+        "core/segment_keywords.py": "its definition",
+        "problems/keyword_arrays.py": "the pattern that changes nothing",
+        "numerics/operands.py": "where it joins what hides keys",
+        "numerics/lengths.py": "the keys of a query's own segment",
+        "questions/caches.py": "its read-out",
+        "vocabulary/transforms/keywords.py": "a call without it",
+        "vocabulary/transforms/segments.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/query_segments.py": "its faults",
+        "faults/key_segments.py": "faults of the keys' segments",
+        "faults/serving.py": "its stage, which faults replace",
+        "faults/sound.py": "sound formulations of it",
+    },
+    "block_table": {
+        "core/keywords.py": "its field",
+        "core/page_keywords.py": "its definition",
+        "core/forms.py": "the form that it stands for",
+        "subjects/subject.py": "the pages that a case asks for",
+        "vocabulary/transforms/pages.py": "its words",
+        "faults/fault.py": "the stage of its faults",
+        "faults/block_table.py": "its faults",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""
@@ -192,7 +223,7 @@ def naming(keyword: str, package: Path = PACKAGE) -> set[str]:
 
 @pytest.mark.parametrize("keyword", NAMED)
 def test_only_files_with_a_reason_name_a_keyword(keyword: str) -> None:
-    assert naming(keyword) == set(NAMED[keyword])
+    assert naming(keyword) - {CALLS} == set(NAMED[keyword])
 
 
 @pytest.mark.parametrize("keyword", NAMED)

@@ -14,7 +14,7 @@ from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.core.serving_keywords import LENGTH_PATTERNS, USUAL_LENGTHS
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.staged import attention
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.faults.work import HandedOver
@@ -104,7 +104,7 @@ def test_without_lengths_nothing_is_hidden() -> None:
     assert visible_keys(problem(), CONVENTIONS).all()
 
 
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16])
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound, patterns = sound_named(name), [*USUAL_LENGTHS, "with_zero"]

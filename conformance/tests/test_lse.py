@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import precision_of
@@ -69,7 +69,7 @@ def test_the_truth_is_that_of_fifty_digits(family: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
     declared = {"grade": sound.grade} if dtype in HALVES else None

@@ -180,7 +180,8 @@ def test_the_clauses_are_those_that_judge_one_call() -> None:
     assert found == {"attention.definition", "attention.one_visible_key", "bias.definition", "causal.alignment",
                      "grouped.definition", "layers.identity_projections", "lengths.both_kinds", "lengths.definition",
                      "lengths.queries_definition", "masking.definition", "past.definition", "past.grouped_heads",
-                     "past.keeps_its_precision", "scale.explicit", "sinks.definition",
+                     "past.keeps_its_precision", "packed.definition", "paged.definition", "scale.explicit",
+                     "segments.definition", "sinks.definition",
                      "sinks.row_without_keys_is_zero", "slopes.definition", "softcap.after_scale", "softcap.definition",
                      "window.definition", "window.own_place_alone"}
 

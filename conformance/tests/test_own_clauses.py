@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -282,11 +283,14 @@ def test_whoever_asks_for_an_own_clause_without_its_file_is_told(cli: Cli) -> No
     assert not cli("check", "subject:attend", "--clause", "casual.*")[2].endswith(hint)
 
 
-def test_own_clauses_are_shown_with_the_word_that_nobody_checked_them(cli: Cli, mine: Path) -> None:
-    mine.write_text(MINE.replace("multiply:", "multipy:"), encoding="utf-8")
-    remark = "The words of own clauses are not checked here: attnspec lint --spec-add FILE checks them.\n"
+def test_own_clauses_are_shown_with_the_mistakes_in_their_words_alone(cli: Cli, mine: Path) -> None:
     for words in (["explain", "mine.doubled"], ["list", "clauses"]):
-        assert cli(*words, "--spec-add", "mine.yaml")[2] == remark
+        assert cli(*words, "--spec-add", "mine.yaml")[2] == ""
+    mine.write_text(MINE.replace("multiply:", "multipy:"), encoding="utf-8")
+    for words in (["explain", "mine.doubled"], ["list", "clauses"]):
+        _, out, err = cli(*words, "--spec-add", "mine.yaml")
+        assert re.fullmatch(r"mine\.yaml:\d+: 'multipy' is not a known transform\. Did you mean 'multiply'\? .*\n", err)
+        assert "mine.doubled" in out
     assert cli("explain", "causal.*", "--spec-add", "mine.yaml")[2] == ""
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
 from attnspec.record.events import ItemStarted, RunFinished, SubjectKnown
+from attnspec.record.measurements import SubjectProbed
 from attnspec.record.outcome import (
     Change,
     ClauseText,
@@ -226,6 +227,24 @@ def test_recommendations_of_one_that_conforms_stay_closed_and_uncounted() -> Non
     assert not card.endswith(" open>")
     assert "not as recommended" in words(section(page, "findings"))
     assert '<a href="#findings">Findings</a>' in page
+
+
+def test_a_convention_that_is_in_use_is_counted_apart_from_recommendations() -> None:
+    other = replace(EVIDENCE, measured=replace(MEASURED, relation="convention_is"))
+    convention = violated(name="core.b", level=Level.SHOULD, evidence=other)
+    page = render([run(outcome("lib/attend", "core.a"), convention, violated(name="core.c", level=Level.MAY))])
+    assert ("1 of 3 applicable clauses held by lib/attend; 1 recommendation not followed (1 may); "
+            "1 convention in use, but not recommended (1 should)") in words(page)
+    assert "another convention" in words(section(page, "findings"))
+    assert "another convention" not in words(section(render([run(violated(level=Level.MAY))]), "findings"))
+
+
+def test_the_page_says_what_it_counts() -> None:
+    record = run(outcome("lib/attend", "core.a"), outcome("lib/attend", "core.b"))
+    assert ("tried2 items (subject × clause × dtype), 24 cases, 2 of which could not be judged (no claim)"
+            in words(render([record])))
+    probed = replace(record, probes=(SubjectProbed("lib/attend", "", DType.FLOAT32, ()),))
+    assert "2 items (subject × clause × dtype) and 1 probe, 24 cases" in words(render([probed]))
 
 
 def test_what_does_not_apply_is_one_entry_until_it_is_opened() -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.cache_keywords import BESIDE, CACHED, PAST_PATTERNS, USUAL_PASTS, PastPattern
+from attnspec.core.cache_keywords import CACHED, PAST_PATTERNS, USUAL_PASTS, PastPattern
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import BESIDE, KEYWORDS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
@@ -90,7 +90,7 @@ def test_an_empty_past_is_drawn_only_where_a_clause_asks_for_it() -> None:
 
 
 def test_keys_and_values_are_drawn_together() -> None:
-    assert BESIDE == {"past_key": "past_value", "past_value": "past_key"}
+    assert (BESIDE["past_key"], BESIDE["past_value"]) == ("past_value", "past_key")
     asked = domain(sometimes=["past_key"])
     assert asked.sometimes == {"past_key", "past_value"}
     menu = menu_of(asked, frozenset(CACHED), Limits(), Effort.QUICK)
@@ -145,7 +145,7 @@ def test_blocks_cut_the_past_with_batch_entries_and_heads() -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, *HALVES])
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
     declared = {"grade": sound.grade} if dtype in HALVES else None

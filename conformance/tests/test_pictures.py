@@ -173,6 +173,17 @@ def test_where_an_output_fails_under_a_mask_the_mask_is_beside_it() -> None:
     assert beside.marks == tuple("." * (row + 1) + "x" * (size - row - 1) for row in range(size))
 
 
+def test_where_the_output_of_a_layer_fails_the_causal_mask_is_beside_it() -> None:
+    target, clause = "fault/layer_causal_ignored", "layers.biases"
+    case = "B1,H1,Hkv1,T1,S2,D1,Dv1;mask=none;families=integers;with=causal;M=4;inputs=separate;seed=0"
+    engine = Engine(Plan((target,), clauses=(clause,), effort=Effort.GLANCE))
+    found = engine.replay(Item(target, clause, "float32"), case).evidence
+    assert found is not None
+    [beside] = found.pictures[3:]
+    size = len(beside.marks)
+    assert beside.marks == tuple("." * (row + 1) + "x" * (size - row - 1) for row in range(size))
+
+
 def test_where_nothing_is_masked_no_mask_is_drawn() -> None:
     found = evidence("attention.weights_definition", "output_gain_1e3")
     assert len(found.pictures) == 3

@@ -285,6 +285,7 @@ def test_a_program_is_no_part_of_another_environment(tmp_path: Path) -> None:
         installed.look_in(Surroundings())
     assert missing.startswith("it lives in a program of its own, ")
     assert missing.endswith("-u'. Leave --python and --host out")
+    assert f"{Path(sys.executable).parent.parent.parent}/" not in missing
 
 
 @pytest.mark.parametrize(("script", "exit_code", "shown"), [

@@ -122,6 +122,12 @@ def test_a_failure_of_our_own_is_a_defect_and_the_rest_goes_on(run: Run) -> None
     assert result.exit_code == 2
 
 
+def test_where_we_failed_ourselves_the_footer_does_not_say_violated(run: Run) -> None:
+    result, events = run("defect", "violated")
+    assert verdicts(result)["violated"] == "violated"
+    assert [event.exit_code for event in events if isinstance(event, RunFinished)] == [result.exit_code] == [2]
+
+
 @pytest.mark.usefixtures("stubs")
 def test_a_failure_before_any_item_is_a_defect_too() -> None:
     result = Session(Plan(("stub",), clauses=("stub.held",)), engine="stub_engine:FailingEngine").run([])

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from attnspec.core.cache_keywords import CACHES
+from attnspec.core.cache_keywords import CACHES, PAST_PATTERNS, SLOPE_PATTERNS
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import Effort, Verdict
+from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.page_keywords import PAGE_PATTERNS
 from attnspec.core.plan import Plan
-from attnspec.core.serving_keywords import SERVING
+from attnspec.core.segment_keywords import SEGMENT_PATTERNS, SEGMENTS
+from attnspec.core.serving_keywords import LENGTH_PATTERNS, SERVING, SINK_PATTERNS
+from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
+from attnspec.faults.subject import fault_subject
+from attnspec.problems.recipe import Recipe
+from attnspec.spec.load import load_spec
+from attnspec.trials.compile import compile_spec
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
 from helpers.places import CHECKOUT
 
 GUIDE = (CHECKOUT / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -42,6 +52,32 @@ def test_an_example_that_forgets_the_lengths_does_not_conform(tmp_path: Path) ->
 
 
 def test_the_table_has_every_keyword_of_serving() -> None:
-    for word in (*SERVING, *CACHES):
+    for word in (*SERVING, *CACHES, *SEGMENTS):
         assert f"| `{word.name}` | {word.shape} | " in GUIDE
         assert word.name in KEYWORDS
+
+
+@pytest.mark.parametrize(("keywords", "patterns"), [
+    ("`key_lengths`, `query_lengths`", LENGTH_PATTERNS), ("`past_key`", PAST_PATTERNS), ("`sinks`", SINK_PATTERNS),
+    ("`alibi_slopes`", SLOPE_PATTERNS), ("`query_segments`", SEGMENT_PATTERNS),
+    ("`block_table`", PAGE_PATTERNS)])
+def test_the_guide_explains_every_pattern_that_a_case_names(keywords: str, patterns: Mapping[str, str]) -> None:
+    told = re.findall(rf"^\| {keywords} \| `(\w+)` \| (.*) \|$", GUIDE, re.MULTILINE)
+    assert dict(told) == dict(patterns)
+
+
+def test_the_guide_shows_a_case_as_it_is_printed() -> None:
+    [shown] = re.findall(r"^    case: (.*), …$", GUIDE, re.MULTILINE)
+    case = Recipe.parse("B2,H2,Hkv2,T3,S7,D4,Dv4;mask=none;families=normal;with=key_lengths+past_key+past_value;"
+                        "key_lengths=first_full;past_key=half;seed=6")
+    subject = fault_subject("past_not_in_lengths")
+    check = compile_spec(load_spec())["past.lengths_count_it"]
+    trial = Trial(check, Evaluator(subject, DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
+    assert in_a_line(trial, case).startswith(f"{shown}, entries")
+
+
+def test_a_decoder_that_counts_new_keys_alone_does_not_conform(tmp_path: Path) -> None:
+    [source] = [source for name, _, source in EXAMPLES if name == "decoding.py"]
+    path = tmp_path / "uncounted.py"
+    path.write_text(source.replace("places < key_lengths", "places < past + key_lengths"), encoding="utf-8")
+    assert Verdict.VIOLATED in verdicts(path, "past.lengths_count_it").values()

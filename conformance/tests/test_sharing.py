@@ -15,6 +15,7 @@ import pytest
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import PREFIX, SHARED, BrokenFrame, Entries, Incoming, packed, received
+from attnspec.host.serving import MOST_KEPT
 from attnspec.host.sharing import ROOM, Again
 from attnspec.hosting.memory import shared_memory
 from attnspec.subjects.call import Answer, Call, SubjectDied
@@ -198,3 +199,14 @@ def test_an_interpreter_that_counts_no_holders_gets_new_memory(monkeypatch: pyte
     again = Again()
     first = again.buffer(100)
     assert first.base is not again.buffer(100).base
+
+
+def test_a_host_lets_go_of_results_beyond_those_that_it_keeps(tmp_path: Path) -> None:
+    hosted = callee(tmp_path, "doubles")
+    first = [asked(hosted), asked(hosted)]
+    numbers = [hosted.client.recall(call, hosted.client.life, 1000) for call in (1, 2)]
+    assert [len(found) for found in numbers] == [1, 1]
+    for _ in range(MOST_KEPT - 1):
+        asked(hosted)
+    assert [len(hosted.client.recall(call, hosted.client.life, 1000)) for call in (1, 2)] == [0, 1]
+    assert all(answer.is_kept() for answer in first)

@@ -12,7 +12,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.serving_keywords import SINK_PATTERNS, USUAL_SINKS
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.hull import hull_of
@@ -73,7 +73,7 @@ def test_the_truth_is_that_of_fifty_digits(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
     declared = {"grade": sound.grade} if dtype in HALVES else None

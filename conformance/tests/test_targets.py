@@ -127,6 +127,7 @@ MISTAKES = [
     ("my_raising", "my_raising defines no public function. A function of your own is named package.module:function or "
                    "path/to/file.py:function."),
     ("my_package", "my_package defines no public function."),
+    ("my_syntax.py", "my_syntax.py:1: 'my_syntax.py' is no valid Python: invalid syntax."),
     ("my_atention.py", "my_atention.py: there is no such file. Did you mean 'my_attention.py'?"),
     ("./my_folder", "./my_folder is a folder. A function of your own is named package.module:function or "),
     ("no_such_thing_at_all", "'no_such_thing_at_all' is not a known subject. `attnspec list` names them all. "

@@ -14,7 +14,7 @@ from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import GROWN_FROM, VALUED, Window
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
-from attnspec.faults.sound import SOUND, sound_named
+from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.choices import Menu, menu_of
@@ -79,7 +79,7 @@ def test_a_window_with_a_bias_that_hides_is_both() -> None:
                                   [[0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]])
 
 
-@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("name", DENSE)
 def test_a_sound_formulation_bounds_what_it_sees(name: str) -> None:
     posed = problem(6, 6, (1, 2))
     value = np.tile(np.eye(6, dtype=np.float32), (1, 2, 1, 1))

@@ -17,6 +17,10 @@ from attnspec.problems.entries import Family
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.masks import BIASES, MASKS, BiasRecipe, MaskRecipe
 from attnspec.record.outcome import Outcome
+from attnspec.vocabulary.draws import DRAWS, MEANINGS
+from attnspec.vocabulary.hints import Meaning, meaning_of
+from attnspec.vocabulary.signature import parameters_of
+from attnspec.vocabulary.tables import LAYER_TRANSFORMS, RELATIONS, TRANSFORMS
 from helpers.places import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "writing-a-clause.md"
@@ -41,6 +45,23 @@ def first_entry_only(query, key, value, *, causal=False):
     parts = [attend(query[b:b + 1], key[b:b + 1], value[b:b + 1], causal=causal and b == 0) for b in range(len(query))]
     return np.concatenate(parts)
 '''
+
+
+def row_of_drawn(meaning: Meaning) -> str:
+    """The page's row about numbers of a meaning: which words give them, which arguments want them."""
+    wanting: dict[str, list[str]] = {}
+    for name, word in {**TRANSFORMS, **LAYER_TRANSFORMS, **RELATIONS}.items():
+        for argument, parameter in parameters_of(word).items():
+            if meaning_of(parameter.hint) == meaning:
+                wanting.setdefault(argument, []).append(f"`{name}`")
+    wanted = "; ".join(f"`{argument}` of {', '.join(names)}" for argument, names in wanting.items()) or "no word"
+    return f"| {meaning.noun} | {', '.join(f'`{each}`' for each in DRAWS if MEANINGS[each] == meaning)} | {wanted} |"
+
+
+def test_the_page_says_what_each_drawn_value_is_for() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("### Which drawn values")[2].partition("\n### ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert rows == [row_of_drawn(meaning) for meaning in dict.fromkeys(MEANINGS[each] for each in DRAWS)]
 
 
 @pytest.fixture

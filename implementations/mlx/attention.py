@@ -21,6 +21,14 @@ def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: 
     return to_numpy(mx.fast.scaled_dot_product_attention(*arrays, scale=_scale(query, scale), mask=given))
 
 
+def with_sinks(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
+               causal: bool = False, scale: float | None = None, sinks: Array = None) -> Array:
+    """As `attend`, with sinks (H,), which must be of the inputs' dtype or a narrower one."""
+    arrays = [to_mlx(array) for array in (query, key, value)]
+    given, joined = _mask(mask, bias, causal=causal), None if sinks is None else to_mlx(sinks.astype(query.dtype))
+    return to_numpy(mx.fast.scaled_dot_product_attention(*arrays, scale=_scale(query, scale), mask=given, sinks=joined))
+
+
 def with_gradient(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
                   causal: bool = False, scale: float | None = None) -> Array:
     """As `attend`, the forward pass of a vector-Jacobian product."""

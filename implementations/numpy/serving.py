@@ -5,7 +5,7 @@ the logit of a key by alibi_slopes[h] times its distance from that place.
 
 Of batch entry b only the first key_lengths[b] keys are seen, and rows from query_lengths[b] on are zeros. Head h has
 one more logit, sinks[h], which has no value. return_lse adds the logarithm of the sum of the exponentials of every row,
--inf where it sees no key.
+-inf where it sees no key. Query i sees key j only if query_segments[b, i] is key_segments[b, j].
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
               softcap: float | None = None, key_lengths: Array | None = None, query_lengths: Array | None = None,
               sinks: Array | None = None, return_lse: bool = False, return_weights: bool = False,
               past_key: Array | None = None, past_value: Array | None = None, alibi_slopes: Array | None = None,
+              query_segments: Array | None = None, key_segments: Array | None = None,
               ) -> Array | tuple[Array, ...]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv); and, if asked for, weights (B,H,T,P+S), and a
     log-sum-exp (B,H,T). past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv), alibi_slopes (H,) or (B,H).
+    query_segments (B,T), key_segments (B,P+S).
     """
     dtype, start = query.dtype, 0
     if past_key is not None and past_value is not None:
@@ -51,6 +53,10 @@ def attention(query: Array, key: Array, value: Array, *, mask: Array | None = No
         own = within(key_lengths, key.shape[2])
         visible = visible & own[:, None, None]
         value = np.where(own[:, None, :, None], value, wide.type(0))  # 0 times NaN would be NaN
+    if query_segments is not None and key_segments is not None:
+        same = query_segments[:, :, None] == key_segments[:, None]
+        visible = visible & same[:, None]
+        value = np.where(same.any(axis=1)[:, None, :, None], value, wide.type(0))
     logits = np.where(visible, logits, wide.type(-np.inf))
     if sinks is not None:
         sink = np.broadcast_to(sinks.astype(wide)[:, None, None], (*logits.shape[:3], 1))

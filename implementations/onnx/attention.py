@@ -17,14 +17,14 @@ def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: 
            scale: float | None = None, softcap: float | None = None, return_weights: bool = False) -> Array:
     """Attention-23 of inputs (B,H,L,D)."""
     node = node_of(query, mask, bias, causal=causal, scale=scale, softcap=softcap, weights=return_weights)
-    return _evaluated(node, feeds(query, key, value, mask, bias))
+    return evaluated(node, feeds(query, key, value, mask, bias))
 
 
 def attend_24(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
               scale: float | None = None, softcap: float | None = None, return_weights: bool = False) -> Array:
     """Attention-24 of inputs (B,H,L,D)."""
     node = node_of(query, mask, bias, causal=causal, scale=scale, softcap=softcap, weights=return_weights, opset=24)
-    return _evaluated(node, feeds(query, key, value, mask, bias))
+    return evaluated(node, feeds(query, key, value, mask, bias))
 
 
 def attend_25(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
@@ -35,7 +35,7 @@ def attend_25(query: Array, key: Array, value: Array, *, mask: Array = None, bia
     bounds = (-1 if left is None else left, -1 if right is None else right) if window else None
     node = node_of(query, mask, bias, causal=causal, scale=scale, softcap=softcap, window=bounds,
                    weights=return_weights, opset=25)
-    return _evaluated(node, feeds(query, key, value, mask, bias))
+    return evaluated(node, feeds(query, key, value, mask, bias))
 
 
 def attend_3d(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None, causal: bool = False,
@@ -44,16 +44,16 @@ def attend_3d(query: Array, key: Array, value: Array, *, mask: Array = None, bia
     heads = (query.shape[1], key.shape[1])
     node = node_of(query, mask, bias, causal=causal, scale=scale, softcap=softcap, weights=return_weights, heads=heads)
     query, key, value = (heads_side_by_side(array) for array in (query, key, value))
-    answer = _evaluated(node, feeds(query, key, value, mask, bias))
+    answer = evaluated(node, feeds(query, key, value, mask, bias))
     if return_weights:
         return heads_apart(answer[0], heads[0]), answer[1]
     return heads_apart(answer, heads[0])
 
 
-def _evaluated(node: Node, inputs: dict[str, Array]) -> Array:
+def evaluated(node: Node, inputs: dict[str, Array]) -> Array:
     """The output, or the pair of output and weights."""
     outputs = _evaluator(node).run(None, inputs)
-    return tuple(outputs) if node.weights else outputs[0]
+    return (outputs[0], outputs[-1]) if node.weights else outputs[0]
 
 
 @lru_cache(maxsize=512)

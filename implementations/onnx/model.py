@@ -16,6 +16,7 @@ Model = Any
 WEIGHTS = 3  # qk_matmul_output_mode: the fourth output is what comes out of the softmax
 DTYPES = {"float16": TensorProto.FLOAT16, "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE,
           "bfloat16": TensorProto.BFLOAT16, "bool": TensorProto.BOOL}
+PASTS, PRESENTS, LENGTHS = ("past_key", "past_value"), ("present_key", "present_value"), "nonpad_kv_seqlen"
 IR_VERSION = 10  # of onnx 1.16, which the oldest evaluators in question read
 
 
@@ -24,7 +25,8 @@ class Node:
     """What tells one Attention node from another.
 
     mask: the dtype of attn_mask, "" without one.  heads: (H, Hkv) of inputs (B,L,heads·D), None for (B,heads,L,D).
-    window: the bounds of opset 25, left and right, -1 for none.
+    window: the bounds of opset 25, left and right, -1 for none.  past: whether past_key and past_value are inputs.
+    lengths: whether nonpad_kv_seqlen is one.
     """
 
     dtype: str
@@ -35,6 +37,8 @@ class Node:
     weights: bool = False
     heads: tuple[int, int] | None = None
     window: tuple[int, int] | None = None
+    past: bool = False
+    lengths: bool = False
     opset: int = 23
 
 
@@ -53,16 +57,30 @@ def feeds(query: Array, key: Array, value: Array, mask: Array | None, bias: Arra
 
 @lru_cache(maxsize=512)
 def attention_model(node: Node) -> Model:
-    """A model whose inputs are Q, K, V and, with a mask, attn_mask; whose outputs are Y and, if asked for, weights."""
+    """A model whose inputs are Q, K, V and what else the node has; whose outputs are Y, with a past the present keys
+    and values, and weights if asked for.
+    """
     dtype, rank = DTYPES[node.dtype], 4 if node.heads is None else 3
-    names = ["Q", "K", "V", *(["attn_mask"] if node.mask else [])]
-    inputs = [_tensor(name, dtype, rank) for name in names[:3]]
-    inputs += [_tensor(name, DTYPES[node.mask], 4) for name in names[3:]]
-    outputs = ["Y", *(["", "", "weights"] if node.weights else [])]
-    attention = helper.make_node("Attention", names, outputs, **_attributes(node))
-    tensors = [_tensor("Y", dtype, rank), *([_tensor("weights", dtype, 4)] if node.weights else [])]
+    inputs = [_tensor(name, dtype, rank) for name in "QKV"] + _optional_inputs(node)
+    presents = list(PRESENTS) if node.past else [""] * 2 if node.weights else []
+    outputs = ["Y", *presents, *(["weights"] if node.weights else [])]
+    attention = helper.make_node("Attention", _in_order({each.name for each in inputs}), outputs, **_attributes(node))
+    tensors = [_tensor("Y", dtype, rank), *(_tensor(name, dtype, 4) for name in outputs[1:] if name)]
     graph = helper.make_graph([attention], "attention", inputs, tensors)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", node.opset)], ir_version=IR_VERSION)
+
+
+def _optional_inputs(node: Node) -> list[onnx.ValueInfoProto]:
+    masks = [_tensor("attn_mask", DTYPES[node.mask], 4)] if node.mask else []
+    pasts = [_tensor(name, DTYPES[node.dtype], 4) for name in PASTS] if node.past else []
+    return masks + pasts + ([_tensor(LENGTHS, TensorProto.INT64, 1)] if node.lengths else [])
+
+
+def _in_order(names: set[str]) -> list[str]:
+    """The inputs by place; one that is missing before others is the empty name."""
+    places = ["Q", "K", "V", "attn_mask", *PASTS, LENGTHS]
+    last = max(places.index(name) for name in names)
+    return [name if name in names else "" for name in places[:last + 1]]
 
 
 def _attributes(node: Node) -> dict[str, object]:

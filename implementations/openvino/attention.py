@@ -20,26 +20,26 @@ ACCURACY = {**THREADS, "EXECUTION_MODE_HINT": "ACCURACY"}
 def attend(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
            scale: float | None = None) -> Array:
     """Query (B,H,T,D), key (B,H,S,D), value (B,H,S,Dv) to (B,H,T,Dv), in the precision of the inputs."""
-    return _infer(query, key, value, _attention_mask(mask, bias), causal=False, scale=scale)
+    return _infer(query, key, value, joined_mask(mask, bias), causal=False, scale=scale)
 
 
 def attend_fast(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
                 scale: float | None = None) -> Array:
     """As `attend`, in whatever precision the plugin chooses: its default execution mode is PERFORMANCE."""
-    return _infer(query, key, value, _attention_mask(mask, bias), causal=False, scale=scale, mode=THREADS)
+    return _infer(query, key, value, joined_mask(mask, bias), causal=False, scale=scale, mode=THREADS)
 
 
 def attend_causal(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None,
                   causal: bool = False, scale: float | None = None) -> Array:
     """As `attend`, with the causal flag, beside which a mask counts for nothing."""
-    return _infer(query, key, value, _attention_mask(mask, bias), causal=causal, scale=scale)
+    return _infer(query, key, value, joined_mask(mask, bias), causal=causal, scale=scale)
 
 
 def attend_written_out(query: Array, key: Array, value: Array, *, mask: Array = None, bias: Array = None) -> Array:
     """MatMul, Multiply, Add, Softmax and MatMul, which the compiler may put together (its transformation SDPAFusion).
     In execution mode ACCURACY.
     """
-    added = _attention_mask(mask, bias)
+    added = joined_mask(mask, bias)
     if mask is not None and bias is None:
         added = np.where(mask, 0, -np.inf).astype(query.dtype)
     factor = np.array(query.shape[-1] ** -0.5, query.dtype)
@@ -48,7 +48,7 @@ def attend_written_out(query: Array, key: Array, value: Array, *, mask: Array = 
     return np.array(model([np.asarray(array, order="C") for array in inputs])[0])
 
 
-def _attention_mask(mask: Array, bias: Array) -> Array:
+def joined_mask(mask: Array, bias: Array) -> Array:
     """There is one input: boolean (True = may attend), or to be added."""
     if mask is None or bias is None:
         return bias if mask is None else mask

@@ -24,7 +24,7 @@ Window = Tuple[Optional[int], Optional[int]]
 def flex(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bias: Tensor = None, causal: bool = False,
          scale: float | None = None, window: Window | None = None, softcap: float | None = None) -> Tensor:
     """Run at once, with the switch for debugging. Without gradients, since on CPU it has no backward pass."""
-    with _untraced():
+    with untraced():
         return _attend(query, key, value, hiding(mask, window, causal=causal), scoring(bias, softcap),
                        scale=scale)
 
@@ -38,7 +38,8 @@ def traced(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, bi
 
 
 @contextmanager
-def _untraced() -> Iterator[None]:
+def untraced() -> Iterator[None]:
+    """With the switch for debugging."""
     flex_attention_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
     try:
         yield

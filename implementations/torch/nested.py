@@ -22,6 +22,19 @@ def jagged(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, sc
         return torch.stack(_attended(packed, scale))
 
 
+def jagged_by_lengths(query: Tensor, key: Tensor, value: Tensor, *, scale: float | None = None,
+                      key_lengths: Tensor = None, query_lengths: Tensor = None) -> Tensor:
+    """The same of the first tokens of each sequence alone; rows of no token are zeros."""
+    with torch.no_grad():
+        lengths = (query_lengths, key_lengths, key_lengths)
+        shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[3])
+        packed = [torch.nested.nested_tensor(_first(tensor.transpose(1, 2), own), layout=torch.jagged).transpose(1, 2)
+                  for tensor, own in zip((query, key, value), lengths)]
+        query, key, value = packed
+        output = scaled_dot_product_attention(query, key, value, scale=scale).transpose(1, 2)
+        return torch.nested.to_padded_tensor(output, 0.0, output_size=shape).transpose(1, 2)
+
+
 def strided(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, scale: float | None = None) -> Tensor:
     """The same in the older layout, torch.strided."""
     with torch.no_grad():
@@ -34,6 +47,11 @@ def strided(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor = None, s
 def _visible(tokens: Tensor, mask: Tensor) -> list[Tensor]:
     """(B,S,H,D) to B tensors of the tokens that a mask (B,H,T,S), the same for all heads and queries, leaves."""
     return [entry if mask is None else entry[mask[b, 0, 0]] for b, entry in enumerate(tokens)]
+
+
+def _first(tokens: Tensor, lengths: Tensor) -> list[Tensor]:
+    """(B,L,H,D) to B tensors of as many first tokens as their lengths say."""
+    return [entry if lengths is None else entry[:lengths[b]] for b, entry in enumerate(tokens)]
 
 
 def _attended(packed: list[Tensor], scale: float | None) -> list[Tensor]:

@@ -91,6 +91,8 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 
 @click.command()
 @click.argument("line")
+@click.option("-v", "--verbose", is_flag=True, expose_value=False,
+              help="Accepted, as by check. A replay shows everything anyway.")
 @LIFT
 @IMPLEMENTATIONS
 @SPEC

@@ -83,6 +83,12 @@ def undiagnosed(digest: Digest) -> Iterator[str]:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
 
+def unpromised(digest: Digest) -> Iterator[str]:
+    """Why what conforms may refuse something."""
+    if _code(digest) == CONFORMS and "refuses" in _refused(digest):
+        yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
+
+
 def _is_glance(digest: Digest) -> bool:
     return digest.header is not None and digest.header.effort == Effort.GLANCE.value
 
@@ -243,6 +249,7 @@ def _head(digest: Digest) -> Iterator[str]:
     yield ""
     yield verdict(digest)
     yield from undiagnosed(digest)
+    yield from unpromised(digest)
     if len(digest.subjects) == 1:
         yield from remedy(digest)
         yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())

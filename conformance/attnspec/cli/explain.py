@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli import completion
+from attnspec.cli.mistakes import in_own_words
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
@@ -21,8 +22,8 @@ from attnspec.faults.sizes.family import SEEDED
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.codec import encode
 from attnspec.runner.texts import text_of
-from attnspec.spec.clause import Citation, Clause, Spec, themes_of
-from attnspec.spec.load import NOT_CHECKED, OWN, added_files, load_spec
+from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
+from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.refutations import FILE, read_refutations
 from attnspec.spec.yaml_lines import shown
 
@@ -44,8 +45,8 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
     """
     law = load_spec(spec, spec_add)
     clauses = [each for each in law.clauses if fnmatch.fnmatchcase(each.id, name)]
-    if any(clause.where.file in law.added for clause in clauses):
-        click.echo(NOT_CHECKED, err=True)
+    for problem in in_own_words(law, clauses):
+        click.echo(visible(str(problem)), err=True)
     if not clauses:
         _tell_faults(name, law)
     elif as_json:
@@ -160,5 +161,5 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
 def _nearest(name: str, law: Spec, faults: Mapping[str, object]) -> str:
     ids = [clause.id for clause in law.clauses]
     near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *faults])
-    return (f" Did you mean {either(near)}?" if near else "") + (
-        " `attnspec list clauses` and `attnspec list faults` name them all.")
+    meant = hint_of_theme(name, ids) or (f" Did you mean {either(near)}?" if near else "")
+    return f"{meant} `attnspec list clauses` and `attnspec list faults` name them all."

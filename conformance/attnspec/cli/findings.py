@@ -12,8 +12,10 @@ from attnspec.cli.digest import Digest
 from attnspec.cli.wording import few, plural
 from attnspec.core.nouns import Level, Verdict
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import LikelyCause, explanations
-from attnspec.runner.texts import RECOMMENDED, violation
+from attnspec.report.bugs import explanations, likely, unclear
+from attnspec.report.likely_cause import LikelyCause
+from attnspec.report.other_conventions import is_other_convention
+from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, violation
 
 _ROOM = 90  # characters of a list of clauses
 CAUSES = 3  # that are told in a line
@@ -48,13 +50,14 @@ def ranked(digest: Digest) -> tuple[Bug, ...]:
 
 
 def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
+    """Where most failures have no known cause, the clause that says most clearly what is wrong is first."""
     groups = explanations(failures)
     clauses = {_key(each.shown): each for each in _by_clause([each for group in groups for each in group.failures])}
     found: list[Bug] = []
     for group in groups:
         mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
         found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
-    return found
+    return found if likely(failures) else sorted(found, key=lambda bug: unclear(bug.clauses[0].shown))
 
 
 def _in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
@@ -90,7 +93,8 @@ def told(digest: Digest, finding: FailedClause) -> Iterator[str]:
     first, clause = finding.shown, digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
-    text = violation(first, says=clause.says, where=clause.where, also=also, happened=RECOMMENDED if is_advice else "")
+    happened = (OTHER_CONVENTION if is_other_convention(first) else RECOMMENDED) if is_advice else ""
+    text = violation(first, says=clause.says, where=clause.where, also=also, happened=happened)
     head, _, rest = text.partition("\n")
     level = "" if first.level is Level.MUST else f" [{first.level.value}]"
     yield ""
@@ -110,13 +114,26 @@ def named(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
 
 
 def recommendations(digest: Digest) -> Iterator[str]:
-    """The recommendations that are not followed, by name."""
+    """The recommendations that are not followed, by name; and the conventions that are others than recommended."""
     names = {(outcome.subject, outcome.clause): outcome for outcome in digest.advice}
-    if names:
-        levels = dict.fromkeys(outcome.level.value for outcome in names.values())
-        what = f"{plural(len(names), 'recommendation')} ({', '.join(levels)})"
-        listed = few([_name(digest, outcome) for outcome in names.values()], _ROOM - len(_UNCOUNTED))
-        yield f"{what} {'is' if len(names) == 1 else 'are'} not followed: {listed} ({_UNCOUNTED}-v shows them)"
+    conventions = [outcome for outcome in names.values() if is_other_convention(outcome)]
+    others = [outcome for outcome in names.values() if not is_other_convention(outcome)]
+    if others:
+        what = f"{_of_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
+        yield f"{what}: {_uncounted(digest, others)}"
+    if conventions:
+        how = "is not the recommended one" if len(conventions) == 1 else "are not the recommended ones"
+        yield f"{_of_levels('convention', conventions)} {how}, but in use: {_uncounted(digest, conventions)}"
+
+
+def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
+    levels = dict.fromkeys(outcome.level.value for outcome in outcomes)
+    return f"{plural(len(outcomes), noun)} ({', '.join(levels)})"
+
+
+def _uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
+    listed = few([_name(digest, outcome) for outcome in outcomes], _ROOM - len(_UNCOUNTED))
+    return f"{listed} ({_UNCOUNTED}-v shows {_them(outcomes)})"
 
 
 def _name(digest: Digest, outcome: Outcome) -> str:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.lint_libraries import of_libraries, tried
+from attnspec.cli.lint_libraries import of_libraries
+from attnspec.cli.mistakes import badly_put, tried
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.core.characters import other_script, visible
-from attnspec.core.declaration import Limits
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
@@ -37,9 +35,6 @@ from attnspec.subjects.baseline import Entry, Key, parsed_case, read_baseline, r
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import meant, no_such_function
 from attnspec.subjects.registry import registered
-
-if TYPE_CHECKING:
-    from attnspec.trials.compile import Check
 
 
 @click.command()
@@ -81,21 +76,9 @@ def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[Attn
 
 def of_law(law: Spec) -> Iterator[AttnspecError]:
     """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
-    yield from _badly_put(law)
+    yield from badly_put(law)
     yield from _untranslated(law)
     yield from tried(lambda: _check_matrix(law))[1]
-
-
-def _badly_put(law: Spec) -> Iterator[AttnspecError]:
-    """One mistake of each clause whose words mean nothing; of the others, what makes them claim less than it seems."""
-    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
-
-    for clause in law.clauses:
-        checks, found = tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
-        yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
-        yield from () if found else empty_claims(clause)
 
 
 def _untranslated(law: Spec) -> Iterator[SpecError]:
@@ -105,15 +88,6 @@ def _untranslated(law: Spec) -> Iterator[SpecError]:
             if (letter := other_script(citation.quote)) and not citation.translation:
                 yield SpecError(f"the quote of {citation.cite!r} under {clause.id!r} is not in English ({letter!r}). "
                                 "Add 'translation' beside it: the quote in English.", where=citation.where)
-
-
-def _unposable(check: Check) -> Iterator[SpecError]:
-    """That no problem is such as the clause asks for, so that it never says anything of anybody."""
-    from attnspec.problems.shapes import has_any  # noqa: PLC0415  (weight: NumPy)
-
-    if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
-        yield SpecError(f"{check.clause.id!r} is never tested: no size that is drawn has what `given` asks for "
-                        "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
 
 
 def _check_matrix(law: Spec) -> None:

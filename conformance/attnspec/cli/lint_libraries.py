@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
+from attnspec.cli.mistakes import tried
 from attnspec.core.errors import AttnspecError, ManifestError, hint, quoted
 from attnspec.core.harm import Harm
 from attnspec.engine.known_failures import check_deviations
@@ -15,16 +15,7 @@ from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import library_folders, registered
 
-T = TypeVar("T")
 _QUOTATION_MARKS = 2
-
-
-def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
-    """What comes of it, or else what is wrong."""
-    try:
-        return look(), []
-    except AttnspecError as problem:
-        return None, [problem]
 
 
 def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import click
 
+from attnspec.cli.mistakes import in_own_words
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.cli.wording import plural
 from attnspec.core.characters import visible
@@ -18,13 +19,14 @@ from attnspec.core.errors import Place, SpecError
 from attnspec.core.paths import folder
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.spec.clause import Spec
-from attnspec.spec.load import NOT_CHECKED, load_spec
+from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.registry import registered
 
 Row = Mapping[str, str]
 Law = Callable[[], Spec]  # read where it is asked for only
 GAP = "  "
+MOST_CHOICES = 6  # values of an argument that are listed
 
 
 def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
@@ -111,9 +113,16 @@ def _named(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, An
 
 
 def _arguments(word: Mapping[str, Any]) -> str:
-    """Their names; those that may be left out stand in brackets."""
+    """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
     required = word.get("required", ())
-    return ", ".join(name if name in required else f"[{name}]" for name in word["properties"])
+    named = {name: f"{name}{_choices(value)}" for name, value in word["properties"].items()}
+    return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())
+
+
+def _choices(value: Mapping[str, Any]) -> str:
+    """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
+    names = value.get("enum", value.get("items", {}).get("enum", ()))
+    return f": {'|'.join(map(str, names))}" if 0 < len(names) <= MOST_CHOICES else ""
 
 
 def _first_sentence(text: str) -> str:
@@ -126,20 +135,21 @@ WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
 
 
 @click.command("list")
-@click.argument("what", default="subjects", type=OneOf("thing to list", WHAT))
+@click.argument("what", default="subjects", metavar="[WHAT]", type=OneOf("thing to list", WHAT))
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
 @JSON
 def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
-    """List subjects, clauses, profiles or faults.
+    """List WHAT: subjects, clauses, profiles or faults.
 
     Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
-    a problem.
+    a problem. Without WHAT, subjects.
     """
-    if spec_add and what == "clauses":
-        click.echo(NOT_CHECKED, err=True)
-    rows = list(WHAT[what](implementations, partial(load_spec, spec, spec_add)))
+    law = cache(partial(load_spec, spec, spec_add))
+    for problem in in_own_words(law(), law().clauses) if spec_add and what == "clauses" else ():
+        click.echo(visible(str(problem)), err=True)
+    rows = list(WHAT[what](implementations, law))
     if as_json:
         click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
 from attnspec.cli.wording import few, plural
-from attnspec.core.nouns import Verdict
+from attnspec.core.nouns import DType, Verdict
 from attnspec.record.outcome import Outcome
 
 REASONS = 12   # reasons for not running that are listed
 OTHERS = 2     # reasons beside missing keywords that are told in a line
 _ROOM = 60     # characters of a list
-_WORDS = {Verdict.NO_CLAIM: ("makes no claim", "make no claim"),
+_WORDS = {Verdict.NO_CLAIM: ("could not be decided", "could not be decided"),
           Verdict.INAPPLICABLE: ("does not apply", "do not apply")}
 
 
@@ -66,11 +66,14 @@ def lacks(outcomes: Sequence[Outcome]) -> str:
     ranked = [phrase for phrase, _ in Counter(phrase for each in outcomes for phrase in _phrases(each)).most_common()]
     keywords = [phrase.removeprefix(_TAKES) for phrase in ranked if phrase.startswith(_TAKES_NO)]
     others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
+    if len(outcomes) > 1:
+        others = [phrase.replace("that this clause needs", "that some of them need") for phrase in others]
     told = [*([_TAKES + few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
     return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
 
 
 _TAKES, _TAKES_NO, _NO_LAYER = "it takes ", "it takes no ", "it is not a layer"
+_ITSELF = "\0"  # in a reason, the name of the dtype that it speaks of
 _REFUSES = "the function refuses the inputs that this clause needs"
 _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
@@ -90,9 +93,14 @@ def _left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = {outcome.dtype for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
-    reasons = {outcome.dtype.value: outcome.reason for outcome in outcomes if outcome.dtype not in judged}
-    if reasons and judged:
-        yield f"Not judged at {', '.join(reasons)}: {next(iter(reasons.values()))}"
+    reasons = {outcome.dtype: outcome.reason.replace(outcome.dtype.value, _ITSELF) for outcome in outcomes
+               if outcome.dtype not in judged}
+    if not judged:
+        return
+    for reason in dict.fromkeys(reasons[dtype] for dtype in sorted(reasons, key=list(DType).index)):
+        alike = [dtype.value for dtype in DType if reasons.get(dtype) == reason]
+        itself = alike[0] if len(alike) == 1 else "them"
+        yield f"Not judged at {', '.join(alike)}: {reason.replace(_ITSELF, itself)}"
 
 
 def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outcome]:

@@ -30,11 +30,12 @@ def counted(counts: Counter[str]) -> str:
 
 
 def applied(counts: Counter[str]) -> str:
-    """`60 of 62 applicable held, 2 violated`: a share of what applies; as `counted` where nothing was judged."""
+    """`60 of 62 applicable items held, 2 violated`: a share of what applies; as `counted` where nothing was judged."""
     left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
     if left.total() == counts[_NOT_RUN]:
         return counted(counts)
-    held = _coloured(f"{counts[_HELD]} of {left.total()} applicable {_HELD}", _HELD if counts[_HELD] else _NOT_RUN)
+    share = f"{counts[_HELD]} of {plural(left.total(), 'applicable item')} {_HELD}"
+    held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
     return f"{held}, {counted(left)}" if left else held
 

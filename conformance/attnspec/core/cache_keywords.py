@@ -80,6 +80,3 @@ CACHES = (
 
 CACHED = tuple(word.name for word in CACHES if "P" in word.axes)
 """The keywords that stand before key and value, in this order."""
-
-BESIDE: Mapping[str, str] = {word.name: word.beside for word in CACHES if word.beside}
-"""The keywords that are given together, by the one and by the other."""

@@ -9,7 +9,7 @@ import base64
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, combinations, product
 
 from attnspec.core.keyword import Acts
@@ -95,14 +95,18 @@ def bits() -> Mapping[Pair, int]:
 
 def met_at(lengths: Mapping[str, int], keywords: Iterable[str] = ()) -> int:
     """The set of the pairs that a case with these lengths (of all axes) and keywords meets."""
-    places = [(axis, bucket_of(axis, lengths[axis])) for axis in AXES]
-    used = [name for name in keywords if name in COUNTED]
-    known = _bits_by_ends()
-    both: Iterator[_Ends] = chain(combinations(places, 2), product(places, used))
-    return sum(known.get(ends, 0) for ends in both)
+    places = tuple([(axis, bucket_of(axis, lengths[axis])) for axis in AXES])
+    return _met_in(places, frozenset([name for name in keywords if name in COUNTED]))
 
 
 _Ends = tuple[Place, Place | str]
+
+
+@lru_cache(maxsize=4096)
+def _met_in(places: tuple[Place, ...], used: frozenset[str]) -> int:
+    known = _bits_by_ends()
+    both: Iterator[_Ends] = chain(combinations(places, 2), product(places, used))
+    return sum(known.get(ends, 0) for ends in both)
 
 
 @cache

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.errors import Place
+from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import LARGEST_SIZE, Condition, Refusal
@@ -43,6 +44,7 @@ class Limits(KeywordLimits):
     lengths: which numbers of queries and keys are taken: `any`, `equal` (T = S), `no_more_queries` (T ≤ S).
     causal_lengths: the same under the causal flag.
     causal_only: every call is causal; there is no flag that could be off.
+    page_multiple: of a paged function, the number of slots of which pages have a multiple.
     refuses: sizes, and keywords together or at sizes, that are not taken.
     """
 
@@ -63,6 +65,7 @@ class Limits(KeywordLimits):
     lengths: str = "any"
     causal_lengths: str = "any"
     causal_only: bool = False
+    page_multiple: int = 1
     refuses: tuple[Refusal, ...] = ()
 
     def takes_lengths(self, T: int, S: int, *, causal: bool) -> bool:
@@ -184,6 +187,7 @@ class Declaration:
     compiles: whether a compiler runs for every new shape (None: not said; what JAX runs is compiled).
     sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
     blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
+    form: how its arrays are laid out.  given: what that form gives it beside them.
     """
 
     kind: Kind = Kind.ATTENTION
@@ -203,6 +207,8 @@ class Declaration:
     compiles: bool | None = None
     sizes: tuple[str, ...] = ()
     blocks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    form: Form = Form.DENSE
+    given: frozenset[str] = frozenset()
 
     @property
     def is_compiled(self) -> bool:

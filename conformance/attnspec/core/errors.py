@@ -84,9 +84,13 @@ def quoted(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}… ({len(text)} characters)"
 
 
+IN_ORDER = frozenset({"effort"})
+"""Kinds whose names are told in their own order: from the cheapest to the dearest."""
+
+
 def hint(name: object, known: Iterable[str], kind: str = "") -> str:
     """The tail of a message: the nearest valid names alone; where none is near, all of them or how to list them."""
-    names, listing = sorted(known), LISTINGS.get(kind, "")
+    names, listing = [*known] if kind in IN_ORDER else sorted(known), LISTINGS.get(kind, "")
     if near := near_misses(str(name), names):
         return f" Did you mean {either(near)}?" + (f" `{listing}` names them all." if listing else "")
     if listing and len(names) > FEW:

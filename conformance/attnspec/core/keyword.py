@@ -15,6 +15,7 @@ class Acts(enum.Enum):
 
     VISIBILITY = "visibility"  # which keys a query may attend to
     KEYS = "keys"              # which keys there are
+    LAYOUT = "layout"          # where they lie in memory
     LOGITS = "logits"
     ANSWER = "answer"          # what is returned beside the output
     LAYER = "layer"            # the projections around attention
@@ -61,7 +62,8 @@ class Keyword:
     """A keyword of `attend(query, key, value, *, ...)`. What leaving it out means is its default in KeywordArguments.
 
     The contract: shape, meaning; profile: who claims it promises to take the keyword; promise: what that profile says;
-    kinds, required: who may take it, and who must; in_layers: whether layers are put problems that have it.
+    kinds, required: who may take it, and who must; of what belongs to another form than the dense one, nobody.
+    in_layers: whether layers are put problems that have it.
     The mathematics: acts; hides: whether it can hide a key; axes: of an array, the axes of (B,H,T,S) that it has, along
     which it is cut, permuted and repeated with queries and keys, or of a cache (B,H,P,D); of some arrays the first may
     be missing; as_causal: the value that hides later keys as the

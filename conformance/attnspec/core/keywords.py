@@ -17,6 +17,8 @@ from attnspec.core.cache_keywords import CACHES, PastPattern, SlopePattern
 from attnspec.core.errors import SpecError
 from attnspec.core.keyword import Acts, Keyword, Saying, Values
 from attnspec.core.nouns import Kind
+from attnspec.core.page_keywords import PAGES, PagePattern
+from attnspec.core.segment_keywords import SEGMENTS, SegmentPattern
 from attnspec.core.serving_keywords import SERVING, LengthPattern, SinkPattern
 
 ArrayT = TypeVar("ArrayT")
@@ -31,6 +33,7 @@ class KeywordArguments(Generic[ArrayT]):
     mask (B,H,T,S) bool, True = may attend; bias (B,H,T,S) in the dtype; both full shape unless a broadcast is on trial.
     `scale` None means 1/sqrt(D).  key_lengths, query_lengths (B,) int32.  sinks (H,) float32, beside float64 float64;
     alibi_slopes (H,) or (B,H), likewise.  past_key (B,Hkv,P,D), past_value (B,Hkv,P,Dv): S counts them, too.
+    query_segments (B,T), key_segments (B,S) int32.  block_table: (B,N) int32, in a problem the name of a pattern.
     """
 
     mask: ArrayT | None = None
@@ -47,6 +50,9 @@ class KeywordArguments(Generic[ArrayT]):
     past_key: ArrayT | None = None
     past_value: ArrayT | None = None
     alibi_slopes: ArrayT | None = None
+    query_segments: ArrayT | None = None
+    key_segments: ArrayT | None = None
+    block_table: ArrayT | PagePattern | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -98,6 +104,8 @@ class Lists(TypedDict, total=False):
     sink_patterns: Literal["any"] | Sequence[SinkPattern]
     past_patterns: Literal["any"] | Sequence[PastPattern]
     slope_patterns: Literal["any"] | Sequence[SlopePattern]
+    segment_patterns: Literal["any"] | Sequence[SegmentPattern]
+    page_patterns: Literal["any"] | Sequence[PagePattern]
 
 
 def _number(name: str, text: str) -> float:
@@ -268,6 +276,8 @@ _ALL = (
                     "output_attentions", "return_attn_probs", "return_attn", "return_attention")),
     *SERVING,
     *CACHES,
+    *SEGMENTS,
+    *PAGES,
     Keyword(
         "params", "mapping of arrays", "w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv), w_out (H·Dv,M) and, only "
         "where the layer has biases, b_query, b_key, b_value, b_out; used as x @ W + b", "layers", Acts.LAYER,
@@ -293,6 +303,8 @@ FROM_PLACE = frozenset({*PLACED, *(word.name for word in _ALL if word.is_from_pl
 """All that count from a query's own place."""
 AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}
 """The axes of the keywords that are arrays."""
+BESIDE: Mapping[str, str] = {word.name: word.beside for word in _ALL if word.beside}
+"""The keywords that are given together, by the one and by the other."""
 COUNTS: Mapping[str, str] = {word.name: word.counts for word in _ALL if word.counts}
 """The keywords that are lengths, with the axis of which each counts the first entries."""
 

@@ -97,9 +97,12 @@ def _causal_by_default(subject: Subject) -> Explanation | None:
 
 
 def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> str:
-    """`under 'precision' of mine/attend (FILE:LINE) write: float16: {…}`. The key may be there already, with others."""
+    """`under 'precision' of mine/attend (FILE:LINE) write: float16: {…}`, and what of it is there already."""
     place = f" ({subject.entry})" if subject.entry else ""
-    return f"under {key!r} of {subject.id}{place} write: {', '.join(f'{k}: {_yaml(v)}' for k, v in entries.items())}"
+    present = [dtype.value for dtype in subject.declaration.precision if key == "precision" and dtype.value in entries]
+    instead = f", in place of its {' and '.join(present)}," if present else ""
+    lines = ", ".join(f"{name}: {_yaml(value)}" for name, value in entries.items())
+    return f"under {key!r} of {subject.id}{place}{instead} write: {lines}"
 
 
 def _yaml(value: object) -> str:

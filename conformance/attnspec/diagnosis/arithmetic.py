@@ -133,6 +133,7 @@ class ArithmeticExplainer:
     checks: Callable[[], Mapping[str, Check]]
     seed: int
     _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
+    _answers: set[tuple[DType, str]] = field(default_factory=set)
 
     def explain(self, trial: Trial, failing: Recipe, claimed: int) -> Explanation | None:
         """The first class under which the violation vanishes; None if there is none.
@@ -144,7 +145,21 @@ class ArithmeticExplainer:
             if _allows(under, failing, claimed) and self._is_of(wider, trial.evaluator, evaluator):
                 if _fails_in_float32(trial, failing):
                     return None
+                self._answers.add((trial.evaluator.dtype, wider.cause))
                 return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
+        return self._as_consequence(trial, failing)
+
+    def _as_consequence(self, trial: Trial, failing: Recipe) -> Explanation | None:
+        """The class that the subject is known to be of, if under it the case is no failure: it may claim nothing there.
+
+        Known is one that explained another violation, or without which not even ordinary answers are right.
+        """
+        for wider, evaluator in self._wider(trial.evaluator):
+            is_known = (evaluator.dtype, wider.cause) in self._answers or (
+                wider.shows and self._is_of(wider, trial.evaluator, evaluator))
+            if is_known and judged(trial, evaluator, failing).failure is None:
+                return None if _fails_in_float32(trial, failing) else _told(
+                    trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
     def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:

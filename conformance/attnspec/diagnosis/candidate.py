@@ -9,11 +9,14 @@ from functools import partial
 import numpy as np
 
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import Form
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
+from attnspec.faults.sound_packed import by_sequence
+from attnspec.faults.sound_pages import side_by_side
 from attnspec.faults.staged import Attend
 from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
@@ -75,9 +78,28 @@ def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -
     """The fault's function with the signature and the form of answer of the subject."""
     limits = subject.declaration.limits
     if subject.declaration.kind is not Kind.LAYER:
-        return function
+        return function if fault.form is not Form.DENSE else _FORMED[subject.declaration.form](function)
     layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
     return partial(_answered, layer, limits)
+
+
+def _packed(function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """A dense function around which sequences are packed: it answers each alone."""
+    return by_sequence(partial(_put, function))()
+
+
+def _paged(function: Callable[..., Returned]) -> Callable[..., Returned]:
+    """A dense function around which keys and values lie in pages."""
+    return side_by_side(partial(_put, function))()
+
+
+def _put(function: Callable[..., Returned], call: StagedCall) -> Returned:
+    return function(call.query, call.key, call.value, **call.given)
+
+
+_FORMED: Mapping[Form, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
+    Form.DENSE: lambda function: function, Form.PACKED: _packed, Form.PAGED: _paged}
+"""By form, a dense function in the place of one that takes its arrays so."""
 
 
 def _as_layer(function: Attend, call: LayerCall) -> Returned:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
+from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.failing_case import FailingCase, judged
-from attnspec.diagnosis.inputs import DiagnosticInputs, diagnostic_inputs
+from attnspec.diagnosis.faring import Faring, Tried
 from attnspec.diagnosis.locate import locate
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
-from attnspec.faults.blocks import OF_OTHER_SIZES
+from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
@@ -20,9 +21,10 @@ from attnspec.faults.planted import axes_of
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.recipe import Recipe
+from attnspec.record.boundaries import blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
+from attnspec.trials.call_log import LoggedCall, LoggingEvaluator
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator, Violated
@@ -32,16 +34,14 @@ from attnspec.vocabulary.overflow import does_not_overflow
 ROUNDS = 8
 """How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
 
-BOTH = 2
-
 NEAREST = 12
 """How many faults are put to the panel where none explains the failing case within rounding."""
 
-PATIENCE = 4
-"""A fault that is contradicted more often than that, and more often than not, is put no further calls."""
+NAMED = 12
+"""At most so many faults are named: of those that explain one case, the other failures leave few."""
 
-NAMED = 5
-"""At most so many faults are named."""
+SIZES = 5
+"""With blocks of so many of the sizes that a boundary suggests are the faults of blocks tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +52,10 @@ class Diagnosis:
     located: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tried:
-    """How a fault fared beside the subject: on the calls where either is wrong, how often they agree."""
-
-    fault: Fault
-    agreed: int
-    tried: int
-
-    @property
-    def missed(self) -> int:
-        """How often they disagree."""
-        return self.tried - self.agreed
-
-    @property
-    def likeness(self) -> Likeness:
-        """For the record."""
-        fault, name = self.fault, self.fault.name.partition("@")[0]
-        return Likeness(name, fault.stage.value, fault.story, fault.link, self.agreed, self.tried)
-
-
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
-             again: Callable[[], Subject] | None = None) -> Diagnosis:
+             again: Callable[[], Subject] | None = None, begins: str = "") -> Diagnosis:
     """What a violation is like. `again` makes the subject anew, where it can be: then faults of memory are told too."""
-    return Examiner(again).diagnose(trial, failing, among=among)
+    return Examiner(again).diagnose(trial, failing, among=among, begins=begins)
 
 
 @dataclass(slots=True)
@@ -83,28 +63,36 @@ class Examiner:
     """Diagnoses one subject, and remembers how it fared on the panel."""
 
     again: Callable[[], Subject] | None = None
+    witnesses: Witnesses = field(default_factory=Witnesses)
     _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
-    _known: dict[str, Likeness] = field(default_factory=dict)
+    _known: dict[str, Tried] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
 
-    def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL) -> Diagnosis:
-        """The faults that explain why a case fails; where none does, what read-outs say."""
+    def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
+                 begins: str = "") -> Diagnosis:
+        """The faults that explain why a case fails; where none does, what read-outs say.
+
+        begins: at which sizes it fails, if that is known.
+        """
         case = self._case(trial, failing)
         if not case.is_defined:
             return Diagnosis()
-        like = self._named_before(case) or self._overflown(case, among) or self._named_now(case, among)
-        self._known.update({each.fault: each for each in like})
+        like = (self._named_before(case) or self._overflown(case, among)
+                or self._named_now(case, among, begins))
+        self._known.update({each.fault.name: each for each in like})
         problems = [step.problem for step in case.log]
         is_rotary = case.bar.subject.declaration.kind is Kind.ROTARY
-        if like or is_rotary or case.bar.aspect is Aspect.DTYPE:  # read-outs are of attention's numbers
-            return Diagnosis(like)
+        # read-outs are of attention's numbers, and cannot show a dtype
+        if like or is_rotary or case.bar.aspect is Aspect.DTYPE:
+            return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
         return Diagnosis(located=locate(case.bar, trial.evaluator.dtype, problems))
 
-    def _named_before(self, case: FailingCase) -> tuple[Likeness, ...]:
+    def _named_before(self, case: FailingCase) -> tuple[Tried, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
-        return tuple(each for name, each in self._known.items() if case.fails and case.explains(CATALOGUE[name]))
+        return tuple(each for each in self._known.values()
+                     if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault))
 
-    def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
+    def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Tried, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
         dtype, fault = case.trial.evaluator.dtype, CATALOGUE[WITHOUT_MAXIMUM]
         if not case.fails or fault not in among or not _may_stand(fault, case.trial):
@@ -113,21 +101,32 @@ class Examiner:
             self._raw[dtype] = RawExponentials.of(case.bar, dtype)
         raw = self._raw[dtype]
         calls = raw.wrong_calls(case.log) if raw else 0
-        return (Tried(fault, calls, calls).likeness,) if calls else ()
+        return (Tried(fault, calls, calls),) if calls else ()
 
-    def _named_now(self, case: FailingCase, among: Sequence[Fault]) -> tuple[Likeness, ...]:
+    def _named_now(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[Tried, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
-        candidates = [fault for fault in among if _may_stand(fault, case.trial) and _bites(fault, case)]
+        candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._bites(fault, case)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
-        resized = [fault for fault in OF_OTHER_SIZES if among is ALL and _may_stand(fault, case.trial)]
+        resized = [fault for fault in _of_blocks(begins) if among is ALL and _may_stand(fault, case.trial)]
         likely = [] if is_late else [fault for fault in (*candidates, *resized)
                                      if case.fails and self._is_likely(fault, case)]
-        if likely:
-            return self._likeliest(likely, case)
+        if likely and (found := self._likeliest(likely, case)):
+            return found
         if case.is_large:  # the panel alone, where the case is dear
             return self._likeliest(candidates, replace(case, fails=False))
-        found = [fault for fault in candidates if case.fails and case.explains(fault)]
-        return self._likeliest(found, case) or self._likeliest(_next_best(case, candidates), replace(case, fails=False))
+        explaining = [fault for fault in candidates if case.fails and case.explains(fault)]
+        return (self._likeliest(explaining, case)
+                or self._likeliest(_next_best(case, candidates), replace(case, fails=False)))
+
+    def _bites(self, fault: Fault, case: FailingCase) -> bool:
+        """Whether the sizes and keywords of the case are such as the fault shows at; most show at any sizes."""
+        return self._is_in_use(fault, case) and (fault.planted is None or any(
+            fault.planted.bites(axes_of(step.problem.sizes), step.problem.keywords) for step in case.log))
+
+    def _is_in_use(self, fault: Fault, case: FailingCase) -> bool:
+        """Whether the subject takes what the fault needs, and some call of the case uses it."""
+        used = case.recipe.features.union(*(step.problem.keywords for step in case.log))
+        return self.witnesses.needs(fault) <= used
 
     def _is_likely(self, fault: Fault, case: FailingCase) -> bool:
         """Whether a fault explains the case and no call of the panel speaks against it; what is cheap is asked first.
@@ -140,13 +139,18 @@ class Examiner:
             return False
         return case.explains(fault) and (case.is_large or faring.bears_out(fault, case))
 
-    def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[Likeness, ...]:
-        """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first."""
+    def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[Tried, ...]:
+        """Those that the panel contradicts least: they must agree more often than not. The subject's kind is first.
+
+        Of these, none that breaks a clause which the subject holds.
+        """
         faring, kind = self._faring(case), case.bar.subject.declaration.kind
         tried = [faring.beside(fault, case) for fault in faults]
         ranked = sorted(tried, key=lambda each: (each.missed, -each.agreed, each.fault.kind is not kind))
-        best = [each for each in ranked if each.missed == ranked[0].missed and 2 * each.agreed > each.tried]
-        return tuple(each.likeness for each in best[:NAMED])
+        best = {each.fault.name: each for each in ranked
+                if each.missed == ranked[0].missed and 2 * each.agreed > each.tried}
+        left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._anew(case.trial))
+        return tuple(best[fault.name] for fault in left[:NAMED])
 
     def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
         subject, log = self._anew(trial), list[LoggedCall]()
@@ -182,15 +186,18 @@ _ALIKE: Mapping[Kind, frozenset[Kind]] = {
 
 
 def _may_stand(fault: Fault, trial: Trial) -> bool:
-    """Whether a fault can be told from rounding here, and is of a kind that can be put the same problems."""
-    kinds = _ALIKE[trial.evaluator.subject.declaration.kind]
-    return trial.evaluator.dtype not in fault.equivalents and fault.kind in kinds
+    """Whether a fault can be told from rounding here, and is of a kind and a form that can be put the same problems."""
+    declared = trial.evaluator.subject.declaration
+    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {Form.DENSE, declared.form}
+    return is_fit and trial.evaluator.dtype not in fault.equivalents
 
 
-def _bites(fault: Fault, case: FailingCase) -> bool:
-    """Whether the sizes of the case are such as the fault shows at; most show at any."""
-    return fault.planted is None or any(
-        fault.planted.bites(axes_of(step.problem.sizes), step.problem.keywords) for step in case.log)
+def _of_blocks(begins: str) -> Iterator[Fault]:
+    """The faults of rescaling with common blocks, and all faults of blocks with those that a boundary suggests."""
+    yield from OF_OTHER_SIZES
+    known = {fault.name for fault in OF_OTHER_SIZES}
+    suggested = [size for size in blocks(begins) if size != SIZE][:SIZES]
+    yield from (fault for size in suggested for fault in of_size(size) if fault.name not in known)
 
 
 def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
@@ -203,63 +210,9 @@ def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
     return [candidates[index] for index in dict.fromkeys([*nearest, *remembering])]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Faring:
-    """How the subject fares on the panel: its calls, and whether each is right."""
-
-    bar: Bar
-    panel: DiagnosticInputs
-    steps: tuple[LoggedCall, ...]
-    right: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, bar: Bar, dtype: DType) -> Faring:
-        """Put the panel to the subject of a bar."""
-        panel = diagnostic_inputs(bar, dtype)
-        steps = panel.put_to(bar.subject)
-        return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
-                                            for each, step in zip(panel.rulers, steps, strict=True)))
-
-    def beside(self, fault: Fault, case: FailingCase) -> Tried:
-        """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
-        agreed, tried = int(case.fails), int(case.fails)
-        for is_agreed in self._agreed(fault, case, len(self.steps)):
-            agreed, tried = agreed + is_agreed, tried + 1
-            if tried - agreed > max(agreed, PATIENCE):
-                break
-        return Tried(fault, agreed, tried)
-
-    def bears_out(self, fault: Fault, case: FailingCase, *, of_old: bool = False) -> bool:
-        """Whether no call of the panel speaks against the fault; it is put no further than the first that does.
-
-        of_old: only calls count that it was put before.
-        """
-        return all(self._agreed(fault, case, self.panel.candidate(fault).answered if of_old else len(self.steps)))
-
-    def _agreed(self, fault: Fault, case: FailingCase, calls: int) -> Iterator[bool]:
-        """Whether fault and subject agree, call by call.
-
-        Where the subject raises, it may not be meant to answer; that NaN leaks is another matter than most mistakes.
-        """
-        candidate = self.panel.candidate(fault)
-        if case.bar.aspect is Aspect.KEPT and self.steps:
-            candidate.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
-        for index in range(calls):
-            held_to, seen, is_right = self.panel.rulers[index], self.steps[index], self.right[index]
-            step = candidate.step(index)
-            poisoned = self.panel.poisoned[index] and not case.is_poisoned
-            if poisoned or (seen.ending is Ending.RAISED and not case.raises):
-                continue
-            wrong = (not is_right) + (not self.panel.is_right(fault, index))
-            if wrong == BOTH:
-                yield held_to.are_alike(seen, step, partial(candidate.shaken, index))
-            elif wrong and not held_to.are_close(seen, step):
-                yield False
-
-
 def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
           arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
-          seed: int = 0) -> Diagnosis:
+          seed: int = 0, witnesses: Witnesses | None = None) -> Diagnosis:
     """What the diagnosis says of the double of a fault, on the case that convicted the fault.
 
     Rounded otherwise, a fault at the edge of rounding may pass that case: the clause then finds one of its own, without
@@ -271,7 +224,7 @@ def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
     trial = Trial(check, Evaluator(again(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
                   shrinks=False)
     failing = recipe if judged(trial, trial.evaluator, recipe).failure is not None else _own_case(trial, again())
-    return Diagnosis() if failing is None else diagnose(trial, failing, again=again)
+    return Diagnosis() if failing is None else Examiner(again, witnesses or Witnesses()).diagnose(trial, failing)
 
 
 def _own_case(trial: Trial, subject: Subject) -> Recipe | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 from attnspec.core.cache_keywords import CACHED
+from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
+from attnspec.diagnosis.calls import CALLS, LAYER_CALLS, UNCOMMON_CALLS, DiagnosticCall
 from attnspec.diagnosis.candidate import Candidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, Bar
@@ -17,7 +18,6 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_layer, make_problem, model_width
-from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
@@ -25,101 +25,6 @@ from attnspec.subjects.lower import misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, put
 from attnspec.vocabulary.scene import AnyProblem, Posed
-from attnspec.vocabulary.transforms.contents import replace_hidden
-from attnspec.vocabulary.transforms.history import lay_out
-from attnspec.vocabulary.transforms.keywords import broadcast_mask
-
-#                     B  H Hkv  T   S   D  Dv
-_REMEMBERED = Sizes(1, 2, 2, 4, 6, 5, 3)      # no shape of the pool: nothing of it can have been remembered before
-_LONGER = Sizes(1, 2, 2, 4, 9, 5, 3)
-_GROUPED = Sizes(2, 6, 2, 5, 7, 6, 4)
-_QUERIES = Sizes(2, 3, 3, 9, 6, 8, 5)
-_SQUARE = Sizes(2, 2, 2, 6, 6, 5, 5)
-_BLOCKS = Sizes(2, 4, 2, 18, 37, 16, 8)
-_EVEN = Sizes(1, 4, 4, 32, 32, 9, 16)
-_LONG = Sizes(1, 2, 2, 2, 530, 8, 8)
-_ONE = Sizes(2, 2, 2, 1, 5, 7, 4)
-_ONE_KEY = Sizes(2, 2, 2, 5, 1, 7, 4)
-_REMEMBERED_LAYER = Sizes(2, 2, 2, 4, 4, 6, 6)
-_SQUARE_LAYER = Sizes(2, 3, 3, 5, 5, 4, 4)
-_WIDE_LAYER = Sizes(2, 2, 2, 5, 7, 4, 3)
-_GROUPED_LAYER = Sizes(2, 4, 2, 6, 5, 4, 4)
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnosticCall:
-    """A call of the panel: a recipe, whether each hidden switch is to be flipped for it as well, and a transform."""
-
-    recipe: Recipe
-    flips: bool = False
-    change: Callable[[Posed[Problem]], Posed[Problem]] | None = None
-
-
-def _call(sizes: Sizes, keywords: str, families: str = "normal", *, mask: str = "random", seed: int = 1,
-          bias: str = "normal", scale: float = 0.3, flips: bool = False,
-          change: Callable[[Posed[Problem]], Posed[Problem]] | None = None) -> DiagnosticCall:
-    features = frozenset(keywords.split())
-    return DiagnosticCall(Recipe(sizes, tuple(families.split()), mask if "mask" in features else "none", features, seed,
-                       bias=bias, scale=scale), flips, change)
-
-
-def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
-    """The mask-constant attack turned round: hidden logits far above those that are seen."""
-    problem = posed.one
-    return posed if problem.mask is None else posed.but(query=-problem.query, mask=~problem.mask)
-
-
-_STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
-
-CALLS: tuple[DiagnosticCall, ...] = (
-    *(_call(_REMEMBERED, "mask bias scale", seed=seed, scale=scale)
-      for seed, scale in ((1, 0.3), (2, 0.125), (1, 0.3), (3, 1.0), (2, 0.125), (4, -0.25), (1, 0.3), (5, 0.3))),
-    _call(_REMEMBERED, "causal", seed=2), _call(_LONGER, "causal", seed=3), _call(_REMEMBERED, "causal", seed=4),
-    _call(_REMEMBERED, "", seed=2), _call(_REMEMBERED, "", seed=3),
-    _call(_SQUARE, "", flips=True), _call(_GROUPED, "", seed=2), _call(_GROUPED, "causal", seed=3, flips=True),
-    _call(_QUERIES, "causal", seed=4), _call(_SQUARE, "causal", seed=5), _call(_SQUARE, "mask", flips=True),
-    _call(_SQUARE, "mask", mask="per_head", seed=6), _call(_QUERIES, "mask", mask="padding", seed=7),
-    _call(_GROUPED, "mask causal", seed=8), _call(_GROUPED, "bias", seed=9), _call(_SQUARE, "bias", bias="large"),
-    _call(_SQUARE, "mask bias causal", seed=11), _call(_SQUARE, "scale", scale=0.3, seed=12),
-    _call(_SQUARE, "scale", scale=-0.25, seed=13), _call(_QUERIES, "scale bias", scale=1.0, seed=14),
-    _call(_SQUARE, "return_weights", seed=15), _call(_GROUPED, "return_weights mask", seed=16),
-    _call(_QUERIES, "return_weights causal", seed=17), _call(_ONE, "", seed=18), _call(_ONE, "mask", seed=19),
-    _call(_EVEN, "", seed=20), _call(_EVEN, "causal", seed=21), _call(_EVEN, "mask", mask="block", seed=22),
-    _call(_BLOCKS, "", seed=23), _call(_BLOCKS, "mask", mask="left_padding", seed=24),
-    _call(_BLOCKS, "causal", seed=25), _call(_BLOCKS, "", "log_normal", seed=26),
-    _call(_BLOCKS, "mask bias", "log_normal student_t", seed=27),
-    _call(_SQUARE, "", "huge_logits", seed=28), _call(_QUERIES, "mask", "huge_logits", seed=29),
-    _call(_SQUARE, "", "offset", seed=30), _call(_EVEN, "", "integers", seed=31),
-    _call(_SQUARE, "mask", "far_below_zero", seed=32), _call(_SQUARE, "", "above_88", seed=33),
-    _call(_SQUARE, "", "tiny_values", seed=34), _call(_SQUARE, "mask", mask="with_empty_rows", seed=35),
-    _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=38),
-    _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
-    _call(_SQUARE, "mask", "mask_attack", mask="attack", seed=43, change=_hidden_above),
-    _call(_SQUARE, "mask", "mask_attack_far", mask="attack", seed=44, change=_hidden_above),
-    _call(_SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-11, seed=45),
-    _call(_SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-15, seed=46),
-    _call(_SQUARE, "mask", seed=47, change=partial(broadcast_mask, over="batch")),
-    _call(_SQUARE, "mask", seed=48, change=partial(broadcast_mask, over="heads")),
-    _call(_SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
-    _call(_SQUARE, "", seed=50, change=_STRIDED), _call(_SQUARE, "mask bias", seed=51, change=_STRIDED),
-    _call(_SQUARE, "", seed=52, change=_TRANSPOSED), _call(_SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
-    *(_call(_QUERIES, "mask", mask="padding", seed=54, change=partial(replace_hidden, arrays=(name,), content=content))
-      for name in ("key", "value") for content in ("nan", "inf")),
-    _call(_SQUARE, "scale", scale=0.0, seed=40), _call(_ONE_KEY, "", seed=41),
-    _call(_SQUARE, "mask causal", mask="with_empty_rows", seed=42),
-    _call(_LONG, "", seed=36), _call(_LONG, "mask", seed=37),
-)
-
-LAYER_CALLS: tuple[DiagnosticCall, ...] = (
-    *(_call(_REMEMBERED_LAYER, "", "integers", seed=seed) for seed in (1, 2, 1)),
-    _call(_SQUARE_LAYER, "", "integers", flips=True), _call(_SQUARE_LAYER, "mask", "integers", seed=2, flips=True),
-    _call(_SQUARE_LAYER, "causal", "integers", seed=3, flips=True), _call(_WIDE_LAYER, "", "integers", seed=4),
-    _call(_WIDE_LAYER, "mask causal", "integers", seed=5), _call(_WIDE_LAYER, "bias", "integers", seed=6),
-    _call(_GROUPED_LAYER, "", "integers", seed=7), _call(_GROUPED_LAYER, "causal", "huge_logits", seed=8),
-    _call(_SQUARE_LAYER, "return_weights", "integers", seed=9),
-    _call(_SQUARE_LAYER, "return_weights mask", "integers", seed=10),
-    _call(_SQUARE_LAYER, "return_weights causal", "integers", seed=11),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +93,7 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
                     if not subject.refuses(problem))
         return
     is_layer = subject.declaration.kind is Kind.LAYER
-    for call in (*LAYER_CALLS, *CALLS) if is_layer else CALLS:
+    for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
         if is_layer and misfit(call.recipe.sizes, subject.declaration.limits):
@@ -207,8 +112,10 @@ def _is_common(recipe: Recipe, bar: Bar) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
     sizes = recipe.sizes
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
+    of_keywords = (name for name, convention in CONVENTIONS.items() if convention.keyword in recipe.features)
     return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
-        bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name] for name in mattering(recipe))
+        bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name]
+        for name in (*mattering(recipe), *of_keywords))
 
 
 def mattering(recipe: Recipe) -> tuple[str, ...]:

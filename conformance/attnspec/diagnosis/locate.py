@@ -6,14 +6,14 @@ small whole numbers, so that dot products are exact. What is read is held to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import KEYWORDS, VALUED, acting_on
+from attnspec.core.keywords import BESIDE, KEYWORDS, OFF, VALUED, acting_on
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import Bar
 from attnspec.numerics.expectation import Expectation, expect
@@ -25,8 +25,14 @@ from attnspec.trials.call_log import Ending, put
 from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.scene import AnyProblem, working
 
-LEFT_OUT: Mapping[str, object] = acting_on(Acts.VISIBILITY, Acts.LOGITS)
-_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in acting_on(Acts.VISIBILITY)))
+
+def _alone(*acts: Acts) -> tuple[str, ...]:
+    """The keywords that change one of these; of two that are given together the one that has values."""
+    return tuple(name for name in acting_on(*acts) if name in VALUED or name not in BESIDE)
+
+
+LEFT_OUT = _alone(Acts.VISIBILITY, Acts.LOGITS)
+_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in _alone(Acts.VISIBILITY)))
 _SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
 
 WIDTH = 16
@@ -69,7 +75,8 @@ class Reader:
 
     def problem(self, keywords: str = "", **changes: object) -> Problem:
         """Small whole numbers, and the keywords that are named."""
-        features = frozenset(keywords.split())
+        named = keywords.split()
+        features = frozenset({*named, *(BESIDE[name] for name in named if name in BESIDE)})
         mask = "random" if "mask" in features else "none"
         recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25,
                         values=_SAMPLES)
@@ -126,8 +133,8 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
     """A wrong answer to the case itself, and which of its keywords make it so."""
     sight = reader.look(problem)
     if sight and not sight.is_right:
-        without = {name: reader.look(problem.but(**{name: off}))
-                   for name, off in LEFT_OUT.items() if name in problem.keywords}
+        without = {name: reader.look(problem.but(**{each: OFF[each] for each in (name, BESIDE.get(name, name))}))
+                   for name in LEFT_OUT if name in problem.keywords}
         needed = [name for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
         if needed:

@@ -16,6 +16,7 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
+from attnspec.diagnosis.gauge import Gauge, distance, finite
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.precision import Precision, is_half, precision_of
 from attnspec.numerics.rotary import expect_rotary
@@ -43,79 +44,18 @@ def aspect_of(relation: str) -> Aspect:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gauge:
-    """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
-
-    either: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden from it: a
-    wrong answer may see what it should not.  relative: the roundings of both that are proportional to what is returned.
-    """
-
-    truth: Array
-    own: Array
-    other: Array
-    either: Array
-    judged: Array
-    relative: float
-
-    def is_near(self, seen: Array, allowance: Array) -> bool:
-        """Whether an array, (B,H,T,Dv) or as the truth is, is the true one within an allowance."""
-        return not (self.judged & _beyond(seen, self.truth, allowance)).any()
-
-    def are_near(self, seen: Array, other: Array, spread: float) -> bool:
-        """Whether two arrays, (B,H,T,Dv) or as the truth is, are one within the roundings of both classes at the size
-        of the second, and `spread`.
-        """
-        size, least = (np.abs(_finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
-        # a wrong answer may be larger than the true one, and rounds in proportion to its own size
-        stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
-        slack = self.either * stretch + self.relative * size + spread
-        return not (self.judged & _beyond(seen, other, slack)).any()
-
-    def are_close(self, seen: Array, other: Array) -> bool:
-        """Whether two arrays, (B,H,T,Dv) or as the truth is, are as near to each other as two honest ones, entry by
-        entry.
-        """
-        return not (self.judged & _beyond(seen, other, self.own + self.other)).any()
-
-    def nearness(self, seen: Array, other: Array) -> float:
-        """How far an array, (B,H,T,Dv) or as the truth is, is from another, in units of how far it is from the true
-        one: below 1 is nearer.
-        """
-        with np.errstate(all="ignore"):
-            gap, off = (float(np.nanmax(np.where(self.judged, np.abs(seen - array), 0.0), initial=0.0))
-                        for array in (other, self.truth))
-        return gap / off if off > 0 else np.inf if gap > 0 else 0.0
-
-
-def _distance(one: Array, other: Array) -> float:
-    """The largest distance of two arrays of one shape, any shape; infinities and NaNs have none."""
-    with np.errstate(all="ignore"):
-        return float(np.abs(_finite(one - other)).max(initial=0.0))
-
-
-def _finite(array: Array) -> Array:
-    """An array of any shape, with 0 for what is not finite."""
-    return np.where(np.isfinite(array), array, 0.0)
-
-
-def _beyond(seen: Array, other: Array, slack: Array) -> Array:
-    """Where two arrays, any shape, are further apart than allowed; equal infinities and any two NaNs are not apart."""
-    with np.errstate(all="ignore"):
-        near = (np.abs(seen - other) <= slack) & np.isfinite(other)
-    return np.asarray(~(near | (seen == other) | (np.isnan(seen) & np.isnan(other))))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Ruler:
-    """What answers to one problem are held to: an output gauge, and one for weights where they are asked for.
+    """What answers to one problem are held to: an output gauge, and one for weights and log-sum-exps if asked for.
 
-    No gauge at all where the definition says nothing: then it counts only how calls end.
+    No gauge at all where the definition says nothing: then it counts only how calls end.  has_lse: whether the last
+    gauge is one for log-sum-exps.
     """
 
     dtype: DType
     gauges: tuple[Gauge, ...]
     aspect: Aspect
     output_dtype: str
+    has_lse: bool = False
 
     def is_right(self, step: LoggedCall, *, is_subject: bool) -> bool:
         """Whether an answer is the true one within the roundings of its class."""
@@ -171,14 +111,16 @@ class Ruler:
         one.
         """
         moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
-        return [2 * max((_distance(one, arrays[index]) for arrays in moved), default=0.0)
+        return [2 * max((distance(one, arrays[index]) for arrays in moved), default=0.0)
                 for index, one in enumerate(others)]
 
     def _arrays(self, step: LoggedCall) -> list[Array]:
-        """The output, (B,H,T,Dv) or (B,T,M), and the weights, (B,H,T,S) or (B,T,S), where they came back."""
+        """The output, (B,H,T,Dv) or (B,T,M), the weights, (B,H,T,S) or (B,T,S), and the log-sum-exps, (B,H,T,1), where
+        they came back.
+        """
         answer = step.given
-        arrays = [answer.output] if answer.weights is None else [answer.output, answer.weights]
-        return [working(array, self.dtype) for array in arrays]
+        lse = answer.lse[..., None] if self.has_lse and answer.lse is not None else None
+        return [working(array, self.dtype) for array in (answer.output, answer.weights, lse) if array is not None]
 
     def _trait(self, step: LoggedCall) -> object:
         """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
@@ -218,15 +160,17 @@ class Bar:
         own = self.expected(problem, classes[0])
         other = own if classes[1] == classes[0] else self.expected(problem, classes[1])
         name = self.subject.declaration.returned(problem.dtype).value
-        return Ruler(problem.dtype, tuple(self._gauges(problem, own, other)), self.aspect, name)
+        of_lse = tuple(self._gauges_of_lse(problem, own, other))
+        return Ruler(problem.dtype, (*self._gauges(problem, own, other), *of_lse), self.aspect, name, bool(of_lse))
 
     def expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
         """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
         if isinstance(problem, RotaryProblem):
             return expect_rotary(problem, precision, conventions=self.conventions)
-        parts = frozenset({"output", "weights"} if problem.return_weights else {"output"})
+        parts = frozenset({"output", *(["weights"] if problem.return_weights else [])})
         if isinstance(problem, LayerProblem):
             return expect_layer(problem, precision, conventions=self.conventions, parts=parts)
+        parts |= {"lse"} if problem.return_lse else frozenset()
         return expect(problem, precision, conventions=self.conventions, parts=parts,
                       scale_width=self.subject.scale_width(problem))
 
@@ -245,6 +189,22 @@ class Bar:
                               *(each.weights_allowance for each in open_to_all))
             weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
             yield _averaged(weights) if self.subject.declaration.limits.weights == "averaged" else weights
+
+    def _gauges_of_lse(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+        """For log-sum-exps, (B,H,T,1), where the subject's conventions of them are those of the faults."""
+        if own.lse is None or own.lse_allowance is None or other.lse_allowance is None or not self._has_usual_lse:
+            return
+        slack, of_fault = own.lse_allowance[..., None], other.lse_allowance[..., None]
+        opened = (each.lse_allowance[..., None] for each in self._nothing_hidden(problem)
+                  if each.lse_allowance is not None)
+        rows = np.asarray(own.claimed & other.claimed | own.empty)[..., None]
+        yield Gauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
+                    _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
+
+    @property
+    def _has_usual_lse(self) -> bool:
+        usual = {"lse_base": "natural", "lse_of_hidden_row": "minus_infinity"}
+        return all(self.conventions.get(name, answer) == answer for name, answer in usual.items())
 
     def _nothing_hidden(self, problem: AnyProblem) -> list[Expectation]:
         """What is expected in both classes where every key is visible; nothing if it is anyway."""
@@ -277,7 +237,7 @@ def _largest(own: Array, *opened: Array) -> Array:
     hidden.
     """
     allowances = own, functools.reduce(np.add, opened, np.zeros(()))
-    return functools.reduce(np.maximum, (_finite(each).max(axis=-1, keepdims=True, initial=0.0)
+    return functools.reduce(np.maximum, (finite(each).max(axis=-1, keepdims=True, initial=0.0)
                                          for each in allowances if each.ndim))
 
 

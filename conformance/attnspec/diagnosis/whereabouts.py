@@ -39,8 +39,8 @@ class Patience:
     seconds: float
 
 
-BRIEF, USUAL = Patience(1, 40, 8, 1e8, 0.5), Patience(4, 60, 20, 1e9, 8.0)
-"""At a glance, and at every other effort."""
+BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
+"""At a glance, and at every other effort. The work stops a search; seconds stop one of slow calls."""
 
 
 @dataclass(frozen=True, slots=True)

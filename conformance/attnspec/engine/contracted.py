@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.contract import ALL, Contract
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import VALUED
+from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.problems.fitting import near
 from attnspec.problems.make import make_problem

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
-from attnspec.core.errors import TargetError, UsageError, near_misses
+from attnspec.core.errors import LISTINGS, TargetError, UsageError, near_misses, quoted
 from attnspec.core.nouns import FAILURES, DType, gates
 from attnspec.core.plan import FAULT, Item, Plan
 from attnspec.engine.known_failures import as_new, check_deviations, with_convention, with_deviations
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.spec.clause import Clause, Spec, is_due, themes_of
+from attnspec.spec.clause import Clause, Spec, hint_of_theme, is_due, themes_of
 from attnspec.spec.contract import contract_clauses, contract_id, word_of
 from attnspec.spec.load import OWN, load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
@@ -105,6 +105,11 @@ class Engine:
             yield from (Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
                         if _is_put(clause.id, dtype))
 
+    def compiles(self, target: str) -> bool:
+        """Whether some variant of a target compiles, as its manifest says."""
+        found = self._registered(target)
+        return found is not None and any(variant.compiles for variant in found.declaration.variants.values())
+
     def _put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.profiles or not target.startswith(FAULT):
@@ -164,7 +169,8 @@ class Engine:
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
-            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks)
+            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
+                                                    lambda: self._refutations)
         return self._subject_runs[target]
 
     def _begin(self, target: str) -> None:
@@ -252,6 +258,8 @@ def _is_put(clause: str, dtype: DType) -> bool:
 def _no_clause(name: str, known: Sequence[str]) -> UsageError:
     """That there is no such clause, and where it may be, if its theme is like none that there is."""
     theme, dot, _ = name.partition(".")
+    if of_theme := hint_of_theme(name, known):
+        return UsageError(f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
     is_own = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
     return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_own else ''}")
 

@@ -14,6 +14,8 @@ from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.diagnosis.whereabouts import Whereabouts
+from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.engine.cases import in_a_line
 from attnspec.engine.known_failures import listed
 from attnspec.engine.pictures import drawn_of, drawn_with_room
 from attnspec.engine.probed import CONVENTION, conventions_of, with_probed
@@ -25,6 +27,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import first_of, is_due
+from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.refusals import MOST_CAUSES, narrowed, with_refusals
 from attnspec.subjects.registry import load, process_of
@@ -37,6 +40,9 @@ from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator, Tally, Violated
 from attnspec.trials.trial import Trial
+
+UNBOUNDED = "rounding or overflow may change their right answers by any amount"
+"""Why nothing is said of a case that the bound does not cover."""
 
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a gate does not put a clause that does not depend on the dtype."""
@@ -65,15 +71,20 @@ def summon(target: str, plan: Plan) -> Subject:
 
 
 class SubjectRun:
-    """The clauses against one subject. checks: those that a class of arithmetic is tried on, if it may explain one."""
+    """The clauses against one subject.
+
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  refutations: which of them
+    convict which fault.
+    """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
-                 checks: Callable[[], Mapping[str, Check]] = dict) -> None:
+                 checks: Callable[[], Mapping[str, Check]] = dict,
+                 refutations: Callable[[], Refutations] = Refutations) -> None:
         self.subject = subject
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._evaluators: dict[DType, Evaluator] = {}
-        self._examiner = Examiner(self._again)
+        self._examiner = Examiner(self._again, Witnesses(checks, refutations, plan.seed))
         self._whereabouts = Whereabouts()
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
         self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
@@ -236,7 +247,7 @@ class SubjectRun:
             return replace(evidence, explained=explained)
         if evidence.begins in self._unlike:
             return evidence
-        diagnosis = self._examiner.diagnose(trial, recipe)
+        diagnosis = self._examiner.diagnose(trial, recipe, begins=evidence.begins)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.like else set()
         return replace(evidence, like=diagnosis.like, located=diagnosis.located,
                        explained=way_out(trial, recipe, diagnosis))
@@ -262,25 +273,18 @@ class SubjectRun:
 
 def _evidence(trial: Trial, failure: Violated) -> Evidence:
     drawn = drawn_of(trial, failure.recipe)
-    return Evidence(failure.measured.sentence, _case(trial, failure.recipe), failure.recipe.text, failure.measured,
+    return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text, failure.measured,
                     drawn.pictures, caption=drawn.caption)
 
 
 def _raised(trial: Trial, failure: SubjectRaised | SubjectDied, recipe: Recipe | None) -> Evidence:
-    told = (_case(trial, recipe), recipe.text) if recipe else ("", "")
+    told = (in_a_line(trial, recipe), recipe.text) if recipe else ("", "")
     stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
     return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr)
-
-
-def _case(trial: Trial, recipe: Recipe) -> str:
-    drawn = "".join(f", {name}={number}" for name, number in trial.scene(recipe).drawn.items())
-    used = "".join(f" {name}" for name in sorted(recipe.features))
-    mask = f", mask {recipe.mask}" if "mask" in recipe.features else ""
-    return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
 
 
 def _why_no_claim(tally: Tally) -> str:
     outside = f"; {next(iter(tally.outside))}" if tally.outside else ""
     if len(tally.silent) == 1 and not tally.outside:
         return f"none of the {tally.no_claims} cases could be judged, since {next(iter(tally.silent))}"
-    return f"the rounding bound covers none of the {tally.no_claims} cases{outside}"
+    return f"none of the {tally.no_claims} cases could be judged, since {UNBOUNDED}{outside}"

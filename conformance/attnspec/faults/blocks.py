@@ -1,9 +1,14 @@
-"""Online softmax over blocks of 16 keys, gone wrong: nothing rescaled, tails lost or counted."""
+"""Online softmax over blocks of 16 keys, gone wrong: nothing rescaled, tails lost or counted.
+
+A diagnosis tries them with blocks of other sizes, too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -43,8 +48,8 @@ class Online:
 
     As the output is linear in the values, rescaling an accumulated output is rescaling the weights so far: what is
     returned are the weights in effect. `sum_factor` and `output_factor` see the rescale factor and the block's number;
-    `start` is the first running maximum; `guarded` is whether rows that have seen nothing yet are looked after;
-    `size` is how many keys a block has.
+    `start` is the first running maximum; `guarded` is whether rows that have seen nothing yet are looked after; `size`
+    is how many keys a block has; `in_tail` is whether the factors are wrong only at a last block that is shorter.
     """
 
     sum_factor: Factor = _as_it_is
@@ -52,6 +57,7 @@ class Online:
     start: float = -np.inf
     guarded: bool = True
     size: int = SIZE
+    in_tail: bool = False
 
     def __call__(self, logits: Array, work: Work) -> Array:  # noqa: ARG002  (the stage's signature)
         """(B,H,T,S) logits, hidden ones -inf -> (B,H,T,S) weights."""
@@ -62,9 +68,11 @@ class Online:
             new_top = np.maximum(top, block.max(axis=-1, keepdims=True))
             shift = np.where(np.isneginf(new_top), 0, new_top) if self.guarded else new_top
             grown, factor = np.exp(block - shift), np.exp(top - shift)
-            weights[..., :first] *= self.output_factor(factor, number)
+            is_sound = self.in_tail and block.shape[-1] == self.size
+            of_sum, of_output = (_as_it_is,) * 2 if is_sound else (self.sum_factor, self.output_factor)
+            weights[..., :first] *= of_output(factor, number)
             weights[..., first:first + self.size] = grown
-            total = total * self.sum_factor(factor, number) + grown.sum(axis=-1, keepdims=True)
+            total = total * of_sum(factor, number) + grown.sum(axis=-1, keepdims=True)
             top = new_top
         return weights / np.where(total == 0, 1, total)
 
@@ -74,81 +82,81 @@ def _beyond(logits: Array, is_lost: Array) -> Array:
     return sound.normalise(sound.exponentials(np.where(is_lost, -np.inf, logits).astype(logits.dtype)))
 
 
-def _tail_dropped(logits: Array, work: Work) -> Array:
-    """Weights (B,H,T,S) without the keys after the last whole block of 16, where S > 16."""
+def _tail_dropped(logits: Array, work: Work, size: int = SIZE) -> Array:
+    """Weights (B,H,T,S) without the keys after the last whole block, where there is one."""
     S = work.shape[3]
-    return _beyond(logits, (np.arange(S) >= S // SIZE * SIZE) & (S > SIZE))
+    return _beyond(logits, (np.arange(S) >= S // size * size) & (size < S))
 
 
-def _after_64(logits: Array, work: Work) -> Array:
+def _of_first_tile(logits: Array, work: Work, size: int = 64) -> Array:
     """Weights (B,H,T,S) of the first 64 keys alone."""
-    return _beyond(logits, np.arange(work.shape[3]) >= 64)
+    return _beyond(logits, np.arange(work.shape[3]) >= size)
 
 
-def _tail_counted(logits: Array, work: Work) -> Array:
+def _tail_counted(logits: Array, work: Work, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): the last block is filled up with zero keys, whose logit is 0."""
-    padding = -work.shape[3] % SIZE
+    padding = -work.shape[3] % size
     filled = np.concatenate([logits, np.zeros((*logits.shape[:-1], padding), logits.dtype)], axis=-1)
     return sound.normalise(sound.exponentials(filled))[..., :work.shape[3]]
 
 
-def _tail_repeated(logits: Array, work: Work) -> Array:
+def _tail_repeated(logits: Array, work: Work, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): lanes past the end are clamped to the last key, which is counted again and again."""
     S = work.shape[3]
-    times = np.where(np.arange(S) == S - 1, 1 + (-S % SIZE), 1).astype(logits.dtype)
+    times = np.where(np.arange(S) == S - 1, 1 + (-S % size), 1).astype(logits.dtype)
     return sound.normalise(sound.exponentials(logits) * times)
 
 
-def _blocks(logits: Array) -> tuple[Array, Array]:
-    """Logits (B,H,T,S) filled up to whole blocks, (B,H,T,·,16), and each block's maximum, (B,H,T,·,1)."""
-    padding = -logits.shape[-1] % SIZE
+def _blocks(logits: Array, size: int) -> tuple[Array, Array]:
+    """Logits (B,H,T,S) filled up to whole blocks, (B,H,T,·,size), and each block's maximum, (B,H,T,·,1)."""
+    padding = -logits.shape[-1] % size
     filled = np.pad(logits, [(0, 0)] * 3 + [(0, padding)], constant_values=-np.inf)
-    blocks = filled.reshape(*logits.shape[:-1], -1, SIZE)
+    blocks = filled.reshape(*logits.shape[:-1], -1, size)
     return blocks, blocks.max(axis=-1, keepdims=True)
 
 
 def _unblocked(blocks: Array, S: int) -> Array:
-    """Blocks (B,H,T,·,16) side by side again, (B,H,T,S), without the padding."""
+    """Blocks (B,H,T,·,size) side by side again, (B,H,T,S), without the padding."""
     return blocks.reshape(*blocks.shape[:-2], -1)[..., :S]
 
 
-def _quiet_skipped(logits: Array, work: Work) -> Array:
+def _quiet_skipped(logits: Array, work: Work, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) without the blocks whose largest logit is more than 8 below the row's."""
-    blocks, tops = _blocks(logits)
+    blocks, tops = _blocks(logits, size)
     quiet = tops < tops.max(axis=-2, keepdims=True) - 8
     kept = np.where(quiet, -np.inf, blocks).astype(logits.dtype)
     return sound.normalise(sound.exponentials(_unblocked(kept, work.shape[3])))
 
 
-def _averaged(logits: Array, work: Work) -> Array:
+def _averaged(logits: Array, work: Work, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): each block is normalised by itself, and the blocks are averaged."""
-    blocks, tops = _blocks(logits)
+    blocks, tops = _blocks(logits, size)
     count = np.maximum((~np.isneginf(tops)).sum(axis=-2, keepdims=True), 1).astype(logits.dtype)
     return _unblocked(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
 
 
-def _merged_without_maxima(logits: Array, work: Work) -> Array:
+def _merged_without_maxima(logits: Array, work: Work, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) merged by the blocks' sums, though each block has its own maximum subtracted."""
-    blocks, _ = _blocks(logits)
+    blocks, _ = _blocks(logits, size)
     return sound.normalise(_unblocked(sound.exponentials(blocks), work.shape[3]))
 
 
-def _mask_of_first_block(work: Work) -> Array:
+def _mask_of_first_block(work: Work, size: int = SIZE) -> Array:
     """The mask (B,H,T,S) in which every block of keys has the columns of the first."""
     allowed = sound.masked(work)
-    return np.take(allowed, np.arange(work.shape[3]) % SIZE, axis=-1)
+    return np.take(allowed, np.arange(work.shape[3]) % size, axis=-1)
 
 
-def _late_values(weights: Array, work: Work) -> Array:
+def _late_values(weights: Array, work: Work, size: int = SIZE) -> Array:
     """The output (B,H,T,Dv) under double buffering: each block but the first meets the values of the block before."""
     positions = np.arange(work.shape[3])
-    late = np.where(positions >= SIZE, positions - SIZE, positions)
+    late = np.where(positions >= size, positions - size, positions)
     return weights @ work.value[:, :, late]
 
 
-def _rows_after_64(output: Array, work: Work) -> Array:
+def _rows_of_first_tile(output: Array, work: Work, size: int = 64) -> Array:
     """The output (B,H,T,Dv) with zeros in all rows after the first 64."""
-    return np.where((np.arange(work.shape[2]) >= 64)[:, None], 0, output).astype(output.dtype)
+    return np.where((np.arange(work.shape[2]) >= size)[:, None], 0, output).astype(output.dtype)
 
 
 _MANY = "S > 16, the largest logit not in the first block"
@@ -185,10 +193,10 @@ FAULTS = (
           "S not a multiple of 16", staged(softmax=_tail_repeated), link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
     Fault("blocks_keys_after_64_lost", Stage.BLOCKS, "Keys after the first 64 are lost: there is one tile only.",
           "S > 64",
-          staged(softmax=_after_64)),
+          staged(softmax=_of_first_tile)),
     Fault("blocks_rows_after_64_lost", Stage.BLOCKS, "Rows after the first 64 stay zero: there is one tile only.",
           "T > 64",
-          staged(finish=_rows_after_64), link="https://github.com/AMD-AGI/AgentKernelArena/pull/82"),
+          staged(finish=_rows_of_first_tile), link="https://github.com/AMD-AGI/AgentKernelArena/pull/82"),
     Fault("blocks_quiet_skipped", Stage.BLOCKS, "Blocks 8 below the row's maximum are skipped to save work.",
           "S > 16, a block of low logits with large values or read out", staged(softmax=_quiet_skipped)),
     Fault("blocks_averaged", Stage.BLOCKS, "Each block is normalised by itself and the results averaged.", "S > 16",
@@ -202,7 +210,40 @@ FAULTS = (
           "S > 16", staged(mix=_late_values)),
 )
 
+_SIZED: Mapping[str, Mapping[str, Callable[..., Array]]] = {
+    "blocks_start_at_zero": {"softmax": Online(start=0.0)},
+    "blocks_hidden_first_nan": {"softmax": Online(guarded=False)},
+    "blocks_tail_dropped": {"softmax": _tail_dropped}, "blocks_tail_counted": {"softmax": _tail_counted},
+    "blocks_tail_repeated": {"softmax": _tail_repeated}, "blocks_keys_after_64_lost": {"softmax": _of_first_tile},
+    "blocks_rows_after_64_lost": {"finish": _rows_of_first_tile}, "blocks_quiet_skipped": {"softmax": _quiet_skipped},
+    "blocks_averaged": {"softmax": _averaged}, "blocks_merged_without_maxima": {"softmax": _merged_without_maxima},
+    "blocks_mask_of_first": {"masked": _mask_of_first_block}, "blocks_late_values": {"mix": _late_values},
+    **{name: {"softmax": online} for name, online in _RESCALES.items()}}
+"""By name, the stage that goes by a block's size."""
+_NUMBER = re.compile(r"\b(16|64)\b")  # the size in a story
+
+
+def of_size(size: int) -> tuple[Fault, ...]:
+    """The faults of the catalogue with blocks of another size, by the name before the @. Those of rescaling come also
+    as they are where a kernel has a path of its own for the last, shorter block.
+    """
+    whole = (_resized(fault, size, "", {stage: _with_size(step, size) for stage, step in _SIZED[fault.name].items()})
+             for fault in FAULTS)
+    tails = (_resized(fault, size, "_in_tail",
+                      {"softmax": replace(_RESCALES[fault.name], size=size, in_tail=True)})
+             for fault in FAULTS if fault.name in _RESCALES and fault.name != "blocks_rescaled_once")
+    return (*whole, *tails)
+
+
+def _resized(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
+    story = _NUMBER.sub(str(size), fault.story)
+    return replace(fault, name=f"{fault.name}@{size}{how}", story=story, make=staged(**stages))
+
+
+def _with_size(step: Callable[..., Array], size: int) -> Callable[..., Array]:
+    return replace(step, size=size) if isinstance(step, Online) else partial(step, size=size)
+
+
 OF_OTHER_SIZES: tuple[Fault, ...] = tuple(
-    replace(fault, name=f"{fault.name}@{size}", make=staged(softmax=replace(_RESCALES[fault.name], size=size)))
-    for size in _OTHER_SIZES for fault in FAULTS if fault.name in _RESCALES)
-"""Faults of the catalogue with blocks of other sizes: a diagnosis knows them too, by the name before the @."""
+    fault for size in _OTHER_SIZES for fault in of_size(size) if fault.name.partition("@")[0] in _RESCALES)
+"""Those of rescaling with blocks that are common: a diagnosis tries them unasked."""

@@ -10,6 +10,7 @@ from attnspec.core.cache_keywords import POOL as CACHES_POOL
 from attnspec.core.conventions import CONVENTIONS, asked_of
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, SAID, TABLE, Form
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import PROFILE, ROTARY
@@ -25,6 +26,7 @@ from attnspec.faults import (
     heads,
     layers,
     masks,
+    packed,
     paths,
     precision,
     purity,
@@ -43,7 +45,7 @@ from attnspec.faults.sizes.family import SEEDED
 FIXED: tuple[Fault, ...] = (
     *scale.FAULTS, *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS, *causal.FAULTS,
     *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS, *purity.FAULTS,
-    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *rotary.FAULTS,
+    *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS, *rotary.FAULTS,
     *(fault for name in UNCOMMON for fault in import_module(f"attnspec.faults.{name}").FAULTS),
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
@@ -64,6 +66,9 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {CACHES_POOL: (SERVING_POOL,)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
+
+FORMED: Mapping[Form, frozenset[str]] = {Form.PACKED: SAID | EXPRESSED, Form.PAGED: HELD_IN_PAGES | {TABLE}}
+"""By form, the keywords that our own functions of this form take, all that it has a place for."""
 
 OTHER_PATH = "other_path"
 
@@ -103,6 +108,8 @@ def _keywords(fault: Fault) -> frozenset[str]:
     """
     if fault.kind is Kind.ROTARY:
         return frozenset(ROTARY)
+    if fault.form is not Form.DENSE:
+        return FORMED[fault.form]
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     if fault.stage.value not in UNCOMMON:
@@ -118,13 +125,15 @@ def declaration_of(fault: Fault) -> Declaration:
     keywords, profiles = _keywords(fault), PROFILES_OF[fault.kind]
     return Declaration(
         kind=fault.kind,
+        form=fault.form,
         keywords=keywords,
         dtypes=tuple(dtype for dtype in DType if dtype not in fault.equivalents),
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
         conventions=recommended(fault.kind, keywords),
         precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
+        claims=() if fault.form is not Form.DENSE else (
+            *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords)),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})
 
 

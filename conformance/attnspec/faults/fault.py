@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
 from attnspec.faults.planted import Planted
@@ -33,6 +34,10 @@ class Stage(enum.Enum):
     PAST_VALUE = "past_value"
     ALIBI_SLOPES = "alibi_slopes"
     ROTARY = "rotary"
+    QUERY_SEGMENTS = "query_segments"
+    KEY_SEGMENTS = "key_segments"
+    PACKED = "packed"
+    BLOCK_TABLE = "block_table"
     SOFTMAX = "softmax"
     BLOCKS = "blocks"
     WEIGHTS = "weights"
@@ -55,7 +60,7 @@ class Fault:
     link: the public thread of a real bug of this kind, or "".  limits: what the faulty function declares beyond
     the ordinary.  equivalents: dtypes at which it cannot be told from rounding, each with the reason.
     other_path: what the same subject does with a hidden switch flipped, where it has one.  planted: of a fault that
-    shows only at certain sizes, at which; a seed draws them.
+    shows only at certain sizes, at which; a seed draws them.  form: that of the arrays which its function takes.
     """
 
     name: str
@@ -69,6 +74,7 @@ class Fault:
     equivalents: Mapping[DType, str] = field(default_factory=dict)
     other_path: Callable[[], Attend | Layer | Rotate] | None = None
     planted: Planted | None = None
+    form: Form = Form.DENSE
 
     @property
     def function(self) -> Attend | Layer | Rotate:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from attnspec.faults.page_threads import OF_PAGES
+
 
 class Outside(enum.Enum):
     """Why a real mistake has no fault of its own."""
@@ -29,7 +31,7 @@ _GITHUB = "https://github.com/"
 
 _BY_CLASS: Mapping[str, Bugs] = {
     "batch/head mixup": {
-        "pytorch/pytorch/issues/177378": "batch_packed_together query_lengths_packed_together",
+        "pytorch/pytorch/issues/177378": "batch_packed_together query_lengths_packed_together segments_ignored",
         "onnx/onnx/issues/7118": "heads_key_not_transposed",
         "huggingface/diffusers/pull/3214": "batch_and_heads_exchanged",
         "sooftware/attentions/issues/4": "mask_head_major layer_mask_head_major",
@@ -158,12 +160,13 @@ _BY_CLASS: Mapping[str, Bugs] = {
                                        " layer_mask_dropped_without_weights",
         "jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored",
         "jax-ml/jax/issues/19237": "causal_ignored",
-        "AI-Hypercomputer/maxtext/issues/4476": "mask_dropped_with_causal",
-        "google/praxis/issues/30": "layer_mask_ignored",
+        "AI-Hypercomputer/maxtext/issues/4476":
+            "segments_dropped_with_causal segments_ignored mask_dropped_with_causal",
+        "google/praxis/issues/30": "segments_ignored layer_mask_ignored",
         "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
-        "areal-project/AReaL/issues/1442": "mask_ignored",
-        "huggingface/nanoVLM/pull/204": "mask_ignored",
+        "areal-project/AReaL/issues/1442": "packed_together mask_ignored",
+        "huggingface/nanoVLM/pull/204": "packed_together segments_ignored mask_ignored",
         "DeepOpt-com/WrinkleFree-Monorepo/issues/53": "mask_ignored",
         "iCog-Labs-Dev/PC-Transformers/issues/97": "layer_causal_ignored",
         "torch-spyre/torch-spyre/issues/4526": "switch_mask_dropped",
@@ -211,8 +214,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {
-        "NVIDIA/TransformerEngine/pull/399":
-            "keys_beyond_queries_lost key_lengths_bound_by_queries query_lengths_limit_keys",
+        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost key_lengths_bound_by_queries "
+                                             "query_lengths_limit_keys packed_borders_of_queries",
         "fla-org/flash-linear-attention/issues/431": Outside.CACHE,
         "vllm-project/vllm-omni/issues/5865":
             "mask_hides_queries key_lengths_of_queries query_lengths_of_keys",
@@ -222,7 +225,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/176767": "value_beyond_width_lost",
         "google/flax/pull/3576": Outside.CACHE,
         "pytorch/pytorch/issues/195589": Outside.REFUSAL,
-        "pytorch/pytorch/issues/130196": "output_head_squeezed",
+        "pytorch/pytorch/issues/130196": "packed_one_token_squeezed output_head_squeezed",
         "microsoft/onnxruntime/pull/13050": "layer_key_width_of_query",
         "microsoft/onnxruntime/pull/29892": "output_heads_of_keys",
     },
@@ -271,9 +274,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "wrong scale": {"pytorch/pytorch/issues/174049": "scale_ignored"},
     "wrong value (unspecified)": {
-        "microsoft/onnxruntime/pull/3677": Outside.UNTOLD,
-        "huggingface/kernels/issues/101": Outside.UNTOLD,
-    },
+        "microsoft/onnxruntime/pull/3677": Outside.UNTOLD, "huggingface/kernels/issues/101": Outside.UNTOLD},
     "wrong weights": {
         "pytorch/pytorch/issues/27968": "report_after_dropout",
         "pytorch/pytorch/issues/42929": "report_after_dropout",
@@ -283,7 +284,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
 BUGS: Mapping[str, Mapping[str, tuple[str, ...] | Outside]] = {
     mechanism: {_GITHUB + thread: made if isinstance(made, Outside) else tuple(made.split())
                 for thread, made in bugs.items()}
-    for mechanism, bugs in _BY_CLASS.items()}
+    for mechanism, bugs in {**_BY_CLASS, **OF_PAGES}.items()}
 """By class of mechanism: the thread of each real mistake, and the faults that make it, or why none does."""
 
 

@@ -45,6 +45,13 @@ def own_keys(work: Work) -> Array:
     return np.arange(S) < lengths[:, None, None, None]
 
 
+def own_segment(work: Work) -> Array:
+    """The keys of each query's own segment, (B,1,T,S)."""
+    if work.query_segments is None or work.key_segments is None:
+        return np.ones(work.shape[2:], bool)
+    return np.equal(work.query_segments[:, None, :, None], work.key_segments[:, None, None])
+
+
 def join(logits: Array, work: Work) -> Array:
     """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
     return logits if work.sinks is None else with_column(logits, work.sinks)

@@ -13,13 +13,16 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import Form
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.catalogue import ATTENTION_PROFILES, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned
 from attnspec.faults.rotary_work import Rotate
+from attnspec.faults.sound_packed import by_sequence, with_block_mask
+from attnspec.faults.sound_pages import page_by_page, side_by_side
 from attnspec.faults.sound_rotary import FORMULATIONS as OF_ROTARY
 from attnspec.faults.sound_rotary import declaration_of_rotary
 from attnspec.faults.staged import Attend, around, staged
@@ -50,7 +53,7 @@ def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
 
 
 def _visible(call: HandedOver) -> Array:
-    """(B,H,T,S): mask, causal flag, window and the numbers of keys together, past keys among the keys."""
+    """(B,H,T,S): mask, causal flag, window, the numbers of keys and segments together, past keys among the keys."""
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
@@ -58,6 +61,8 @@ def _visible(call: HandedOver) -> Array:
         joined = joined & stage.within(T, S, call.window, P)
     if call.key_lengths is not None:
         joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
+    if call.query_segments is not None and call.key_segments is not None:
+        joined = joined & (call.query_segments[:, None, :, None] == call.key_segments[:, None, None])
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
 
@@ -80,7 +85,7 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
     sink = _sink(call, logits)
-    top = np.maximum(logits.max(axis=-1, keepdims=True), sink)
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), sink)  # a sequence may have no key
     shift = np.where(np.isneginf(top), 0, top)
     grown = np.exp(logits - shift)
     total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
@@ -143,8 +148,13 @@ def _fused(call: HandedOver) -> Answer:
     return _in_one_pass(call, call.query.dtype)
 
 
-def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
-    """Blocks of 16 keys; the block's exponentials are rounded to `stored` for the product with the values."""
+def _by_pages(call: HandedOver, slots: int) -> Answer:
+    """The same over blocks of as many keys as a page has slots."""
+    return _in_one_pass(call, wide_dtype(call.query.dtype), slots)
+
+
+def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
+    """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
     work = stage.take(call)
     B, H, T, S = work.shape
     visible = _visible(call)
@@ -155,20 +165,20 @@ def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     top = np.broadcast_to(_sink(call, logits), (B, H, T, 1))
     total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
     output = np.zeros((B, H, T, work.value.shape[-1]), logits.dtype)
-    for first in range(0, S, BLOCK):
-        block = logits[..., first:first + BLOCK]
+    for first in range(0, S, step):
+        block = logits[..., first:first + step]
         higher = np.maximum(top, block.max(axis=-1, keepdims=True))
         shift = np.where(np.isneginf(higher), 0, higher)
         grown, factor = np.exp(block - shift), np.exp(top - shift)
         total = total * factor + grown.sum(axis=-1, keepdims=True)
-        output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + BLOCK]
+        output = output * factor + grown.astype(stored).astype(grown.dtype) @ work.value[:, :, first:first + step]
         top = higher
     shift, divisor = np.where(np.isneginf(top), 0, top), np.where(total == 0, 1, total)
     return _rounded(call, output / divisor, np.exp(logits - shift) / divisor, put_together(shift, total))
 
 
 _WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
-    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes"))}
+    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes", "query_segments", "key_segments"))}
 """What a mask, a bias and joined keys stand in for."""
 
 
@@ -250,6 +260,7 @@ class Sound:
     grade: str = "G0"
     hidden_row: str = "zeros"
     kind: Kind = Kind.ATTENTION
+    form: Form = Form.DENSE
 
     @property
     def function(self) -> Attend | Rotate:
@@ -273,11 +284,21 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("finite_minimum_bias", "the lowest finite number is added to hidden logits",
           staged(logits=_of_seen_keys, hide=_lowest_added), hidden_row="uniform"),
     Sound("eager", "every intermediate result is stored in the dtype of the inputs", _whole(_eager), grade="G3"),
+    Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(_naive), form=Form.PACKED),
+    Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
+          form=Form.PACKED),
+    Sound("paged_side_by_side", "keys and values of each entry, put side by side from their pages",
+          side_by_side(_naive), form=Form.PAGED),
+    Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(_by_pages),
+          form=Form.PAGED),
 )}
 
 EVERY: Mapping[str, Sound] = {**SOUND, **{
     name: Sound(name, meaning, make, grade, kind=Kind.ROTARY) for name, meaning, make, grade in OF_ROTARY}}
 """Those of attention, and those of rotary embeddings."""
+
+DENSE: Mapping[str, Sound] = {name: sound for name, sound in SOUND.items() if sound.form is Form.DENSE}
+"""Those that take (B,H,T,D)."""
 
 
 def sound_named(name: str) -> Sound:
@@ -293,12 +314,13 @@ def declaration_of_sound(sound: Sound) -> Declaration:
     """
     if sound.kind is Kind.ROTARY:
         return declaration_of_rotary(sound.grade)
-    keywords = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    every = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
+    keywords = FORMED.get(sound.form, every)
     return Declaration(
-        keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
+        form=sound.form, keywords=keywords, limits=Limits(grouped=True, broadcasts=True),
         conventions={**RECOMMENDED, "hidden_row": sound.hidden_row,
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision={dtype: {"grade": sound.grade, "systematic": "accumulator"}
                    for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=(*ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values())))
+        claims=(*ATTENTION_PROFILES, *dict.fromkeys(FURTHER_PROFILES.values())) if sound.form is Form.DENSE else ())

@@ -19,7 +19,8 @@ import numpy as np
 
 from attnspec.core.keywords import Window
 from attnspec.faults.log_sum import log_sum_exp, returned
-from attnspec.faults.serving import ahead, clear, extend, join, own_keys, slope, start
+from attnspec.faults.pages import gather
+from attnspec.faults.serving import ahead, clear, extend, join, own_keys, own_segment, slope, start
 from attnspec.faults.work import Answer, HandedOver, Work, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -149,6 +150,7 @@ def narrow(array: Array, io: np.dtype[Any]) -> Array:
 class Stages:
     """The stages in the order in which they run. `replace(SOUND, scale=...)` is an attention with one fault."""
 
+    gather: Callable[[HandedOver], HandedOver] = gather
     extend: Callable[[HandedOver], HandedOver] = extend
     take: Callable[[HandedOver], Work] = take
     group_key: Callable[[Array, int], Array] = group
@@ -158,6 +160,7 @@ class Stages:
     past: Callable[[Work], Array] = past
     near: Callable[[Work], Array] = near
     own_keys: Callable[[Work], Array] = own_keys
+    own_segment: Callable[[Work], Array] = own_segment
     scale: Callable[[Work], float] = scale
     logits: Callable[[Work, float], Array] = logits
     cap: Callable[[Array, Work], Array] = cap
@@ -216,12 +219,13 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
 
 
 def _prepare(call: HandedOver, stages: Stages) -> Work:
-    work = stages.take(stages.extend(call))
+    work = stages.take(stages.extend(stages.gather(call)))
     work = work.but(start=stages.start(work))
     H = work.query.shape[1]
     work = work.but(key=stages.group_key(work.key, H), value=stages.group_value(work.value, H))
     barred = False if work.bias is None else np.isneginf(work.bias)
     visible = stages.masked(work) & stages.past(work) & stages.near(work) & stages.own_keys(work)
+    visible = visible & stages.own_segment(work)
     return work.but(visible=visible & ~np.asarray(barred))
 
 

@@ -60,9 +60,12 @@ class _Unusable(Exception):  # noqa: N818  (named for what happened; it is no er
         self.told = {"named": named, "name": name, "at": at, "reading": reading}
 
 
-def perform(function: Any, lift: Any, given: Arguments, *,
-            caught: Tuple[Type[BaseException], ...] = (BaseException,)) -> Ended:
-    """Call the function; what it raises, if it is among `caught`, is an end like another."""
+def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[BaseException], ...] = (BaseException,),
+            is_sent: bool = False) -> Ended:
+    """Call the function; what it raises, if it is among `caught`, is an end like another.
+
+    is_sent: whether the results are sent at once: then only those are copied that do not lie in plain order.
+    """
     arrays = arrays_of(given)
     handed = {id(each.array): None for each in arrays}  # the same array twice arrives as one object
     pulled: List[Any] = []
@@ -82,10 +85,11 @@ def perform(function: Any, lift: Any, given: Arguments, *,
         except caught as raised:
             ending = Ended("raised", told=told_of(raised))
         else:
-            ending = Ended("answered", [Entries(each.dtype, each.array.copy()) for each in results], results,
-                           pulled[0] or () if pulled else (), bool(pulled and pulled[0]), _aliases(arrays, results),
-                           told)
-    return ending._replace(said=spoken.text)
+            found = [each if is_sent and each.array.flags.c_contiguous else Entries(each.dtype, each.array.copy())
+                     for each in results]
+            ending = Ended("answered", found, results, pulled[0] or () if pulled else (),
+                           bool(pulled and pulled[0]), _aliases(arrays, results), told)
+    return ending._replace(said=spoken.text) if spoken.text else ending
 
 
 def arrays_of(given: Arguments) -> List[Entries]:

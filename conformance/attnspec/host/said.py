@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 import tempfile
 import warnings
-from typing import Any, Iterator, List
+from typing import Any, List
 
 LONGEST = 10000  # characters; a library in a loop must not fill a record
 
@@ -24,17 +25,28 @@ class Said:
         return "".join(self.parts)[:LONGEST].encode(errors="backslashreplace").decode()
 
 
-@contextlib.contextmanager
-def kept() -> Iterator[Said]:
-    """Collect what is said inside. Warnings raise nothing here, whatever the process has set."""
-    said = Said()
-    with warnings.catch_warnings(record=True) as warned:
+class kept:  # noqa: N801  (reads as what `with` does)
+    """Collects what is said inside. Warnings raise nothing here, whatever the process has set.
+
+    `sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit.
+    """
+
+    def __enter__(self) -> Said:
+        self._file, self._stream, self._said = _file(), _text(), Said()
+        self._before = _led(self._file)
+        self._stderr, sys.stderr = sys.stderr, self._stream
+        self._warnings = warnings.catch_warnings(record=True)
+        self._warned = self._warnings.__enter__()
         warnings.simplefilter("default")
-        try:
-            with _streams(said):
-                yield said
-        finally:
-            said.parts.extend(_told(each) for each in warned or ())
+        return self._said
+
+    def __exit__(self, *raised: Any) -> None:
+        self._warnings.__exit__(*raised)
+        sys.stderr = self._stderr
+        _lead_back(self._before)
+        with contextlib.suppress(ValueError):  # the subject has closed it
+            self._stream.flush()
+        self._said.parts += [_drained(self._file), *map(_told, self._warned or ())]
 
 
 def _told(warning: Any) -> str:
@@ -58,21 +70,13 @@ def keep_in(path: str) -> None:
     _files[:] = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600)]
 
 
-@contextlib.contextmanager
-def _streams(said: Said) -> Iterator[None]:
-    """`sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit."""
+def _file() -> int:
+    """Where what is said goes: a file without a name where nobody has named one."""
     if not _files:
         file, name = tempfile.mkstemp()
         os.unlink(name)
         _files.append(file)
-    file, stream = _files[0], _text()
-    try:
-        with contextlib.redirect_stderr(stream), _descriptor(file):
-            yield
-    finally:
-        with contextlib.suppress(ValueError):  # the subject has closed it
-            stream.flush()
-        said.parts.append(_drained(file))
+    return _files[0]
 
 
 def _text() -> Any:
@@ -83,19 +87,20 @@ def _text() -> Any:
     return _texts[0]
 
 
-@contextlib.contextmanager
-def _descriptor(file: int) -> Iterator[None]:
+def _led(file: int) -> int:
+    """Lead descriptor 2 into the file; where it led before, -1 for nowhere."""
     try:
         before = fcntl.fcntl(2, _DUPLICATE, _OUT_OF_REACH)
     except OSError:  # the process has no stderr at all
         before = -1
     os.dup2(file, 2)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # the subject has closed it
-            os.dup2(before, 2)
-            os.close(before)
+    return before
+
+
+def _lead_back(before: int) -> None:
+    with contextlib.suppress(OSError):  # the subject has closed it
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def _drained(file: int) -> str:

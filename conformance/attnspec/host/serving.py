@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections import OrderedDict
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from .sharing import NO_ROOMS, Again, rooms
 VERSION = 1
 KEPT = 2**26
 """Bytes of results that are kept, in the subject's own memory, to be looked at again."""
+
+MOST_KEPT = 256
+"""Results that are kept: each further one lies in fresh pages, which take time."""
+
+REQUESTS = ("hello", "load", "lift", "call", "recall", "forget", "find", "examine")
 
 Answer = Tuple[Mapping[str, Any], Sequence[Entries]]
 
@@ -45,13 +50,12 @@ class Servant:
 
     def answer(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
         """What comes of a request: a header and arrays. Raises nothing of the subject's."""
-        asked: Dict[str, Callable[[Mapping[str, Any], Sequence[Entries]], Answer]] = {
-            "hello": self._hello, "load": self._load, "lift": self._lift, "call": self._call, "recall": self._recall,
-            "forget": self._forget, "find": self._find, "examine": self._examine}
-        if header.get("do") not in asked:
+        asked = header.get("do")
+        if asked not in REQUESTS:
             return {"error": "there is no request {!r}; version {} has {}".format(
-                header.get("do"), VERSION, ", ".join(asked))}, ()
-        return asked[header["do"]](header, arrays)
+                asked, VERSION, ", ".join(REQUESTS))}, ()
+        answered: Answer = getattr(self, "_" + asked)(header, arrays)
+        return answered
 
     def _hello(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """Who answers, once the folders that the judge names and the files that it hands over are on the path."""
@@ -118,13 +122,14 @@ class Servant:
                           None if rows is None else arrays[rows].array)
         lift = self._lifted(header["lift"], header.get("device", ""))
         changed = self._incoming.watched(arrays)
-        ended = calling.perform(self._functions[header["of"]], lift, given)
+        ended = calling.perform(self._functions[header["of"]], lift, given, is_sent=True)
         if ended.ended != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
         self._keep(ended)
         found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
-        shared = {id(calling.arrays_of(given)[at]) for at in ended.aliases}
-        aliases = [at for at, each in enumerate(arrays) if id(each) in shared]
+        given_arrays = calling.arrays_of(given) if ended.aliases else ()
+        shared = {id(given_arrays[at]) for at in ended.aliases}
+        aliases = [at for at, each in enumerate(arrays) if id(each) in shared] if shared else []
         return {"ended": ended.ended, "call": self._calls, "results": len(ended.results), "told": ended.told,
                 "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.said,
                 "changed": changed()}, found
@@ -134,7 +139,7 @@ class Servant:
         if ended.own:
             self._results[self._calls] = ended.own
             self._kept += _bytes(ended.own)
-        while self._kept > KEPT:
+        while self._kept > KEPT or len(self._results) > MOST_KEPT:
             self._kept -= _bytes(self._results.popitem(last=False)[1])
 
     def _recall(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:

@@ -14,7 +14,7 @@ ROOM = 2**24
 """Bytes for the arrays of one frame; the arrays of a larger one are sent."""
 
 _BEYOND = 4096  # bytes behind an array that hold no number of an earlier one
-_POISON = 0xFE  # as float32 -1.7e38, as float16 NaN
+_POISON = b"\xFE" * _BEYOND  # as float32 -1.7e38, as float16 NaN
 
 
 class Rooms(NamedTuple):
@@ -40,6 +40,7 @@ class Again:
 
     def __init__(self) -> None:
         own = mmap.mmap(-1, ROOM + _BEYOND, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # else children would share it
+        self._bytes = memoryview(own)
         self._memory: List[Any] = [np.frombuffer(own, np.uint8)]
         self._alone = self._holders()
 
@@ -50,5 +51,5 @@ class Again:
         """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""
         if not self._alone or count > ROOM or self._holders() != self._alone:
             return buffer(count)
-        self._memory[0][count:count + _BEYOND] = _POISON
+        self._bytes[count:count + _BEYOND] = _POISON
         return self._memory[0][:count]

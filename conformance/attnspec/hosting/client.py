@@ -89,9 +89,11 @@ class Client:
 
     def _work_on(self) -> float:
         """Do a piece of the work; the seconds that it took, which are not the host's."""
+        if (piece := next(self._work, None)) is None:
+            return 0.0
         began, self._is_at_work = time.monotonic(), True
         with contextlib.suppress(Exception):
-            next(self._work, _nothing)()
+            piece()
         self._own, self._is_at_work = time.monotonic() - began, False
         return self._own
 
@@ -218,10 +220,6 @@ class Client:
             if process is not None:
                 process.close()
         self._process = self._begun = None
-
-
-def _nothing() -> None:
-    """What is to be done where there is no work."""
 
 
 def _no_start(death: Death, surroundings: Surroundings) -> str:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -72,6 +72,24 @@ class _Gone(Exception):  # noqa: N818  (it becomes a death)
     """Nobody is at the other end."""
 
 
+class _Ending:
+    """Whatever goes wrong with a request inside ends the process, and is told as its death."""
+
+    def __init__(self, died: Callable[..., Death]) -> None:
+        self._died = died
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before."""
+
+    def __exit__(self, _: object, wrong: BaseException | None, __: object) -> None:
+        if isinstance(wrong, _Late):
+            raise HostDied(self._died(Verdict.TIMED_OUT)) from None
+        if isinstance(wrong, _Gone):
+            raise HostDied(self._died(Verdict.CRASHED)) from None
+        if isinstance(wrong, BrokenFrame):
+            raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {wrong}")) from None
+
+
 class HostProcess:
     """The process, from its start to its end. Raises TargetError where it cannot be started."""
 
@@ -97,6 +115,8 @@ class HostProcess:
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
+        self._readable = _watching(self._answers, select.POLLIN)
+        self._writable = _watching(self._requests, select.POLLOUT)
         self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
         if is_handed_a_program(surroundings):
             self._hand_over(shared, time.monotonic() + STARTING)
@@ -129,29 +149,17 @@ class HostProcess:
 
     def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
         """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
-        with self._ending():
+        with _Ending(self._died):
             self._number += 1
             self._write(packed({**header, "number": self._number}, arrays, self._rooms.requests), until)
 
     def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
         """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
-        with self._ending():
+        with _Ending(self._died):
             told, found = received(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
                                             room=self._rooms.answers, memory=_memory))
             self._check_number(told)
             return told, found
-
-    @contextlib.contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Whatever goes wrong with a request inside ends the process, and is told as its death."""
-        try:
-            yield
-        except _Late:
-            raise HostDied(self._died(Verdict.TIMED_OUT)) from None
-        except _Gone:
-            raise HostDied(self._died(Verdict.CRASHED)) from None
-        except BrokenFrame as broken:
-            raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {broken}")) from None
 
     def _check_number(self, told: Header) -> None:
         """Raise BrokenFrame for an answer to another request: something in that process has written one of its own."""
@@ -165,7 +173,7 @@ class HostProcess:
                 try:
                     return os.writev(self._requests, buffers)
                 except BlockingIOError:
-                    _await(self._requests, select.POLLOUT, until)
+                    _await(self._writable, until)
                 except OSError:
                     raise _Gone from None
 
@@ -174,10 +182,10 @@ class HostProcess:
     def _fill(self, view: memoryview, until: float) -> int:
         """Read as much as is there, as soon as something is."""
         while True:
+            _await(self._readable, until)
             try:
                 got = os.readv(self._answers, [view])
             except BlockingIOError:
-                _await(self._answers, select.POLLIN, until)
                 continue
             except OSError:
                 raise _Gone from None
@@ -244,11 +252,15 @@ def _memory(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
     return np.empty(count, np.uint8)
 
 
-def _await(descriptor: int, event: int, until: float) -> None:
+def _watching(descriptor: int, event: int) -> select.poll:
     poll = select.poll()
     poll.register(descriptor, event)
-    left = until - time.monotonic()
-    if left <= 0 or not poll.poll(1000 * left):
+    return poll
+
+
+def _await(poll: select.poll, until: float) -> None:
+    """What is there already is taken though it is late."""
+    if not poll.poll(1000 * max(0.0, until - time.monotonic())):
         raise _Late
 
 

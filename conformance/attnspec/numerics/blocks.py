@@ -37,12 +37,13 @@ class Block:
 def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
            rows: Array | None = None) -> Iterator[Block]:
     """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
-    every = np.arange(problem.sizes.T) if rows is None else rows
+    sizes = problem.sizes
+    every = np.arange(sizes.T) if rows is None else rows
     T = len(every)
-    for batch in _steps(problem.sizes.B, _batch_step(problem, T)):
-        entries = problem if batch == slice(0, problem.sizes.B) else _of_batch(problem, batch)
-        for heads in _steps(problem.sizes.H, _head_step(entries, T)):
-            part = entries if heads == slice(0, problem.sizes.H) else _of_heads(entries, heads, conventions)
+    for batch in _steps(sizes.B, _batch_step(problem, T)):
+        entries = problem if batch == slice(0, sizes.B) else _of_batch(problem, batch)
+        for heads in _steps(sizes.H, _head_step(entries, T)):
+            part = entries if heads == slice(0, sizes.H) else _of_heads(entries, heads, conventions)
             keys = keys_of(part, conventions)
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
@@ -57,10 +58,9 @@ def _steps(length: int, step: int) -> Iterator[slice]:
 
 def _batch_step(problem: Problem, T: int) -> int:
     """How many batch entries go together."""
-    B, H, S = problem.sizes.B, problem.sizes.H, problem.sizes.S
-    size = problem.key.size + problem.value.size
-    together = B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * B // size
-    return max(1, min(together, LOGITS_AT_ONCE // max(1, H * T * S)))
+    sizes, size = problem.sizes, problem.key.size + problem.value.size
+    together = sizes.B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * sizes.B // size
+    return max(1, min(together, LOGITS_AT_ONCE // max(1, sizes.H * T * sizes.S)))
 
 
 def _head_step(problem: Problem, T: int) -> int:
@@ -119,10 +119,11 @@ def joined(shape: tuple[int, int, int], found: Iterator[tuple[Place, Mapping[str
     """
     whole: dict[str, Array] = {}
     for place, arrays in found:
+        if tuple(each.stop - each.start for each in place) == shape:
+            return arrays
         for name, array in arrays.items():
             if name not in whole:
-                lengths = tuple(each.stop - each.start for each in place)
-                is_all = lengths == shape or not any(array.shape)
+                is_all = not any(array.shape)
                 whole[name] = array if is_all else np.empty((*shape, *array.shape[3:]), array.dtype)
             if whole[name] is not array and any(array.shape):
                 whole[name][place] = array

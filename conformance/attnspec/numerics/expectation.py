@@ -146,11 +146,12 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    T = problem.sizes.T if rows is None else len(rows)
+    sizes = problem.sizes
+    T = sizes.T if rows is None else len(rows)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, precision, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
-        return Expectation(**joined((problem.sizes.B, problem.sizes.H, T), found), is_screened=screens)
+        return Expectation(**joined((sizes.B, sizes.H, T), found), is_screened=screens)
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.lengths import own_keys, queries_within
+from attnspec.numerics.lengths import own_keys, own_segment, queries_within
 from attnspec.numerics.slopes import alibi
 from attnspec.problems.problem import Array, Problem, joined
 
@@ -107,8 +107,9 @@ def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
     of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
+    segments = None if problem.query_segments is None else own_segment(problem, rows)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
+                               _near(problem, conventions, rows), _unbiased(problem, rows), *of_lengths, segments)
              if part is not None]
     if not parts:
         return None
@@ -254,7 +255,7 @@ def _largest_of(sizes: Array) -> float:
 
 def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     """(H,): which key/value head each query head uses; None where they are as many."""
-    H, Hkv = problem.sizes.H, problem.sizes.Hkv
+    H, Hkv = (sizes := problem.sizes).H, sizes.Hkv
     if Hkv == H:
         return None
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)

@@ -14,8 +14,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, TypeVar
 
-from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import BESIDE
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.demand import logits, work

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Unpack, get_args
 
-from attnspec.core.cache_keywords import BESIDE
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Values
-from attnspec.core.keywords import KEYWORDS, UNCOMMON, VALUES
+from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUES
 from attnspec.core.nouns import Kind as Poses
 from attnspec.core.rotary import EVERY_VALUED, POSITIONS, ROTARY, RotaryLists
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.cache_keywords import SlopePattern
-from attnspec.core.keywords import COUNTS, KEYWORDS
+from attnspec.core.keywords import AXES, BESIDE, COUNTS, KEYWORDS
 from attnspec.core.nouns import DType
+from attnspec.core.segment_keywords import SegmentPattern
 from attnspec.core.serving_keywords import LengthPattern, SinkPattern
 from attnspec.problems.entries import Words, integers, normal, words
 from attnspec.problems.problem import Array, Sizes
@@ -82,20 +83,61 @@ def slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     return rounded.astype(np.float64) if dtype is DType.FLOAT64 else rounded
 
 
+def _behind(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
+    """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry draws."""
+    B, length = shape
+    borders = 1 + np.argsort(words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
+    return np.asarray((np.arange(length) >= borders[:, :, None]).sum(axis=1))
+
+
+def _made(pattern: str, segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
+    """So many segments, (B,T), or (T,) of all batch entries; or of keys."""
+    places = np.arange(shape[1])
+    if pattern == "by_turns":
+        return np.array([2**24, 2**24 + 1, 2**24 + 256])[places % segments]
+    return places * segments // shape[1] if pattern == "alike" else _behind(segments, seed, label, shape)
+
+
+_MOST_SEGMENTS: Mapping[SegmentPattern, int] = {"ragged": 4, "padded": 4, "by_turns": 3, "one": 1}
+"""How many segments there are at most, where that is not two; never more than there are queries, or keys."""
+
+
+def segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+    """(B,T) int32 of queries, (B,S) of keys. Where T is S, both are the same, but for keys apart."""
+    of_keys = AXES[keyword][-1] == "S"
+    shape = sizes.B, sizes.S if of_keys else sizes.T
+    many = min(_MOST_SEGMENTS.get(pattern, 2), sizes.T, sizes.S)  # type: ignore[call-overload]  # read by name
+    label = "segments" if sizes.T == sizes.S else keyword
+    every = np.array(np.broadcast_to(_made(pattern, many, seed, label, shape), shape), np.int32)
+    if pattern == "padded":
+        return (every + 1) % np.int32(many)
+    if pattern == "keys_apart" and of_keys:
+        every[:, -1] = many
+    return every
+
+
 _OF_HEADS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {"sinks": sinks, "alibi_slopes": slopes}
 
 
 def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
-    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,), slopes (H,) or (B,H)."""
+    """The array of a keyword by the name of its pattern: lengths (B,), sinks (H,), slopes (H,) or (B,H), segments (B,T)
+    or (B,S).
+    """
     if keyword in COUNTS:
         return lengths(keyword, pattern, seed, sizes)
+    if AXES[keyword] in {"BT", "BS"}:
+        return segments(keyword, pattern, seed, sizes)
     return _OF_HEADS[keyword](pattern, seed, sizes, dtype)
 
 
-NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity", "alibi_slopes": "zero"}
+NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity", "alibi_slopes": "zero",
+                               "query_segments": "one", "key_segments": "one"}
 """By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
 
 
 def sample_of(keyword: str, sizes: Sizes, dtype: DType) -> Array:
-    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks and slopes (H,)."""
-    return keyword_array(keyword, str(KEYWORDS[keyword].sample), 1, sizes, dtype)
+    """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks and slopes (H,), segments (B,T) or
+    (B,S).
+    """
+    sample = KEYWORDS[keyword].sample or KEYWORDS[BESIDE[keyword]].sample
+    return keyword_array(keyword, str(sample), 1, sizes, dtype)

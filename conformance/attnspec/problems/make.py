@@ -12,7 +12,7 @@ import numpy as np
 
 from attnspec.core.cache_keywords import CACHED
 from attnspec.core.declaration import Limits
-from attnspec.core.keywords import AXES, OFF, VALUED
+from attnspec.core.keywords import AXES, BESIDE, OFF, VALUED
 from attnspec.core.nouns import DType
 from attnspec.problems.caches import divided, past_by
 from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
@@ -127,13 +127,16 @@ def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
     and values.
     """
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
-    values = {name: _valued(recipe, name, dtype) for name in VALUED if name in recipe.features and name not in CACHED}
+    values = {name: _valued(recipe, name, dtype) for name in OFF
+              if name in recipe.features and not {name, BESIDE.get(name)}.isdisjoint(VALUED) and name not in CACHED}
     return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
 
 
 def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
-    """The value of a keyword as a call is handed it: of an array, the recipe has the name of its pattern."""
-    value = recipe.value(keyword)
+    """The value of a keyword as a call is handed it: of an array, the recipe has the name of its pattern, or
+    that of the keyword beside it.
+    """
+    value = recipe.value(keyword if keyword in VALUED else BESIDE[keyword])
     return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, overload
 
 import numpy as np
@@ -39,6 +40,14 @@ class Sizes:
         return " ".join(f"{name}={size}" for name, size in self.by_axis.items())
 
 
+@lru_cache(maxsize=256)
+def _sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
+    """Those of a problem whose query and value have these shapes; a case asks some thirty times."""
+    B, H, T, D = query
+    Hkv, S, Dv = value[1:]
+    return Sizes(B, H, Hkv, T, S + past, D, Dv)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem(KeywordArguments[Array]):
     """query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all in the dtype under test and private to the holder.
@@ -54,9 +63,7 @@ class Problem(KeywordArguments[Array]):
     @property
     def sizes(self) -> Sizes:
         """The lengths of the axes."""
-        B, H, T, D = self.query.shape
-        Hkv, S, Dv = self.value.shape[1:]
-        return Sizes(B, H, Hkv, T, S + self.past, D, Dv)
+        return _sizes(self.query.shape, self.value.shape, self.past)
 
     @property
     def past(self) -> int:
@@ -96,6 +103,11 @@ class LayerProblem(KeywordArguments[Array]):
         D = self.params["w_query"].shape[1] // self.heads
         Dv = self.params["w_value"].shape[1] // self.kv_heads
         return Sizes(B, self.heads, self.kv_heads, T, self.key.shape[1], D, Dv)
+
+    @property
+    def has_past(self) -> bool:
+        """A layer is handed no past keys: it projects its own."""
+        return False
 
     def __str__(self) -> str:
         used = "".join(f" {name}" for name in sorted(self.keywords))

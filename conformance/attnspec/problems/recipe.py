@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, get_args
 
 from attnspec.core.errors import UsageError, hint
@@ -28,7 +29,7 @@ MOST_FEATURES = 2**12
 """A layer's features (H·D, M): far above what is drawn."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Recipe:
     """What a case is made from. `features` are the optional keywords in use; `drawn` are the clause's drawn values.
 
@@ -49,7 +50,7 @@ class Recipe:
     inputs: str = "separate"
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The recipe on one line; `Recipe.parse` reads it back."""
         return ";".join([self._sizes_text, *(f"{name}={value}" for name, value in self._items())])

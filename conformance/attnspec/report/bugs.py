@@ -8,11 +8,12 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT
+from attnspec.report.likely_cause import Explained, LikelyCause, begins, joined
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
@@ -28,45 +29,12 @@ ENDED = FAILURES - {Verdict.VIOLATED}
 _NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
 _DEFINITION = "definition"
+_CONSEQUENCES = frozenset({"numerics", "drift"})
+"""Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
 _THEMES: Mapping[str, str] = {
     "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
     "merge": "layers", "gqa": "grouped"}
 """The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LikelyCause:
-    """What explains a failure: a clause without a full stop, the fault that is like it, what to do, what to declare.
-
-    stage: where in attention that fault sits.
-    """
-
-    says: str
-    fault: str = ""
-    advice: str = ""
-    declare: str = ""
-    stage: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.says} ({self.name})" if self.fault else self.says
-
-    @property
-    def name(self) -> str:
-        """The fault, or else what the cause says."""
-        return f"`{self.fault}`" if self.fault else self.says
-
-    @property
-    def noun(self) -> str:
-        """A choice that can be declared need not be a bug."""
-        return "cause" if self.declare else "bug"
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """Failures with one cause, the clearest first; None: nothing explains them."""
-
-    cause: LikelyCause | None
-    failures: tuple[Outcome, ...]
 
 
 def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
@@ -81,8 +49,8 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(Explained(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    known = tuple(map(_clearest_first, _joined(found)))
-    return (*known, Explained(None, tuple(failure for failure, _ in left))) if left else known
+    rest = [Explained(None, tuple(failure for failure, _ in left))] if left else []
+    return tuple(map(_clearest_first, (*joined(found), *rest)))
 
 
 def likely(failures: Sequence[Outcome]) -> Explained | None:
@@ -132,60 +100,13 @@ def _how_many(groups: Sequence[Explained], noun: str) -> str:
     return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
 
 
-def _joined(groups: Sequence[Explained]) -> list[Explained]:
-    """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
-    piles: list[list[Explained]] = []
-    for group in groups:
-        pile = next((pile for pile in piles if any(_is_one_bug(each, group) for each in pile)), None)
-        piles.append([group]) if pile is None else pile.append(group)
-    return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
-
-
-def _merged(pile: Sequence[Explained]) -> Explained:
-    causes = [group.cause for group in pile if group.cause]
-    told = max(causes, key=lambda cause: (bool(cause.fault), bool(cause.advice)))
-    return Explained(told, tuple(failure for group in pile for failure in group.failures))
-
-
-def _is_one_bug(one: Explained, other: Explained) -> bool:
-    """Whether both are like one fault; or, where one is like none, whether they begin at the same sizes, or a read-out
-    blames the stage of the other. An arithmetic that may be meant is behind nothing but what it allows.
-    """
-    cause, beside = one.cause, other.cause
-    if cause is None or beside is None:
-        return False
-    if cause.fault and beside.fault:
-        return cause.fault == beside.fault
-    if cause.declare or beside.declare:
-        return False
-    return _are_same(_boundary(one), _boundary(other)) or _are_same(cause.stage, beside.stage)
-
-
-def _are_same(one: str, other: str) -> bool:
-    return bool(one) and one == other
-
-
-def _boundary(group: Explained) -> str:
-    """The sizes at which at least half of the failures begin of which that is known: clauses limit sizes, so that one
-    bug may be seen to begin elsewhere.
-    """
-    begins = [begin for failure in group.failures if (begin := _begins(failure))]
-    commonest, often = Counter(begins).most_common(1)[0] if begins else ("", 0)
-    return commonest if 2 * often >= len(begins) else ""
-
-
-def _begins(failure: Outcome) -> str:
-    """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
-    return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
-
-
 def _clearest_first(group: Explained) -> Explained:
     """What is strictest first, then numbers before NaN, the cause's own theme, and its definition before consequences.
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
     words = _themed(group.cause) if group.cause else ""
-    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: _unclear(each, words))))
+    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: unclear(each, words))))
 
 
 def _themed(cause: LikelyCause) -> str:
@@ -193,10 +114,11 @@ def _themed(cause: LikelyCause) -> str:
     return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
 
-def _unclear(failure: Outcome, cause: str) -> tuple[float, ...]:
+def unclear(failure: Outcome, cause: str = "") -> tuple[float, ...]:
+    """A key to sort by: the clause that says clearest what is wrong comes first. cause: what is likely behind it."""
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
-    return WEIGHT[failure.level], is_endless(failure), is_of_another, name != _DEFINITION
+    return (WEIGHT[failure.level], is_endless(failure), is_of_another, name != _DEFINITION, theme in _CONSEQUENCES)
 
 
 def is_endless(failure: Outcome) -> bool:
@@ -248,8 +170,8 @@ def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
         yield replace(_named(says), advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
-    elif begins := _begins(failure):
-        yield LikelyCause(_lowered(begins))
+    elif begin := begins(failure):
+        yield LikelyCause(_lowered(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         stage = _STAGE.search(evidence.located)
         yield replace(_named(evidence.located), stage=stage["stage"] if stage else "")

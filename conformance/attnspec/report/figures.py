@@ -120,7 +120,8 @@ SIGNS: Mapping[Verdict, Sign] = {
                                                                "the list says."),
     Verdict.NOT_RUN: Sign("?", "not run", "idle", 6, "Interrupted, or the adapter itself is broken. Never a pass."),
     Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
-                           "No case could be judged, because the rounding bound does not cover it. Never a pass."),
+                           "No case could be judged, mostly because rounding or overflow may change the right answer "
+                           "by any amount. It says nothing about the implementation, and is never a pass."),
     Verdict.INAPPLICABLE: Sign("–", "inapplicable", "idle", 8,
                                "The implementation lacks what the clause needs; the reason is given. Never a pass."),
     Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
@@ -128,6 +129,9 @@ SIGNS: Mapping[Verdict, Sign] = {
 
 ADVICE = replace(SIGNS[Verdict.VIOLATED], word="not as recommended")
 """Of a violated clause that does not gate."""
+
+OTHER_CONVENTION = replace(ADVICE, word="another convention")
+"""The same where libraries use both conventions."""
 
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from attnspec.core.nouns import FAILURES, Verdict, gates
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.audit.explained import causes
-from attnspec.report.bugs import LikelyCause, explanations, is_endless
+from attnspec.report.bugs import explanations, is_endless, unclear
 from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.figures import ADVICE, FINDINGS, SHORT, SIGNS, WEIGHT, Sign
+from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign
 from attnspec.report.joined import Joined, Judged
+from attnspec.report.likely_cause import Explained, LikelyCause
+from attnspec.report.other_conventions import is_other_convention
 from attnspec.report.pictures import Grid, drawn_cells, grids
 
 PICTURED_CELLS = 8_000   # how many picture cells a page draws before it refers to the record instead
@@ -65,8 +67,18 @@ def _of_one(joined: Joined, subject: Judged, *, strict: bool) -> Iterator[PageFi
         if group.cause is None:
             yield from alike
         elif alike:
-            yield replace(alike[0], alike=tuple(alike[1:]), cause=group.cause)
+            yield replace(_led_by(alike[0], group), alike=tuple(alike[1:]), cause=group.cause)
     yield from left.values()
+
+
+def _led_by(finding: PageFinding, group: Explained) -> PageFinding:
+    """The same with what the cause explains in front: the title and the case that is shown are of one dtype."""
+    mine = {failure.dtype for failure in group.failures if failure.clause == finding.clause.id}
+    return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))
+
+
+def _of_advice(outcome: Outcome) -> Sign:
+    return OTHER_CONVENTION if is_other_convention(outcome) else ADVICE
 
 
 def _finding(
@@ -79,7 +91,7 @@ def _finding(
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=ADVICE if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
+        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed for known in causes(subject, outcome)}.values()))
@@ -99,7 +111,7 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 
 def _gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
-    return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.clauses,
+    return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.clauses, *unclear(first),
             *_outcome_gravity(first))
 
 

@@ -9,9 +9,10 @@ from attnspec.core.nouns import gates
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.record.visible import visible
-from attnspec.report.bugs import Explained, explanations
+from attnspec.report.bugs import explanations
 from attnspec.report.figures import SIGNS, counted
 from attnspec.report.joined import Joined, Judged, join
+from attnspec.report.likely_cause import Explained
 from attnspec.report.markdown import code, plain, prose, row
 from attnspec.report.summary import summarise
 

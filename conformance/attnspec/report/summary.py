@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import FAILURES, Level, Verdict, gates
@@ -12,6 +12,7 @@ from attnspec.report.bugs import likely_words
 from attnspec.report.clause_table import shade
 from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall
 from attnspec.report.joined import Joined, JoinedRun, Judged
+from attnspec.report.other_conventions import is_other_convention
 
 EXITS = {
     0: "conforms",
@@ -55,7 +56,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`title` is the verdict of the whole page in one sentence; `css` its colour."""
+    """`title` is the verdict of the whole page in one sentence; `css` its colour. Probes are none of the items."""
 
     title: str
     css: str
@@ -65,6 +66,7 @@ class Summary:
     items: int
     cases: int
     no_claims: int
+    probes: int
 
 
 def summarise(joined: Joined, *, strict: bool) -> Summary:
@@ -75,7 +77,8 @@ def summarise(joined: Joined, *, strict: bool) -> Summary:
     return Summary(
         title=title, css=css, standings=standings, interrupted=interrupted, digests=_digests(joined.runs),
         items=len(joined.outcomes), cases=sum(outcome.cases for outcome in joined.outcomes.values()),
-        no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()))
+        no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()),
+        probes=sum(len(run.record.probes) for run in joined.runs))
 
 
 def exit_words(run: JoinedRun) -> str:
@@ -141,12 +144,25 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     if Verdict.UNEXPECTED in worst and not failed:
         return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {total} held by {subject.label}"
-    levels = list(failed.values())
-    detail = ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
+    detail = _by_level(list(failed.values()))
     if not any(gates(outcome.verdict, outcome.level, strict=strict) for outcome in outcomes):
-        advice = counted(len(failed), "recommendation")
-        return f"{held}; {advice} not followed ({detail})" if failed else held
+        return "; ".join([held, *_advice(outcomes)])
     return f"{len(failed)} of {total} violated by {subject.label} ({detail})"
+
+
+def _advice(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """`2 recommendations not followed (2 may)`; and the conventions that libraries use and nobody recommends."""
+    failed = {outcome.clause: outcome for outcome in outcomes if outcome.verdict in FAILURES}.values()
+    conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
+    others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
+    if others:
+        yield f"{counted(len(others), 'recommendation')} not followed ({_by_level(others)})"
+    if conventions:
+        yield f"{counted(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
+
+
+def _by_level(levels: Sequence[Level]) -> str:
+    return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
 def _title(joined: Joined, standings: Sequence[Standing], *, is_whole: bool) -> tuple[str, str]:

@@ -36,7 +36,8 @@ def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None
     for name in _FOREIGN:
         os.environ.pop(name, None)
     os.environ.update(ONE_THREAD)
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    # a plugin of Hypothesis comes with libraries such as trio: its import takes as long as Hypothesis itself
+    os.environ.update({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "HYPOTHESIS_NO_PLUGINS": "1"})
     os.environ.setdefault("PYTHONHASHSEED", "0")  # a subject that iterates over a set does so alike in every worker
     os.environ.update(process)
     # of flags, the user's, the subject's and ours stand side by side

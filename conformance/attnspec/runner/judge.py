@@ -22,7 +22,7 @@ ENGINE = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):
-    """What a runner needs of `engine.Engine`. `items` and `spec` are light; adapters are loaded by the others."""
+    """What a runner needs of `engine.Engine`. Its first three members are light; the others load adapters."""
 
     @property
     def spec(self) -> Spec:
@@ -30,6 +30,9 @@ class Judge(Protocol):
 
     def items(self) -> tuple[Item, ...]:
         """What the plan puts on trial, in an order that depends on the plan alone."""
+
+    def compiles(self, target: str) -> bool:
+        """Whether some variant of a target compiles."""
 
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises AttnspecError where it cannot be had."""

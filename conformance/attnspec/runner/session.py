@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import Job, Plan
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
@@ -37,7 +38,8 @@ _SUITE = Path(__file__).with_name("suite.py")
 # ids may hold any letter a path may hold
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
 _UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",
-           "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn")
+           "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn",
+           "tmpdir", "legacypath")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,9 @@ class Session:
                 seconds: float) -> Result:
         done = tuple(listener.done.values())
         end = source.conclude(done, interrupted=listener.interrupted)
-        emit(RunFinished(_now(), seconds, end.counts, end.exit_code, listener.interrupted))
-        return Result(end.exit_code, done, listener.interrupted, tuple(listener.defects))
+        code = CANNOT_RUN if listener.defects else end.exit_code  # where attnspec itself failed, nobody can say
+        emit(RunFinished(_now(), seconds, end.counts, code, listener.interrupted))
+        return Result(code, done, listener.interrupted, tuple(listener.defects))
 
     def _work(self, listener: Listener, folder: Path) -> None:
         """One pytest, whose workers import no subject; and one more for what was on trial when a worker died."""

@@ -27,6 +27,13 @@ HAPPENED: Mapping[Verdict, str] = {
 RECOMMENDED = "is a recommendation that is not followed"
 """What happened where a clause that does not gate is violated."""
 
+OTHER_CONVENTION = "recommends another convention; libraries use both"
+"""The same where libraries differ, and the subject does what some of them do."""
+
+
+LIKE = 5
+"""So many of the faults that explain a failure are told."""
+
 
 def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
     """A failure as the command line and pytest print it: why, the claim, the case, what was seen, how to see it again.
@@ -65,7 +72,7 @@ def _likeness(like: Sequence[Likeness]) -> str:
     """The likeliest fault with its story and link; the names of those that explain it as well."""
     if not like:
         return ""
-    first, *others = like
+    first, *others = like[:LIKE]
     told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
     return f"{told}\nor {', '.join(each.fault for each in others)}" if others else told
 

@@ -70,6 +70,13 @@ _SEPARATE = (
     Arrangement("({L},D)", "{0}", mapped=2),
     Arrangement("(B·{L},H,D)", "{0}.swapaxes(1, 2).reshape(-1, {0}.shape[1], {0}.shape[3])"),
 )
+PAGES = tuple(
+    Arrangement(f"{query}, key and value {pool}", into, ("{q}", *arrays))
+    for query, into in (("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED))
+    for pool, arrays in (("(pages,page,H,D)", ("key", "value")),
+                         ("(pages,H,page,D)", ("key.swapaxes(1, 2)", "value.swapaxes(1, 2)"))))
+"""Of a function that reads keys and values from pages."""
+
 _PAIRS = (
     Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED, ("{q}", "{stack}(({k}, {v}), 2)")),
     Arrangement("(B,H,T,D), (2,B,H,S,D)", "{0}", ("{q}", "{stack}(({k}, {v}), 0)")),

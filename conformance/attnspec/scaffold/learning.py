@@ -9,12 +9,14 @@ from attnspec.core.cache_keywords import CACHED
 from attnspec.core.keyword import Keyword, Saying
 from attnspec.core.keywords import AXES, KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.core.segment_keywords import SEGMENTED
 from attnspec.problems.caches import divided
 from attnspec.problems.keyword_arrays import sample_of
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, Form, Passed
 from attnspec.scaffold.lookup import SYNONYMS, TheirParameter, theirs
 from attnspec.scaffold.lookup import plain as plain_name
+from attnspec.scaffold.pages import may_learn
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, mask_of, plain, truth_of
 from attnspec.scaffold.trial_adapter import Attempt, Trier
 
@@ -35,6 +37,8 @@ def learned(form: Form, parameters: Parameters, trier: Trier) -> Form:
     """The form with all keywords that were understood, and a remark on each that has a parameter and was not."""
     nearest: dict[str, Attempt | None] = {}
     for keyword, learn in _STEPS:
+        if not may_learn(form, keyword):
+            continue
         trier.nearest = nearest.get(keyword)
         form = learn(form, parameters, trier)
         nearest[keyword] = trier.nearest
@@ -144,10 +148,24 @@ def _pasts(form: Form, parameters: Parameters, trier: Trier) -> Form:
     problem = plain(form)
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
-    posed, (of_keys, of_values) = divided(problem, problem.sizes.S // 2), CACHED
-    for one, other in zip(KEYWORDS[of_keys].sayings, KEYWORDS[of_values].sayings, strict=True):
-        both = (each for first in _extended(form, of_keys, parameters, [one])
-                for each in _extended(first, of_values, parameters, [other]))
+    return _both(form, parameters, trier, divided(problem, problem.sizes.S // 2), CACHED)
+
+
+def _segments(form: Form, parameters: Parameters, trier: Trier) -> Form:
+    """Segments of queries and of keys, which are given together."""
+    problem = plain(form)
+    if form.kind is Kind.LAYER:
+        return form
+    made = {name: sample_of(name, problem.sizes, problem.dtype) for name in SEGMENTED}
+    return _both(form, parameters, trier, problem.but(**made), SEGMENTED)
+
+
+def _both(form: Form, parameters: Parameters, trier: Trier, posed: AnyProblem, pair: Sequence[str]) -> Form:
+    """With two keywords that are given together, in the first of their sayings, one by one, that is right."""
+    name, beside = pair
+    for one, other in zip(KEYWORDS[name].sayings, KEYWORDS[beside].sayings, strict=True):
+        both = (each for first in _extended(form, name, parameters, [one])
+                for each in _extended(first, beside, parameters, [other]))
         if found := _first_right(both, posed, trier):
             return found
     return form
@@ -201,8 +219,8 @@ _SAID = sorted((word for word in KEYWORDS.values() if word.sayings and not word.
 """Those that may need the causal flag come after it."""
 _STEPS: tuple[tuple[str, Callable[[Form, Parameters, Trier], Form]], ...] = (
     ("mask", _full_masks), ("bias", _biases), ("mask", _masks_of_few_axes), ("mask", _biases_as_masks),
-    *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), ("return_weights", _weights),
-    ("heads", _grouped), ("", _compiled))
+    *((word.name, _said(word)) for word in _SAID), (CACHED[0], _pasts), (SEGMENTED[0], _segments),
+    ("return_weights", _weights), ("heads", _grouped), ("", _compiled))
 """What is learned of which keyword, in this order."""
 _ELSEWHERE: Mapping[str, frozenset[str]] = {
     "bias": frozenset(SYNONYMS["mask"]), "causal": frozenset(SYNONYMS["mask"])}

@@ -32,10 +32,12 @@ SIZES: Mapping[Kind, Mapping[str, str]] = {
 
 _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
-                     "query_ends": "torch.arange(B + 1, dtype=torch.int32) * T",
-                     "key_ends": "torch.arange(B + 1, dtype=torch.int32) * S"},
+                     "query_ends": "{made}.arange(B + 1, dtype={made}.int32) * T",
+                     "key_ends": "{made}.arange(B + 1, dtype={made}.int32) * S"},
     Kind.LAYER: {"queries": "T", "keys": "T", "length": "T"},
 }
+_MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
+"""By lift, the name of what makes arrays."""
 _OFF: Mapping[str, str] = {
     "dropout": "0.0", "training": "False", "deterministic": "True", "place": "0", "spread": "1.0", "decoding": "False"}
 """What stands for nothing."""
@@ -116,7 +118,7 @@ def _projection(parameter: TheirParameter) -> tuple[str, ...]:
 def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
     """Of a parameter without a default."""
     if role in _LENGTHS[kind]:
-        return (_LENGTHS[kind][role],)
+        return (_LENGTHS[kind][role].format(made=_MADE[lift]),)
     if role == "owner":
         return (_MODULE,)
     if role == "random_key":
@@ -130,7 +132,7 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
 
 def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
     """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
-    made = {"": "np", "torch": "torch", "jax": "jnp"}[lift]
+    made = _MADE[lift]
     truth = "torch.bool" if lift == "torch" else "bool"
     of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
     added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"

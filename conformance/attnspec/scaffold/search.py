@@ -13,6 +13,7 @@ from attnspec.scaffold.form import At, Form
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import Parameters, learned
 from attnspec.scaffold.meaning import unknown_ones
+from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.writing.telling import described
@@ -51,7 +52,7 @@ def _forms(callee: Examined, trier: Trier, pose: Callable[[Form, Trier], Form | 
     if callee.is_class:
         forms = class_forms(callee, trier)
     else:
-        forms = itertools.chain(tree_forms(callee, trier), function_forms(callee, trier))
+        forms = itertools.chain(tree_forms(callee, trier), function_forms(callee, trier), paged_forms(callee, trier))
     return (posed for form in forms if (posed := pose(form, trier)) is not None)
 
 

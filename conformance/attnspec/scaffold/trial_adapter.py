@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.core.declaration import Limits
+from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import TABLE
 from attnspec.core.nouns import Verdict
 from attnspec.hosting.process import DIED
-from attnspec.problems.problem import Array, LayerProblem
+from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import Form, OutputPlace
 from attnspec.scaffold.probe_problems import AnyProblem, close, truths, unlike
@@ -22,6 +23,7 @@ from attnspec.scaffold.writing.source import ADAPTER, source
 from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
+from attnspec.subjects.paged import USUAL, in_pages
 from attnspec.subjects.subject import Answer, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 from attnspec.subjects.whole import Part, Whole
@@ -86,11 +88,12 @@ class Trier:
     def returned(self, form: Form, problem: AnyProblem) -> Whole | None:
         """What the callee itself returns; None where it raises or returns None, and what it raises is kept."""
         self.tried += 1
-        callee = self.subject(form).callee
+        subject = self.subject(form)
+        callee = subject.callee
         assert isinstance(callee, Hosted)  # it was loaded there
-        arrays = {name: getattr(problem, name) for name in ARRAYS}
+        arrays, given = _laid_out(problem, subject.declaration)
         try:
-            whole = callee.whole(Call(arrays, {**_layered(problem), **_keywords(problem)}, problem.dtype, ()))
+            whole = callee.whole(Call(arrays, {**given, **_keywords(problem)}, problem.dtype, ()))
         except SubjectRaised as raised:
             self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
             return None
@@ -175,6 +178,15 @@ def _near(returned: Whole) -> Iterator[Part]:
 def _arrays(returned: Whole) -> Iterator[tuple[tuple[str, ...], Array]]:
     """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
     return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
+
+
+def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object]]:
+    """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
+    arrays = {name: getattr(problem, name) for name in ARRAYS}
+    if TABLE in declared.given and isinstance(problem, Problem):
+        paged = in_pages(problem, USUAL, declared.limits.page_multiple)
+        return {**arrays, "key": paged.key, "value": paged.value}, paged.given
+    return arrays, _layered(problem)
 
 
 def _layered(problem: AnyProblem) -> Mapping[str, object]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
-from attnspec.core.errors import Place
+from attnspec.core.errors import FEW, Place, either, near_misses
 from attnspec.core.nouns import DType, Effort, Level
+
+FLIPPING = "variants_agree"
+"""The relation that asks variants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,11 @@ class Clause:
     where: Place = field(default=Place("", 0), compare=False)
     places: Mapping[str, Place] = field(default_factory=dict, compare=False)
 
+    @property
+    def flips(self) -> bool:
+        """Whether it asks the variants of a subject."""
+        return any(word.name == FLIPPING for word in self.then)
+
     def place_of(self, key: str) -> Place:
         """Where a key of the clause (`given`, `refuted_by`, …) stands; the clause's own place if it is not given."""
         return self.places.get(key, self.where)
@@ -107,9 +116,40 @@ class Spec:
     folder: Path = Path()
 
 
+MOST_MEANT = 3
+"""So many clauses of a theme are suggested for a name that is none."""
+
+SHORTEST = 4
+"""Shorter words (`is`, `no`, `the`) do not make two names alike."""
+
+SAME = 0.8
+"""Words at least this similar are the same word: `counts` and `count`, not `counts` and `chunks`."""
+
+
 def themes_of(ids: Iterable[str]) -> tuple[str, ...]:
     """The patterns that stand for a theme each: `causal.*`."""
     return tuple(dict.fromkeys(f"{name.partition('.')[0]}.*" for name in ids))
+
+
+def hint_of_theme(name: str, ids: Sequence[str]) -> str:
+    """The tail of a message about a clause that its theme does not have; empty where there is no such theme.
+
+    `Did you mean 'scale.explicit_default'?`, or the first clauses of the theme where none is like it.
+    """
+    theme, dot, rest = name.partition(".")
+    rests = [each.removeprefix(f"{theme}.") for each in ids if each.startswith(f"{theme}{dot}") and "*" not in each]
+    if not dot or not rests or "*" in name:
+        return ""
+    if near := near_misses(rest, rests) or [each for each in rests if _share_a_word(rest, each)][:MOST_MEANT]:
+        return f" Did you mean {either([f'{theme}.{each}' for each in near])}?"
+    more = f" and {len(rests) - FEW} more" if len(rests) > FEW else ""
+    return f" The clauses of {theme!r} are {', '.join(rests[:FEW])}{more}."
+
+
+def _share_a_word(one: str, other: str) -> bool:
+    """Whether a word of both is nearly the same: `counts` and `lengths_count_it`."""
+    words = [word for word in other.split("_") if len(word) >= SHORTEST]
+    return any(get_close_matches(word, words, 1, SAME) for word in one.split("_") if len(word) >= SHORTEST)
 
 
 def first_of(dtypes: Sequence[DType]) -> DType:

@@ -138,7 +138,6 @@ def _digest(*files: bytes) -> str:
 OWN = " A clause of your own is found with --spec-add FILE."
 """What to say, after a message, to whoever names a clause that is none."""
 
-NOT_CHECKED = "The words of own clauses are not checked here: attnspec lint --spec-add FILE checks them."
 KEYS = ("clauses", "sources", "problems")
 _SUFFIXES = (".yaml", ".yml")
 _WANTED = "a mapping with the key `clauses` is expected"

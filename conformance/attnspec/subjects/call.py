@@ -194,9 +194,9 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
     if ended.ended == "unusable":
         raise UnusableAnswer(_unusable(ended.told, call))
     named = call.named
-    mutated = tuple(name for name, array in named.items() if id(array) in changed)
+    mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
-    aliases = tuple(name for name, array in named.items() if id(array) in shared)
+    aliases = tuple(name for name, array in named.items() if id(array) in shared) if shared else ()
     results = [array_of(each) for each in ended.results]
     gradients = tuple(ended.gradients) if ended.has_gradients else None
 

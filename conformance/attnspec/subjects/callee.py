@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable
@@ -146,11 +148,9 @@ class Hosted:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
         arrays = unique([*call.named.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
-        kept = {id(array): Entries(str(at), None) for at, array in enumerate(arrays)}
-        given = call.arguments(kept, rows)
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
-                  "inputs": [int(each.dtype) for each in given.inputs], "keywords": _told(given.keywords),
-                  "dtype": given.dtype, "shapes": [list(shape) for shape in given.shapes],
+                  "inputs": [places[id(each)] for each in call.arrays.values()],
+                  "keywords": _told(call.keywords, places), "dtype": call.dtype.value, "shapes": call.shapes,
                   **({} if rows is None else {"rows": places[id(rows)]})}
         try:
             return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
@@ -237,15 +237,14 @@ def check_lift(name: str) -> None:
         raise UsageError.unknown("lift", name, LIFTS)
 
 
-def _told(value: object) -> object:
-    """Keywords as JSON has them."""
-    if isinstance(value, Entries):
-        return {"$array": int(value.dtype)}
-    if isinstance(value, dict):
-        return {name: _told(inner) for name, inner in value.items()}
-    if isinstance(value, float) and value - value != 0:
-        return {"$float": str(value)}
-    return value
+def _told(value: object, places: Mapping[int, int]) -> object:
+    """Keywords as JSON has them. places: of arrays, by their ids."""
+    if isinstance(value, np.ndarray):
+        return {"$array": places[id(value)]}
+    if isinstance(value, Mapping):
+        return {name: _told(inner, places) for name, inner in value.items()}
+    plain = value.item() if isinstance(value, np.generic) else value
+    return {"$float": str(plain)} if isinstance(plain, float) and plain - plain != 0 else plain
 
 
 def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
@@ -259,7 +258,7 @@ def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
         _check_arrays(told, call, results, gradients)
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
-        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared]
+        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared] if shared else []
         ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
                       str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
@@ -278,10 +277,13 @@ def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries
         raise ValueError("the gradients are not those that were expected")
 
 
+_TEXTS: Mapping[object, Sequence[str]] = {
+    "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
+
+
 def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
     """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
-    texts = {"answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
-    if ended not in texts or any(type(words[name]) is not str for name in texts[str(ended)]):
+    if ended not in _TEXTS or any(type(words[name]) is not str for name in _TEXTS[ended]):
         raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
     if ended == "raised":
         _ = [str(each) for each in words["classes"]]

@@ -206,6 +206,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "lengths": '"equal"',
     "causal_lengths": '"no_more_queries"',
     "causal_only": "True",
+    "page_multiple": "16",
     "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
 }
@@ -229,7 +230,8 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     given = {name: value for name, value in function.attributes.items() if name in ATTRIBUTES}
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
-    said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults)
+    said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
+                   form=signature.form, given=signature.given)
     return of_kind(said, signature.kind)
 
 

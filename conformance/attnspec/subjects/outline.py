@@ -173,9 +173,20 @@ def _names(call: ast.Call) -> set[str]:
 def _has(file: Path, name: str) -> str:
     functions = public_functions(file)
     if not functions:
-        return f"{name} defines no public function. {FORM}"
+        return _mistake(file) or f"{name} defines no public function. {FORM}"
     more = f" and {len(functions) - SHOWN} more" if len(functions) > SHOWN else ""
     return f"{name} has: {', '.join(functions[:SHOWN])}{more}. Write {name}:{functions[0]}."
+
+
+def _mistake(file: Path) -> str:
+    """Where the file is no valid Python, and why; empty if it is."""
+    try:
+        ast.parse(file.read_bytes())
+    except SyntaxError as mistake:
+        return f"{file.name}:{mistake.lineno}: {file.name!r} is no valid Python: {mistake.msg}."
+    except (OSError, ValueError):
+        return ""
+    return ""
 
 
 def _candidates(name: str) -> Iterator[tuple[str, Path | None]]:

@@ -7,10 +7,11 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from attnspec.core.paths import portable_argument
 from attnspec.core.surroundings import Speaks, Surroundings
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.installed import audited
+from attnspec.subjects.installed import audited_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +29,9 @@ class Program:
     @property
     def missing(self) -> str:
         """Why it cannot be started here, and what to do; empty if it can."""
-        if elsewhere := audited():
-            return (f"it lives in a program of its own, {' '.join(self.command)!r}, not in {elsewhere!r}. "
+        if elsewhere := " ".join(map(portable_argument, audited_command())):
+            own = " ".join(map(portable_argument, self.command))
+            return (f"it lives in a program of its own, {own!r}, not in {elsewhere!r}. "
                     "Leave --python and --host out")
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
             return f"{self.command[0]} is not on the PATH{self._way_out}"

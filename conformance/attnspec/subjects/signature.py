@@ -10,6 +10,7 @@ from inspect import Parameter
 from keyword import iskeyword
 
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import BORDERS, EXPRESSED, GIVES, HELD_IN_PAGES, NUMBER, SAID, TABLE, Form
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import OTHER_NAMES, keyword_for
@@ -28,13 +29,23 @@ _LONGEST = 40  # characters of a default that are shown
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
 
+_SAID: Mapping[Form, frozenset[str]] = {
+    Form.DENSE: frozenset(), Form.PACKED: SAID, Form.PAGED: frozenset({TABLE})}
+"""By form, the keywords that it says by other means."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function takes beyond query, key and value: attnspec's keywords, and what is left at these defaults."""
+    """What a function takes beyond query, key and value: attnspec's keywords, and what is left at these defaults.
+
+    form: the form of its arrays.  given: the parameters that belong to this form.
+    """
 
     keywords: frozenset[str]
     kind: Kind
     defaults: Mapping[str, str]
+    form: Form = Form.DENSE
+    given: frozenset[str] = frozenset()
 
 
 def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
@@ -59,6 +70,8 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
         raise _error(function, f"{name} takes ({', '.join(map(str, parameters))}); "
                                f"the first three should be query, key and value, given by position: {_FORM}. "
                                f"To have a wrapper written: attnspec init {target}")
+    form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
+    rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
     unknown = [parameter for parameter in rest if parameter.name not in KEYWORDS]
     complaints = (*map(_by_position, known.values()), *(_mistyped(parameter.name, known) for parameter in unknown))
@@ -70,12 +83,42 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     if is_always_causal and "causal" not in known:
         raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
                                f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
-    given = {"causal"} if is_always_causal else set()
+    given = ({"causal"} if is_always_causal else set()) | ({NUMBER} if form is Form.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty
                 and kind not in KEYWORDS[each.name].required and each.name not in given]:
         raise _error(function, _without_default(name, bare))
-    return Signature(frozenset(known), kind,
-                     {parameter.name: _told(parameter.default) for parameter in unknown})
+    return Signature(frozenset(known) | _SAID[form], kind,
+                     {parameter.name: _told(parameter.default) for parameter in unknown}, form, given_by_form)
+
+
+def form_of(names: Collection[str], function: Described, name: str) -> tuple[Form, frozenset[str]]:
+    """The form of a function with these parameters, and those that belong to the form. Raises TargetError where it has
+    one of the borders only, or takes what packed arrays have no place for.
+    """
+    borders = [border for border in BORDERS if border in names]
+    if TABLE in names:
+        _check_paged([*borders, *names], function, name)
+        return Form.PAGED, frozenset({TABLE})
+    if not borders:
+        return Form.DENSE, frozenset()
+    if len(borders) < len(BORDERS):
+        [other] = set(BORDERS) - set(borders)
+        raise _error(function, f"{name} takes {borders[0]!r} but not {other!r}; a packed function takes both: "
+                               "attend(query, key, value, *, cu_query, cu_key, ...)")
+    if unfit := [each for each in names if each in KEYWORDS and each not in EXPRESSED]:
+        raise _error(function, f"{name} is packed (it takes cu_query and cu_key) and takes {unfit[0]!r}, which packed "
+                               f"arrays have no place for. A packed function may take {', '.join(sorted(EXPRESSED))}.")
+    return Form.PACKED, frozenset(names) & GIVES.keys()
+
+
+def _check_paged(names: Collection[str], function: Described, name: str) -> None:
+    """Raise TargetError for a paged function without lengths, or with what a table of pages has no place for."""
+    if NUMBER not in names:
+        raise _error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
+                               f"attend(query, key, value, *, {TABLE}, {NUMBER}, ...)")
+    if unfit := [each for each in names if each != TABLE and each in {*KEYWORDS, *BORDERS} - HELD_IN_PAGES]:
+        raise _error(function, f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has no place beside "
+                               f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")
 
 
 def is_rotary(parameters: Sequence[Parameter]) -> bool:

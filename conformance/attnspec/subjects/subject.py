@@ -10,6 +10,7 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import Place, UsageError
+from attnspec.core.forms import TABLE, Form
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
@@ -22,8 +23,14 @@ from attnspec.subjects.callee import Callee
 from attnspec.subjects.described import Described
 from attnspec.subjects.lower import head_width, lower, misfit
 from attnspec.subjects.manifest import Library
+from attnspec.subjects.packed import pack
+from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+
+_MADE: Mapping[Form, str] = {Form.PACKED: "a packed function's inputs are made by packing",
+                             Form.PAGED: "a paged function's keys and values are put into pages"}
+"""By form, why a subject is not asked about the memory of its arrays."""
 
 __all__ = ["Answer", "Subject", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
@@ -60,6 +67,10 @@ class Subject:
             raise ValueError(f"{self.id}: {reason}")
         if self.declaration.kind is Kind.LAYER:
             return self._lowered_answer(problem)
+        if self.declaration.form is Form.PACKED:
+            return self._spread_answer(problem)
+        if self.declaration.form is Form.PAGED:
+            return self._paged_answer(problem)
         sizes = problem.sizes
         arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
         return self._perform(problem, arrays, {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
@@ -125,9 +136,13 @@ class Subject:
             yield f"{self.id} takes masks and biases at full shape only"
         if limits.contiguous_features and not _has_contiguous_features(problem):
             yield f"{self.id} takes inputs that are contiguous along their last axis only"
+        if declaration.form is not Form.DENSE:
+            yield _own_layout(problem, _MADE[declaration.form])
+        if declaration.form is Form.PAGED and problem.key.shape[2] != problem.value.shape[2]:
+            yield "a page holds a value for every key"
         yield from self._of_keywords(given)
         if declaration.kind is Kind.LAYER:
-            yield misfit(sizes, limits) or _own_layout(problem)
+            yield misfit(sizes, limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
@@ -185,6 +200,20 @@ class Subject:
         answer = self._perform(problem, arrays, params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
+    def _spread_answer(self, problem: Problem) -> Answer:
+        packed = pack(problem, self.declaration.given)
+        arrays = {"query": packed.query, "key": packed.key, "value": packed.value}
+        shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
+        answer = self._called(Call(arrays, packed.given, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        lse = None if answer.lse is None else packed.spread(answer.lse)
+        return replace(answer, output=packed.spread(answer.output), lse=lse)
+
+    def _paged_answer(self, problem: Problem) -> Answer:
+        pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL
+        paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
+        arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
+        return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...]) -> Answer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
@@ -200,8 +229,8 @@ class Subject:
             raise (failure_of_adapter(raised, self.id, self.library) or raised) from None
 
     def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
-        """The keywords in use; a mask becomes a bias where that is the only form the subject takes."""
-        used: dict[str, object] = dict(sorted(problem.given.items()))
+        """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages are made."""
+        used: dict[str, object] = {name: value for name, value in sorted(problem.given.items()) if name != TABLE}
         if "mask" in used and self.declaration.limits.bias_is_mask:
             used["bias"] = _as_bias(problem)
             del used["mask"]
@@ -240,7 +269,7 @@ def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
     return all(array.shape[-1] == 1 or array.strides[-1] == array.itemsize for array in arrays)
 
 
-def _own_layout(problem: Problem | LayerProblem) -> str:
-    """Why a layer cannot be asked about memory layout through an attention problem; empty if it is not asked."""
+def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
+    """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
     is_plain = all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
-    return "" if is_plain else "a layer's inputs are made by the lowering, so it is not asked about their layout"
+    return "" if is_plain else f"{because}, so it is not asked about their layout"

@@ -217,7 +217,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     declaration = replace(registered.declaration, keywords=signature.keywords, defaults=signature.defaults,
-                          lift=lift or registered.declaration.lift)
+                          form=signature.form, given=signature.given, lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
                           f"kind {signature.kind.value!r} by its parameters.", where=registered.where)

@@ -19,7 +19,6 @@ from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
-    FLIPPING,
     INSIDE,
     OF_ANY,
     OF_CHANCE,
@@ -71,7 +70,7 @@ class Check:
                   if step.bound.name in PARTING)
         return Demand(self.domain, reads=bool(looks & INSIDE), parted="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)), projects=projects or self.domain.is_layer,
-                      flips=any(step.bound.name == FLIPPING for step in self.then), pool=self.clause.pool)
+                      flips=self.clause.flips, pool=self.clause.pool)
 
     def lacking(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""

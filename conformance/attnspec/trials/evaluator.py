@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -78,9 +79,20 @@ class Memory(OrderedDict[str, V]):
 
 def held_bytes(value: object) -> int:
     """How many bytes the arrays hold that are fields of a dataclass; a view counts as if it had memory of its own."""
-    # `dataclasses.fields` puts its answer together anew each time, and this is asked of every value that is kept
-    named = (getattr(value, name) for name in getattr(value, "__dataclass_fields__", ()))
-    return sum(each.nbytes for each in named if isinstance(each, np.ndarray))
+    if type(value) not in _READERS:
+        _READERS[type(value)] = _reader(type(value))
+    read = _READERS[type(value)]
+    return sum([each.nbytes for each in read(value) if isinstance(each, np.ndarray)]) if read else 0
+
+
+_Reader = Callable[[object], tuple[object, ...]]
+_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
+
+
+def _reader(kind: type) -> _Reader | None:
+    """What reads all fields of such a dataclass at once; None of what has fewer than two, or is none."""
+    names = tuple(getattr(kind, "__dataclass_fields__", ()))
+    return attrgetter(*names) if len(names) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,18 @@ from attnspec.vocabulary import chance, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
-from attnspec.vocabulary.transforms import axes, caches, contents, history, keywords, layers, rotary, serving
+from attnspec.vocabulary.transforms import (
+    axes,
+    caches,
+    contents,
+    history,
+    keywords,
+    layers,
+    pages,
+    rotary,
+    segments,
+    serving,
+)
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -59,11 +70,13 @@ def _words(*functions: Callable[..., Any]) -> Words:
 TRANSFORMS: Words = _words(
     axes.permute_keys, axes.permute_queries, axes.permute_batch, axes.permute_heads, axes.split,
     contents.multiply, contents.shift_keys, contents.shift_bias, contents.fill, contents.keep_values,
-    contents.other_content, contents.replace_hidden, contents.replace_after, contents.share_heads,
+    contents.other_content, contents.replace_hidden, contents.replace_last_entry, contents.replace_after,
+    contents.share_heads,
     contents.move_unseen,
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *keywords.OF_UNCOMMON, *serving.OF_SERVING, *caches.OF_CACHES,
+    *segments.OF_SEGMENTS, *pages.OF_PAGES,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
     history.again, history.after_another, history.lay_out,
@@ -115,9 +128,6 @@ INSIDE = frozenset({"weights", "logits"})
 
 PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time"})
 """Transforms that take a problem apart: they are the last of a run."""
-
-FLIPPING = "variants_agree"
-"""The relation that asks variants."""
 
 PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T", "tokens": "T"}
 """By what `along` says, the axis along which it is taken apart."""

@@ -201,7 +201,7 @@ def surroundings() -> Iterator[Behaviour]:
     yield called("clears_the_modules", "sys.modules.clear()", CRASHED)
     yield imported("has_another_exponential", "np.exp = lambda array: array", VIOLATED)
     yield imported("has_no_asarray", "np.asarray = None", VIOLATED, "The subject returned")
-    yield called("breaks_json", "json.dumps = None", CRASHED)
+    yield called("breaks_json", "json.dumps = None", HELD)
     yield called("breaks_a_builtin", "builtins.len = None", CRASHED)
     yield called("traces_and_raises", "def trace(*a): raise KeyboardInterrupt\nsys.setprofile(trace)", ERRORED,
                  "KeyboardInterrupt")

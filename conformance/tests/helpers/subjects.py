@@ -6,10 +6,12 @@ from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import Place
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
+from attnspec.problems.problem import Array
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.described import described_of
 from attnspec.subjects.manifest import Library
@@ -23,6 +25,12 @@ def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset()
     declaration = Declaration(keywords=frozenset(keywords), **declared)
     return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, Place("mine.py", 1),
                    Library("mine"), described=described_of(function))
+
+
+def softmax_of(logits: Array) -> Array:
+    """(…,S) logits -> (…,S) weights, in the dtype of the logits."""
+    grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(grown / grown.sum(axis=-1, keepdims=True))
 
 
 def module_of(head: str, folder: Path, check: str = "pass", more: str = "") -> str:

@@ -48,6 +48,9 @@ class Engine:
         return tuple(Item(target, clause, dtype)
                      for target in self.plan.targets for dtype in dtypes for clause in self.plan.clauses)
 
+    def compiles(self, target: str) -> bool:
+        return target == "compiles"
+
     def _is_in_a_worker(self) -> bool:
         # not by xdist's environment variables: the tests themselves may run under xdist
         return self._breadcrumb.__name__ == "drop_crumb"

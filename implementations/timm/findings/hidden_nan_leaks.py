@@ -12,12 +12,13 @@ torch.manual_seed(0)
 layer = Attention(8, 2).eval()
 mask = torch.tensor([True, True, False]).expand(3, 3)  # the last position is hidden from all
 x = torch.randn(1, 3, 8)
-x[:, 2] = torch.nan
-seen = False
+seen = []
 with torch.no_grad():
-    for fused in (True, False):
-        layer.fused_attn = fused
-        output = layer(x, attn_mask=mask)[:, :2]
-        print(f"fused={fused}: rows of the visible positions finite: {bool(output.isfinite().all())}")
-        seen |= not output.isfinite().all()
-sys.exit(int(seen))
+    for poison in (torch.nan, torch.inf):
+        x[:, 2] = poison
+        for fused in (True, False):
+            layer.fused_attn = fused
+            output = layer(x, attn_mask=mask)[:, :2]
+            seen.append(not output.isfinite().any())
+            print(f"fused={fused}, {poison} in the hidden position: no entry of the visible ones is finite: {seen[-1]}")
+sys.exit(int(all(seen)))

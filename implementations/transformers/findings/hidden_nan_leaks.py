@@ -19,4 +19,4 @@ for name, attend, mask in (("eager", eager_attention_forward, added), ("sdpa", A
             output, _ = attend(module, *arrays, mask, scaling=0.5)
             print(f"{name}: {poison} in the hidden {('key', 'value')[place - 1]} gives {output[0, 0, 0]}")
             reached.append(bool(output.isnan().any()))
-sys.exit(int(any(reached)))
+sys.exit(int(all(reached)))

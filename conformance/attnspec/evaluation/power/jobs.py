@@ -155,7 +155,7 @@ class PowerJobs:
             return blank
         try:
             rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(job.target),
-                          self._is_diagnosed(job))
+                          self._is_diagnosed(job), self._refutations)
             found = put(blank, rules, lambda: self._subject(job.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))

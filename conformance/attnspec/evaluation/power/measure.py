@@ -8,11 +8,13 @@ from functools import lru_cache
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.diagnose import named
+from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.evaluation.baselines.rules import RULES, Rule
 from attnspec.faults.subject import is_fault, own_subject
 from attnspec.problems.recipe import Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.spec.clause import is_due
+from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
@@ -118,7 +120,8 @@ Summon = Callable[[], Subject]  # makes the subject anew
 class Rules:
     """What a subject is put to. names: of rules, the suite among them.  first: the clauses that witness the fault.
 
-    diagnoses: whether the suite's counterexample is put to the diagnosis.
+    diagnoses: whether the suite's counterexample is put to the diagnosis.  refutations: by which clauses it then
+    decides between faults.
     """
 
     checks: Mapping[str, Check]
@@ -126,6 +129,7 @@ class Rules:
     names: Sequence[str]
     first: Sequence[str] = ()
     diagnoses: bool = True
+    refutations: Refutations = field(default_factory=Refutations)
 
 
 def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
@@ -140,7 +144,7 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
         return replace(said, convictions=(found.conviction, *said.convictions))
     brief = replace(found.conviction, sentence="")  # a thousand of them would be most of a record
     said = replace(said, convictions=(brief, *said.convictions))
-    return _diagnosed(said, found, rules.effort, summon) if rules.diagnoses else replace(said, undiagnosed=True)
+    return _diagnosed(said, found, rules, summon) if rules.diagnoses else replace(said, undiagnosed=True)
 
 
 def _peers(blank: SubjectPut, rules: Rules, summon: Summon) -> Iterator[Conviction]:
@@ -159,10 +163,12 @@ def judged(rule: Rule, subject: Subject, dtype: DType, seed: int) -> Conviction:
     return Conviction(rule.name, convicted=False, cases=cases)
 
 
-def _diagnosed(said: SubjectPut, found: Detection, effort: Effort, summon: Summon) -> SubjectPut:
+def _diagnosed(said: SubjectPut, found: Detection, rules: Rules, summon: Summon) -> SubjectPut:
     """With what the diagnosis says of the suite's counterexample, where another arithmetic makes the same mistake."""
     if found.check is None or found.recipe is None:
         return said
-    like = named(summon(), said.dtype, found.check, found.recipe, effort=effort, seed=said.seed).like
+    witnesses = Witnesses(lambda: rules.checks, lambda: rules.refutations, said.seed)
+    like = named(summon(), said.dtype, found.check, found.recipe, effort=rules.effort, seed=said.seed,
+                 witnesses=witnesses).like
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
     return replace(said, named=ties[0], like=tuple(ties[1:])) if ties else said

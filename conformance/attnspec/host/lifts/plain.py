@@ -10,6 +10,8 @@ import numpy as np
 from ..frames import Entries
 from . import torch_tensors
 
+_NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16")}  # NumPy puts a name together each time
+
 
 class Lift:
     """The framework is NumPy. Other lifts override what is otherwise with theirs."""
@@ -82,8 +84,9 @@ def _bfloat16() -> Any:
 
 def entries_of(array: Any) -> Entries:
     """An array of NumPy, any shape, as its dtype's name and what can travel."""
-    if array.dtype.name == "bfloat16":
-        return Entries("bfloat16", array.view(np.uint16))
-    return Entries(array.dtype.name, array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
+    name = _NAMES.get(array.dtype) or array.dtype.name
+    if name == "bfloat16":
+        return Entries(name, array.view(np.uint16))
+    return Entries(name, array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 

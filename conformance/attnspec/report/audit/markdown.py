@@ -14,7 +14,7 @@ from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import Concern, Told
 from attnspec.report.audit.switches import SwitchDifference, Switches
 from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
-from attnspec.report.audit.view import Audit, audit
+from attnspec.report.audit.view import Audit, audit, is_audit
 from attnspec.report.figures import figure, moment, said, thread, web_address
 from attnspec.report.joined import Joined, join
 from attnspec.report.markdown import code, fenced, link, plain, prose, row
@@ -37,7 +37,7 @@ def audit_text(records: Sequence[RunRecord]) -> str:
 
 
 def _head(looked: Audit, joined: Joined) -> Lines:
-    yield "# What attention layers really do: an audit"
+    yield _title(joined)
     yield ""
     yield f"{plain(looked.headline)}: {plain(looked.sentence)}"
     for run in joined.runs:
@@ -45,10 +45,17 @@ def _head(looked: Audit, joined: Joined) -> Lines:
         yield (f"Spec {plain(header.spec_version)} ({code(header.spec_digest[:12])}), effort {plain(header.effort)}, "
                f"seed {header.seed}, {plain(moment(header.started))}.")
     yield ""
-    yield ("This page is generated from the record of the audit, like the HTML page, which can be searched "
+    yield ("This page is generated from the record, like the HTML page, which can be searched "
            "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, for all clauses and dtypes "
            "that fail because of it. Its script exits with 1 if the finding holds, and with 0 if it does not.")
     yield ""
+
+
+def _title(joined: Joined) -> str:
+    """Of few subjects their names; more are an audit."""
+    if is_audit(joined):
+        return "# What attention layers really do: an audit"
+    return f"# {', '.join(code(subject.card.id) for subject in joined.subjects)}: what was found"
 
 
 def _table(looked: Audit) -> Lines:

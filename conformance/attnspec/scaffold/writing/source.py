@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from attnspec.core.forms import TABLE
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import Form
@@ -31,11 +32,12 @@ from attnspec.scaffold.writing.lines import (
 from attnspec.scaffold.writing.telling import told
 
 ADAPTER = "attend"
-_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys()})
+_STATIC = frozenset({"heads", *OFF.keys() - AXES.keys() - {TABLE}})
 _SHAPES: Mapping[Kind, str] = {
     Kind.ATTENTION: "Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) to (B,H,T,Dv).",
     Kind.LAYER: "Query (B,T,M), key and value (B,S,M) to (B,T,M).",
 }
+_PAGED = "Query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv) to (B,H,T,Dv)."
 _EACH = '''def _each(function: Callable[..., {array}]) -> Callable[..., {array}]:
     """The function for every entry of the first axis of its arguments, of which some may be None."""
 
@@ -83,8 +85,9 @@ def _attend(form: Form, layer: list[str]) -> list[str]:
     array = words_of(form).array
     returns = f"{array} | tuple[{array}, {array}]" if "return_weights" in form.keywords else array
     body = [*_trees(form), *([f"    layer = {called_helper(layer)}"] if layer else []), *_answer(form)]
+    shapes = _PAGED if form.parameter(TABLE) else _SHAPES[form.kind]
     return [*_decorated(form, words), *broken(f"def {ADAPTER}(", signature, f") -> {returns}:", 0),
-            f'    """{_SHAPES[form.kind]}"""', *_unused(form), *with_axes(form, body)]
+            f'    """{shapes}"""', *_unused(form), *with_axes(form, body)]
 
 
 def _decorated(form: Form, words: Sequence[str]) -> Iterator[str]:

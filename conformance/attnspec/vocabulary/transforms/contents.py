@@ -96,6 +96,25 @@ def poisoned(array: Array, hidden: Array, content: str) -> Array:
     return np.where(hidden[..., None], (poison * signs).astype(array.dtype), array)
 
 
+def replace_last_entry(posed: Attention, *, content: Literal["nothing", "large", "nan"]) -> Attention:
+    """Put other content into query, key and value of the last batch entry; of the output, the other entries are
+    compared. `nothing`: its content stays.
+    """
+    problem = posed.one
+    B = problem.sizes.B
+    if B == 1:
+        raise NoClaim("there is one batch entry")
+    reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
+    if content == "large" and reach > unit(problem.dtype).largest:
+        raise NoClaim("a dot product with the new keys would overflow")
+    arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
+    is_last = np.arange(B)[:, None, None] == B - 1
+    changed = {} if content == "nothing" else {
+        name: poisoned(array, np.broadcast_to(is_last, (B, 1, array.shape[2])), content)
+        for name, array in arrays.items()}
+    return posed.but(**changed).reading("B", np.arange(B - 1))
+
+
 def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: DrawnRow) -> Attention:
     """Negate every entry of the named arrays after position `cut` (zeros become ones)."""
 

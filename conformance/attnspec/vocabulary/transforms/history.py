@@ -9,6 +9,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.hints import DrawnSeed
+from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms.axes import ARRAYS, Attention, keep_prefix
 from attnspec.vocabulary.transforms.contents import other_content
@@ -39,11 +40,14 @@ def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broad
     """Pass the same arrays in another memory layout.
 
     strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies (B,T,H,D), as split heads
-    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0.
+    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0. No claim where
+    arrays of such sizes can lie in one way only.
     """
     view = {"strided": _with_gaps, "transposed": _heads_last, "broadcast": _one_head}[layout]
     arrays = {name: getattr(posed.one, name) for name in ARRAYS}
     laid = {name: view(array) for name, array in arrays.items() if array is not None and array.ndim == FULL}
+    if layout != "broadcast" and all(array.flags.c_contiguous for array in laid.values()):
+        raise NoClaim("arrays of these sizes have one layout")
     return replace(posed.but(**laid), fresh=True)
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.cache_keywords import BESIDE, CACHED
-from attnspec.core.keywords import OFF
+from attnspec.core.cache_keywords import CACHED
+from attnspec.core.keywords import BESIDE, OFF
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.hints import DrawnCount
@@ -74,7 +74,7 @@ def causal_as_mask(posed: Attention) -> Attention:
 
 def leave_out(posed: Attention, *,
               keyword: Literal["mask", "bias", "causal", "scale", "window", "softcap", "key_lengths", "query_lengths",
-                               "sinks", "past_key", "alibi_slopes"]) -> Attention:
+                               "sinks", "past_key", "alibi_slopes", "query_segments"]) -> Attention:
     """Make the same call without this keyword, and without what is given together with it. Without past keys, mask and
     bias have no columns of them.
     """

@@ -1,0 +1,46 @@
+"""The keyword of keys and values that lie in pages: a table says which page holds which keys of a batch entry.
+
+It joins the others in `keywords`, and has a pool of its own, so that the clauses of others keep their cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from attnspec.core.keyword import Acts, Keyword
+from attnspec.core.serving_keywords import patterns
+
+POOL = "pages"
+
+PagePattern = Literal["shuffled", "in_order", "backwards", "one_slot", "odd", "one_page", "long_table", "large_beyond",
+                      "nan_beyond", "no_page_beyond", "shared"]
+PAGE_PATTERNS: Mapping[PagePattern, str] = {
+    "shuffled": "pages of 4 slots in any order, two unused ones among them",
+    "in_order": "pages of 4 slots, entry by entry, one behind the other",
+    "backwards": "pages of 4 slots, the last one first",
+    "one_slot": "pages of one slot in any order",
+    "odd": "pages of 3 slots in any order, two unused ones among them",
+    "one_page": "one page for each batch entry, in any order",
+    "long_table": "as shuffled; the table has three more columns than are needed, which name page 0",
+    "large_beyond": "pages that all keys fill, in any order; what lies beyond an entry's keys holds large numbers, and "
+                    "three more columns of the table name such pages",
+    "nan_beyond": "the same with NaN",
+    "no_page_beyond": "as shuffled; three more columns of the table name no page there is",
+    "shared": "pages of 2 slots in any order, each of which all batch entries share whose keys and values are the same",
+}
+"""How keys and values are put into pages. Where a subject takes pages of certain lengths only, they are longer. A
+clause asks for those after `long_table`, and for `in_order`, which shows little.
+"""
+USUAL_PAGES: tuple[PagePattern, ...] = ("shuffled", "one_slot", "long_table", "odd", "one_page", "backwards")
+
+PAGES = (
+    Keyword(
+        "block_table", "(B,N) int32", "key and value are pages (pages,page,Hkv,·), and key j of batch entry b stands "
+        "in slot j % page of page block_table[b, j // page]; its number of keys comes with it", "paged", Acts.LAYOUT,
+        "{0} | None", promise="keys and values lie in pages, which a table names for each batch entry",
+        kinds=frozenset(), in_layers=False,
+        values=patterns("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"), sample="shuffled",
+        is_uncommon=True, pool=POOL, other_names=("page_table", "block_tables"),
+        parameters=("block_table", "block_tables", "page_table", "page_tables", "page_indices")),
+)

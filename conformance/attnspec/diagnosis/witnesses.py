@@ -1,0 +1,98 @@
+"""What clauses have to say of a fault that is suspected: which keywords it needs, and whether it breaks what is held.
+
+The matrix of the law (`spec/refutations.json`) chooses the clauses; each is then put to the subject and, in its place,
+to the suspects, on the same few cases. The matrix alone would speak of another subject: one that takes every keyword.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, Effort
+from attnspec.diagnosis.candidate import as_candidate
+from attnspec.faults.fault import Fault
+from attnspec.spec.refutations import CASES, Refutations
+from attnspec.subjects.subject import Subject
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator, Tally
+from attnspec.trials.trial import Trial
+
+ASKED = 4
+"""To so many clauses the suspects of one failure are put at most."""
+
+PURSE = 1e8
+"""What the cases of one clause may cost, in multiply-adds."""
+
+_GIVEN_ANYHOW = frozenset(name for name, word in KEYWORDS.items() if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"}
+"""Keywords that no fault is said to need: without them, too, there are weights, parameters and a scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """The clauses by id, the faults that each convicts, and the seed of the run. Both are asked for where needed."""
+
+    checks: Callable[[], Mapping[str, Check]] = dict
+    refutations: Callable[[], Refutations] = Refutations
+    seed: int = 0
+    _needs: dict[str, frozenset[str]] = field(default_factory=dict)
+    _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
+
+    def needs(self, fault: Fault) -> frozenset[str]:
+        """The keywords without which a fault does not show: what all clauses need that convict it."""
+        name = _base(fault)
+        if name not in self._needs:
+            needed = [self.checks()[clause].needs - _GIVEN_ANYHOW for clause in self._convicting(name)]
+            self._needs[name] = functools.reduce(frozenset.intersection, needed) if needed else frozenset()
+        return self._needs[name]
+
+    def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> list[Fault]:
+        """Those that break no clause which the subject holds; in front those that break what it violates, too."""
+        left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
+        for check in self._telling(left, trial):
+            fared = self._of_subject(check, trial, subject)
+            if not fared.cases or (check.clause.id == trial.check.clause.id):
+                continue
+            for fault in list(left):
+                candidate = as_candidate(fault, subject, trial.evaluator.conventions)
+                breaks = self._broken(check, trial, candidate).failure is not None
+                if breaks and fared.failure is None:
+                    left.remove(fault)
+                missed[fault.name] += not breaks and fared.failure is not None
+        return sorted(left, key=lambda fault: missed[fault.name])
+
+    def _convicting(self, name: str) -> list[str]:
+        return [clause for clause in self.refutations().of_fault(name) if clause in self.checks()]
+
+    def _telling(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
+        """The clauses for the subject that convict some of the suspects, and first those that convict half of them."""
+        dtype, checks = trial.evaluator.dtype, self.checks()
+        often = {clause: sum(dtype in faults.get(_base(fault), ()) for fault in suspects)
+                 for clause, faults in self.refutations().convictions.items() if clause in checks}
+        useful = [clause for clause, number in often.items() if number
+                  and (number < len(suspects) or len(suspects) == 1) and not checks[clause].lacking(
+                      trial.evaluator.subject)]
+        ranked = sorted(useful, key=lambda clause: abs(2 * often[clause] - len(suspects)))
+        yield from (checks[clause] for clause in ranked[:ASKED])
+
+    def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+        place = check.clause.id, trial.evaluator.dtype
+        if place not in self._fared:
+            self._fared[place] = self._broken(check, trial, subject)
+        return self._fared[place]
+
+    def _broken(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+        """What comes of the clause's first cases."""
+        known = trial.evaluator
+        evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
+        return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
+                     cases=CASES, purse=PURSE).hold()
+
+
+def _base(fault: Fault) -> str:
+    """The name in the catalogue of a fault with blocks of another size."""
+    return fault.name.partition("@")[0]

@@ -1,0 +1,202 @@
+"""Tables of pages that are ignored, read at another place, read too far, or too short."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.forms import Form
+from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.pages import Place, Table, Where, gather, gathered, table_of, where
+from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, Work
+from attnspec.problems.problem import Array
+
+KERNEL_PAGE = 4
+
+
+def _among(change: Callable[[Table], Array]) -> Where:
+    """Where keys lie by another table, any shape, whose pages are taken modulo those that there are."""
+    return lambda table: where(replace(table, pages=change(table) % table.most))
+
+
+def _in_order(table: Table) -> Array:
+    """Any shape: the pages as if each entry had all of its own one behind the other."""
+    return np.arange(table.pages.size).reshape(table.pages.shape)
+
+
+def _if_first(changed: Callable[[Table], Array], condition: Callable[[Table], bool]) -> Callable[[Table], Array]:
+    """Another table for keys (B,S) where a condition holds."""
+    return lambda table: changed(table) if condition(table) else table.pages
+
+
+def _late_border(table: Table) -> Place:
+    """The first key of a page is looked for in the page before it."""
+    pages, slots = where(table)
+    columns = np.maximum(table.places - 1, 0) // table.slots
+    return np.where(table.places < table.lengths[:, None], table.pages[:, columns], pages), slots
+
+
+def _slots_of_kernel(table: Table) -> Place:
+    """The table is read as if a page had 4 slots, whatever it has."""
+    columns = np.minimum(table.places // KERNEL_PAGE, table.pages.shape[1] - 1)
+    pages = table.pages[:, columns] % table.most
+    return pages, np.broadcast_to(table.places % min(KERNEL_PAGE, table.slots), pages.shape)
+
+
+def _by_columns(table: Table) -> Array:
+    """Any shape: the table is read as if it had the entries along its last axis."""
+    return table.pages.T.reshape(table.pages.shape)
+
+
+def _whole_pages(table: Table) -> Array:
+    """(B,): the last page counts whole."""
+    return -(-table.lengths // table.slots) * table.slots
+
+
+def _full_pages(table: Table) -> Array:
+    """(B,): the last page is not read where it is not full, unless it is the only one."""
+    full = table.lengths // table.slots * table.slots
+    return np.where(full > 0, full, table.lengths)
+
+
+def _one_page_more(table: Table) -> Array:
+    """(B,): a page that is just full counts as one that is to be filled: the next one is read, too."""
+    is_just_full = (table.lengths > 0) & (table.lengths % table.slots == 0)
+    return table.lengths + np.where(is_just_full, table.slots, 0)
+
+
+def _to_the_end(table: Table) -> Array:
+    """(B,): the rows of the table are read to their ends."""
+    return np.full(len(table.lengths), len(table.places))
+
+
+def _reading(lengths: Callable[[Table], Array]) -> Callable[[HandedOver], HandedOver]:
+    """A `gather` stage for which entries have so many keys (B,), as far as the table goes."""
+    def counted(table: Table) -> Array:
+        """(B,)."""
+        return np.minimum(lengths(table), len(table.places))
+
+    def everywhere(table: Table) -> Place:
+        """The page and the slot of each key that is counted."""
+        pages, slots = where(replace(table, lengths=counted(table)))
+        return pages % table.most, slots
+    return gathered(everywhere, lengths=counted)
+
+
+def _owned(call: HandedOver) -> HandedOver:
+    """A page is held by the first entry that names it; others find zeros there."""
+    table = table_of(call)
+    if table is None:
+        return call
+    _, first = np.unique(table.pages, return_index=True)
+    is_taken = np.ones(table.pages.size, bool)
+    is_taken[first] = False
+    key, value = (np.concatenate([array, np.zeros_like(array[:1])]) for array in (call.key, call.value))
+    names = np.where(is_taken.reshape(table.pages.shape), table.most, table.pages)
+    return gather(call.but(key=key, value=value, block_table=names))
+
+
+def _heads_first(call: HandedOver) -> HandedOver:
+    """The pool is read as if heads came before slots."""
+    if table_of(call) is None:
+        return call
+    arrays = {name: _read_as(getattr(call, name)) for name in ("key", "value")}
+    return gather(call.but(**arrays))
+
+
+def _read_as(pool: Array) -> Array:
+    """An array of any shape, (pages,slots,Hkv,·), whose memory is taken for (pages,Hkv,slots,·)."""
+    pages, slots, heads, width = pool.shape
+    return pool.reshape(pages, heads, slots, width).swapaxes(1, 2)
+
+
+def _every_number(call: HandedOver) -> HandedOver:
+    """All pages that the table names are fetched, whether an entry has a key there or not."""
+    if table := table_of(call):
+        _ = call.key[table.pages]
+    return gather(call)
+
+
+def _from_the_end(work: Work) -> int:
+    """The place of the first query: as if the last one stood at the end of the table."""
+    return work.shape[3] - work.shape[2]
+
+
+def _leaking(weights: Array, work: Work) -> Array:
+    """The output (B,H,T,Dv): 0 times NaN is NaN."""
+    return weights @ work.value
+
+
+def _clears(call: HandedOver) -> Answer:
+    """Once all is computed, the last page of the first entry is given back, and filled with zeros."""
+    answer = attention(call)
+    if table := table_of(call):
+        call.key[table.pages[0, 0]] = 0
+    return answer
+
+
+def _is_one_query(table: Table) -> bool:
+    return table.queries == 1
+
+
+def _fault(name: str, story: str, reach: str, link: str = "", **changes: Any) -> Fault:  # noqa: ANN401  (stages)
+    return Fault(name, Stage.BLOCK_TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
+                 form=Form.PAGED)
+
+
+_G = "https://github.com/"
+_ANY = "pages that do not lie in order"
+_TWO = "several pages for an entry"
+
+FAULTS = (
+    _fault("pages_in_order", "The table is not handed on, and the pool is read from its beginning.", _ANY,
+           "tanishqkumar/ssd/issues/23", gather=gathered(_among(_in_order))),
+    _fault("pages_in_order_for_queries", "The path for several queries reads the pool without the table.",
+           f"{_ANY}, T > 1", "golang-design/accel/issues/10",
+           gather=gathered(_among(_if_first(_in_order, lambda table: not _is_one_query(table))))),
+    _fault("pages_in_order_for_one_query", "The path for a single query (T = 1) reads the pool without the table.",
+           f"{_ANY}, T = 1", gather=gathered(_among(_if_first(_in_order, _is_one_query)))),
+    _fault("pages_of_next_entry", "Each batch entry has the row of the next.", "B > 1",
+           gather=gathered(_among(lambda table: np.roll(table.pages, -1, axis=0)))),
+    _fault("pages_of_first_entry", "All batch entries have the row of the first.", "B > 1",
+           gather=gathered(_among(lambda table: np.repeat(table.pages[:1], len(table.pages), axis=0)))),
+    _fault("pages_by_columns", "The table is read along the wrong axis.", "B > 1, several pages for an entry",
+           gather=gathered(_among(_by_columns))),
+    _fault("pages_next_at_border", "The next page is looked up one key late.", _TWO, gather=gathered(_late_border)),
+    _fault("pages_of_four_slots", "The kernel counts in pages of 4 slots, and the cache has others.",
+           "pages of other than 4 slots", "vllm-project/vllm/pull/27547", gather=gathered(_slots_of_kernel)),
+    _fault("pages_read_whole", "The last page is read whole.", "a last page that is not full",
+           gather=_reading(_whole_pages)),
+    _fault("pages_last_lost", "The last page is not read unless it is full.", "a last page that is not full, after "
+           "another", gather=_reading(_full_pages)),
+    _fault("pages_one_more", "Where a page is just full, the one after it is read, too.",
+           "a length that fills its pages, and a longer table", "pegainfer-project/pegainfer/issues/291",
+           gather=_reading(_one_page_more)),
+    _fault("pages_to_the_end", "The rows of the table are read to their ends.", "a table that is longer than an entry",
+           gather=_reading(_to_the_end)),
+    _fault("pages_of_keys_only", "The table is applied to keys, and values are read in order.", _ANY,
+           gather=gathered(of_value=_among(_in_order))),
+    _fault("pages_owned_by_one", "A page that two entries share is read by the first one only.",
+           "pages that entries share", gather=_owned),
+    _fault("pages_heads_first", "A page is read as if heads came before slots.", "Hkv > 1, pages of several slots",
+           gather=_heads_first),
+    _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
+           "ROCm/ATOM/issues/702", gather=gathered(_among(lambda table: table.pages & 15))),
+    _fault("pages_all_fetched", "All pages that the table names are fetched, also beyond an entry's keys.",
+           "numbers that no page has", "local-inference-lab/b12x/issues/156", gather=_every_number),
+    _fault("pages_causal_from_the_end", "The last query stands at the end of the table.",
+           "the causal flag, and a table that does not end at the last query", start=_from_the_end),
+    _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",
+           "NaN in slots that hold no key", gather=gathered(lambda table: (
+               table.pages[:, table.places // table.slots] % table.most,
+               np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))), mix=_leaking),
+    Fault("pages_cleared", Stage.BLOCK_TABLE, "The first page is cleared in the pool after the call.", "any page",
+          around(_clears), form=Form.PAGED),
+)

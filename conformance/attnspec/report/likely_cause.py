@@ -1,0 +1,118 @@
+"""What explains failures, and which explanations are of one bug."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from attnspec.record.boundaries import SMALLEST, common
+from attnspec.record.outcome import Outcome
+
+_PRECISION = "precision"
+"""The stage of faults that round, and the key under which an arithmetic is declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyCause:
+    """What explains a failure: a clause without a full stop, the fault that is like it, what to do, what to declare.
+
+    stage: where in attention that fault sits.
+    """
+
+    says: str
+    fault: str = ""
+    advice: str = ""
+    declare: str = ""
+    stage: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.says} ({self.name})" if self.fault else self.says
+
+    @property
+    def name(self) -> str:
+        """The fault, or else what the cause says."""
+        return f"`{self.fault}`" if self.fault else self.says
+
+    @property
+    def noun(self) -> str:
+        """A choice that can be declared need not be a bug."""
+        return "cause" if self.declare else "bug"
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Failures with one cause, the clearest first; None: nothing explains them."""
+
+    cause: LikelyCause | None
+    failures: tuple[Outcome, ...]
+
+
+def joined(groups: Sequence[Explained]) -> list[Explained]:
+    """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
+    piles: list[list[Explained]] = []
+    for group in groups:
+        mine = [pile for pile in piles if any(_is_one_bug(each, group) for each in pile)]
+        piles = [*(pile for pile in piles if pile not in mine), [*(each for pile in mine for each in pile), group]]
+    return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
+
+
+def _merged(pile: Sequence[Explained]) -> Explained:
+    causes = [group.cause for group in pile if group.cause]
+    told = max(causes, key=lambda cause: (bool(cause.declare), bool(cause.fault), bool(cause.advice)))
+    failures = tuple(failure for group in pile for failure in group.failures)
+    return Explained(told if told.name != told.says else replace(told, says=_said(told, causes, failures)), failures)
+
+
+def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
+    """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several."""
+    seen = list(dict.fromkeys(filter(None, map(begins, failures))))
+    spans = common(seen) if len({cause.says for cause in causes}) > 1 else ()
+    return f"fails where {' and '.join(span.words for span in spans)}" if spans else told.says
+
+
+def _is_one_bug(one: Explained, other: Explained) -> bool:
+    """Whether both are like one fault; or, where one is like none, whether they may begin at the same sizes, or a
+    read-out blames the stage of the other. An arithmetic that may be meant is behind what it allows, and behind what is
+    like a fault that rounds.
+    """
+    cause, beside = one.cause, other.cause
+    if cause is None or beside is None:
+        return False
+    if _follows(one, other) or _follows(other, one):
+        return True
+    if cause.fault and beside.fault:
+        return cause.fault == beside.fault
+    if cause.declare or beside.declare:
+        return False
+    return _begin_alike(one, other) or bool(cause.stage and cause.stage == beside.stage)
+
+
+def _follows(rounding: Explained, other: Explained) -> bool:
+    """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
+    if not rounding.cause or not other.cause or _PRECISION not in rounding.cause.declare:
+        return False
+    is_among = {each.dtype for each in other.failures} <= {each.dtype for each in rounding.failures}
+    return other.cause.stage == _PRECISION and is_among and len(rounding.failures) >= len(other.failures)
+
+
+def _begin_alike(one: Explained, other: Explained) -> bool:
+    """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
+    clauses limit sizes, so that one bug may be seen to begin elsewhere.
+    """
+    mine, theirs = ([begin for failure in group.failures if (begin := begins(failure))] for group in (one, other))
+    return _half_of(mine, theirs) and _half_of(theirs, mine)
+
+
+def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
+    alike = sum(any(_are_compatible(begin, other) for other in others) for begin in some)
+    return bool(some) and 2 * alike >= len(some)
+
+
+def _are_compatible(one: str, other: str) -> bool:
+    """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
+    return one == other or any(span.low > SMALLEST for span in common((one, other)))
+
+
+def begins(failure: Outcome) -> str:
+    """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
+    return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""

@@ -1,0 +1,84 @@
+"""A problem for a packed function: its sequences one behind the other, and the answer spread out again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.core.forms import SAID
+from attnspec.core.keywords import COUNTS
+from attnspec.problems.problem import Array, Problem, Sizes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,)."""
+
+    query: Array
+    key: Array
+    value: Array
+    given: Mapping[str, object]
+    own: Array
+    sizes: Sizes
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """(Nq,H,Dv)."""
+        return len(self.query), self.sizes.H, self.sizes.Dv
+
+    @property
+    def lse_shape(self) -> tuple[int, int]:
+        """(Nq,H)."""
+        return len(self.query), self.sizes.H
+
+    def spread(self, answer: Array) -> Array:
+        """An answer (Nq,H,…) as (B,H,T,…), with zeros in the rows that no sequence has."""
+        dense = np.zeros((self.sizes.B, self.sizes.T, *answer.shape[1:]), answer.dtype)
+        dense[self.own] = answer
+        return dense.swapaxes(1, 2)
+
+
+def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
+    """The problem in packed form, with those of `max_query` and `max_key` that are among the function's parameters.
+
+    Lengths become borders; where none are given, every sequence is as long as the array.
+    """
+    sizes = problem.sizes
+    of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
+    own_queries, own_keys = _own(of_queries, problem.query), _own(of_keys, problem.key)
+    query, key = _packed(problem.query, own_queries), _packed(problem.key, own_keys)
+    value = _packed(problem.value, _own(of_keys, problem.value))
+    most = {"max_query": _longest(own_queries), "max_key": _longest(own_keys)}
+    form = {"cu_query": _borders(own_queries), "cu_key": _borders(own_keys),
+            **{name: longest for name, longest in most.items() if name in parameters}}
+    keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
+    return Packed(query, key, value, {**form, **keywords}, own_queries, sizes)
+
+
+def _lengths(problem: Problem, axis: str) -> Array | None:
+    """(B,): how many of its queries, or keys, each batch entry has; None where all."""
+    lengths: Array | None = next(getattr(problem, name) for name, counted in COUNTS.items() if counted == axis)
+    return lengths
+
+
+def _packed(array: Array, own: Array) -> Array:
+    """An array (B,H,T,D), or of keys, as (T,H,D) of all sequences together, one behind the other."""
+    return np.ascontiguousarray(array.swapaxes(1, 2)[own])
+
+
+def _own(lengths: Array | None, array: Array) -> Array:
+    """(B,T) bool: the places of each sequence in an array (B,H,T,D), or of keys."""
+    B, _, most, _ = array.shape
+    return np.arange(most) < (np.full((B, 1), most) if lengths is None else lengths[:, None])
+
+
+def _borders(own: Array) -> Array:
+    """(B+1,) int32: where each sequence begins, and where the last one ends; own: its places (B,T)."""
+    return np.concatenate([[0], np.cumsum(own.sum(axis=1))]).astype(np.int32)
+
+
+def _longest(own: Array) -> int:
+    """The most places (B,T) that a sequence has."""
+    return int(own.sum(axis=1).max(initial=0))

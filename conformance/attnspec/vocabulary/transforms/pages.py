@@ -1,0 +1,44 @@
+"""Transforms of keys and values that lie in pages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from attnspec.core.page_keywords import PagePattern
+from attnspec.numerics.precision import unit
+from attnspec.problems.problem import Array
+from attnspec.subjects.paged import LARGE
+from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.transforms.axes import Attention
+
+
+def with_pages(posed: Attention, *, to: PagePattern) -> Attention:
+    """Put the same keys and values into pages in another way. `large_beyond` makes no claim where a dot product with
+    the content of unused slots would leave the dtype's range.
+    """
+    problem = posed.one
+    reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
+    if to == "large_beyond" and reach > unit(problem.dtype).largest:
+        raise NoClaim("a dot product with the content of unused slots would overflow")
+    return posed.but(block_table=to)
+
+
+def share_prefix(posed: Attention, *, along: Literal["batch"]) -> Attention:  # noqa: ARG001  (so that clauses read)
+    """Give all batch entries the first half of the keys and values of the first one, the middle one among them."""
+    problem = posed.one
+    half = -(-problem.sizes.S // 2)
+    if problem.sizes.B == 1:
+        raise NoClaim("there is one batch entry only")
+
+    def shared(array: Array) -> Array:
+        """(B,Hkv,S,·), with the first half of the first entry in all of them."""
+        first = np.broadcast_to(array[:1, :, :half], (*array.shape[:2], half, array.shape[-1]))
+        return np.concatenate([first, array[:, :, half:]], axis=2)
+
+    return posed.but(key=shared(problem.key), value=shared(problem.value))
+
+
+OF_PAGES = (with_pages, share_prefix)
+"""The words of this keyword."""

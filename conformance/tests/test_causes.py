@@ -1,0 +1,195 @@
+"""Functions with one mistake each are told the right cause, and never one that cannot be theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from attnspec.core.nouns import DType, Effort, Level, Verdict
+from attnspec.core.plan import Plan
+from attnspec.diagnosis.diagnose import Examiner, diagnose
+from attnspec.diagnosis.witnesses import Witnesses
+from attnspec.engine.engine import Engine
+from attnspec.faults.blocks import FAULTS, SIZE, of_size
+from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.fault import Fault
+from attnspec.faults.subject import own_subject
+from attnspec.problems.problem import Array
+from attnspec.problems.recipe import Recipe
+from attnspec.record.outcome import Outcome
+from attnspec.report.bugs import explanations, likely_words
+from attnspec.spec.load import load_spec
+from attnspec.spec.refutations import Refutations, read_refutations
+from attnspec.subjects.subject import Subject
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.trial import Trial
+from helpers.law import checks
+from helpers.subjects import softmax_of, subject_of
+
+REFUTATIONS = read_refutations(load_spec())
+WITNESSES = Witnesses(checks, lambda: REFUTATIONS)
+
+
+def seen(logits: Array, ahead: int) -> Array:
+    """(T,S): query i sees the keys up to i + ahead."""
+    return np.tri(logits.shape[-2], logits.shape[-1], ahead).astype(bool)
+
+
+def over_d(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Divides by the width and not by its root."""
+    logits = query @ key.swapaxes(-1, -2) / query.dtype.type(query.shape[-1])
+    return softmax_of(np.where(seen(logits, 0), logits, -np.inf) if causal else logits) @ value
+
+
+def one_ahead(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
+    """Sees one later key."""
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    return softmax_of(np.where(seen(logits, 1), logits, -np.inf).astype(query.dtype) if causal else logits) @ value
+
+
+def decoder(query: Array, key: Array, value: Array, *, causal: bool = False, key_lengths: Array | None = None,
+            past_key: Array | None = None, past_value: Array | None = None) -> Array:
+    """Its lengths count new keys alone."""
+    past = 0 if past_key is None else past_key.shape[2]
+    if past_key is not None and past_value is not None:
+        key, value = (np.concatenate(pair, axis=2) for pair in ((past_key, key), (past_value, value)))
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    visible = seen(logits, past if causal else logits.shape[-1])
+    if key_lengths is not None:
+        own = (np.arange(key.shape[2]) - past < key_lengths[:, None])[:, None, None]
+        visible, value = visible & own, np.where(own.swapaxes(-1, -2), value, 0)
+    logits = np.where(visible, logits, -np.inf).astype(query.dtype)
+    top = logits.max(axis=-1, keepdims=True)
+    weights = np.exp(logits - np.where(np.isneginf(top), 0, top))
+    return np.asarray(weights @ value / np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(query.dtype).tiny))
+
+
+def blockwise(query: Array, key: Array, value: Array, size: int) -> Array:
+    """Online softmax; a last block that is shorter does not rescale the row's sum."""
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1]).astype(query.dtype)
+    top = np.full((*logits.shape[:-1], 1), -np.inf, query.dtype)
+    total, output = np.zeros_like(top), np.zeros((*logits.shape[:-1], value.shape[-1]), query.dtype)
+    for start in range(0, key.shape[2], size):
+        block = logits[..., start:start + size]
+        before, top = top, np.maximum(top, block.max(axis=-1, keepdims=True))
+        grown, shrunk = np.exp(block - top), np.exp(before - top)
+        total = (total if start > 0 and block.shape[-1] < size else total * shrunk) + grown.sum(axis=-1, keepdims=True)
+        output = output * shrunk + grown @ value[:, :, start:start + size]
+    return np.asarray(output / total)
+
+
+def of_64(query: Array, key: Array, value: Array) -> Array:
+    return blockwise(query, key, value, 64)
+
+
+def of_48(query: Array, key: Array, value: Array) -> Array:
+    return blockwise(query, key, value, 48)
+
+
+for function in (over_d, one_ahead, decoder, of_64, of_48):
+    function.dtypes = ["float32"]  # type: ignore[attr-defined]  # as users declare it
+    function.grouped = False  # type: ignore[attr-defined]
+decoder.conventions = {"causal_alignment": "top_left", "hidden_row": "zeros"}  # type: ignore[attr-defined]
+
+
+def failures(name: str, *clauses: str) -> list[Outcome]:
+    target = f"{__name__}:{name}"
+    engine = Engine(Plan((target,), clauses=clauses, effort=Effort.QUICK, in_process=(target,)))
+    outcomes = [engine.try_item(item) for item in engine.items()]
+    return [outcome for outcome in outcomes if outcome.verdict is Verdict.VIOLATED and outcome.level is Level.MUST]
+
+
+@pytest.mark.parametrize(("name", "clauses", "fault"), [
+    ("over_d", ("attention.definition", "scale.inverse_root_width", "numerics.ties"), "scale_by_width"),
+    ("one_ahead", ("causal.*",), "causal_off_by_one"),
+    ("decoder", ("past.lengths_count_it", "past.slots_beyond_are_irrelevant"), "past_not_in_lengths"),
+    ("of_64", ("attention.definition", "numerics.cancellation"), "blocks_sum_not_rescaled"),
+    ("of_48", ("attention.definition", "attention.ones_in_ones_out", "numerics.one_hot"), "blocks_sum_not_rescaled")])
+def test_one_mistake_is_told_as_one_bug_of_the_right_name(name: str, clauses: tuple[str, ...], fault: str) -> None:
+    failed = failures(name, *clauses)
+    assert len(failed) > 1
+    assert likely_words(failed).startswith("Likely one bug: ")
+    assert [group.cause and group.cause.fault for group in explanations(failed)] == [fault]
+
+
+def trial_of(clause: str, subject: Subject) -> Trial:
+    check = checks()[clause]
+    return Trial(check, Evaluator(subject, DType.FLOAT32), Effort.QUICK, seed_of(0, check.domain), lambda _: None,
+                 shrinks=False)
+
+
+ONE_AHEAD = "causal_off_by_one"
+
+
+@pytest.mark.parametrize(("clause", "is_named"), [("causal.no_lookahead", True), ("masking.definition", False)])
+def test_a_fault_is_named_only_where_what_it_needs_is_in_use(clause: str, is_named: bool) -> None:
+    subject = subject_of(one_ahead, frozenset({"causal"}), dtypes=(DType.FLOAT32,),
+                         conventions={"causal_alignment": "top_left"})
+    trial = trial_of("causal.no_lookahead", subject)
+    failing = trial.hold().failing
+    assert failing
+    witnesses = Witnesses(checks, lambda: Refutations({clause: {ONE_AHEAD: (DType.FLOAT32,)}}))
+    like = Examiner(witnesses=witnesses).diagnose(trial, failing, among=(CATALOGUE[ONE_AHEAD],)).like
+    assert bool(like) is is_named
+
+
+def test_calls_with_a_past_tell_faults_apart_that_agree_on_one_case() -> None:
+    subject = subject_of(decoder, frozenset({"causal", "key_lengths", "past_key", "past_value"}),
+                         dtypes=(DType.FLOAT32,), conventions=decoder.conventions)  # type: ignore[attr-defined]  # as above
+    case = Recipe.parse("B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=integers;with=key_lengths+past_key+past_value;"
+                        "key_lengths=ragged;past_key=new_as_queries;seed=0")
+    like = diagnose(trial_of("past.lengths_count_it", subject), case).like
+    assert [each.fault for each in like] == ["past_not_in_lengths"]
+
+
+def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
+    needs = {name: WITNESSES.needs(CATALOGUE[name]) for name in (
+        "mask_overflows_twice", "past_not_in_lengths", "causal_dropped_when_square", "causal_always", "scale_none")}
+    assert needs == {"mask_overflows_twice": {"mask"}, "causal_dropped_when_square": {"causal"},
+                     "past_not_in_lengths": {"key_lengths", "past_key", "past_value"},
+                     "causal_always": frozenset(), "scale_none": frozenset()}
+
+
+def test_a_fault_that_breaks_what_the_subject_holds_is_no_suspect() -> None:
+    subject = own_subject("fault/causal_off_by_one")
+    suspects = [CATALOGUE[name] for name in ("scale_none", "causal_off_by_one")]
+    trial = trial_of("causal.no_lookahead", subject)
+    assert [fault.name for fault in WITNESSES.fit(suspects, trial, subject)] == ["causal_off_by_one"]
+    assert Witnesses().fit(suspects, trial, subject) == suspects
+
+
+def test_of_two_suspects_the_one_that_breaks_what_is_broken_comes_first() -> None:
+    subject, names = own_subject("fault/causal_ignored"), ("causal_dropped_for_one_query", "causal_ignored")
+    witnesses = Witnesses(checks, lambda: Refutations({"causal.no_lookahead": {names[1]: (DType.FLOAT32,)}}))
+    found = witnesses.fit([CATALOGUE[name] for name in names], trial_of("causal.alignment", subject), subject)
+    assert [fault.name for fault in found] == [*names[::-1]]
+
+
+def test_faults_of_blocks_come_in_the_size_that_a_boundary_suggests() -> None:
+    assert {fault.name.partition("@")[0] for fault in of_size(48)} == {fault.name for fault in FAULTS}
+    [dropped] = [fault for fault in of_size(48) if fault.name == "blocks_tail_dropped@48"]
+    assert dropped.story == "The keys after the last whole block are lost: there are S // 48 blocks."
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
+    size = 64 if "64" in fault.name else SIZE
+    [again] = [each for each in of_size(size) if each.name == f"{fault.name}@{size}"]
+    rng = np.random.default_rng(1)
+    query, key, value = (rng.normal(size=(1, 2, length, 4)).astype(np.float32) for length in (70, 70, 70))
+    mask = rng.random((1, 2, 70, 70)) < 0.5
+    answers: list[Any] = [each.make()(query, key, value, mask=mask) for each in (fault, again)]  # type: ignore[call-arg]  # no layer
+    assert np.array_equal(answers[0], answers[1], equal_nan=True)
+
+
+@pytest.mark.parametrize(("name", "clause"), [
+    ("lse_negated", "lse.definition"), ("lse_of_hidden_row_nan", "lse.hidden_row"),
+    ("window_dropped_with_causal", "window.definition"), ("slopes_of_first_head", "slopes.definition")])
+def test_a_fault_of_an_uncommon_keyword_is_told_from_its_likes(name: str, clause: str) -> None:
+    subject = own_subject(f"fault/{name}")
+    trial = trial_of(clause, subject)
+    failing = trial.hold().failing
+    assert failing
+    assert [each.fault for each in diagnose(trial, failing).like] == [name]

@@ -1,0 +1,154 @@
+"""Failures that one bug explains are told as one: boundaries that fit one block, and an arithmetic's consequences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from attnspec.cli.digest import Digest
+from attnspec.cli.findings import ranked
+from attnspec.core.nouns import DType, Verdict
+from attnspec.record.boundaries import Span, blocks, common, spans
+from attnspec.record.events import ItemFinished
+from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
+from attnspec.report.bugs import explanations
+from attnspec.report.findings import findings
+from attnspec.report.joined import join
+from helpers.outcomes import evidence, outcome, run
+from helpers.records import run_started
+
+SEEN = evidence(10.0)
+
+
+def begun(*words: str) -> list[Outcome]:
+    """Failures that begin so, and that no fault explains."""
+    return [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(SEEN, begins=f"Fails where {each}; holds at S = 1."))
+            for number, each in enumerate(words)]
+
+
+@pytest.mark.parametrize(("words", "read"), [
+    ("S ≥ 65", (Span("S", 65),)), ("65 ≤ S ≤ 127", (Span("S", 65, 127),)), ("S ≤ 32", (Span("S", 1, 32),)),
+    ("T (= S) = 129", (Span("T (= S)", 129),)), ("D = 64", (Span("D", 64, 64),)),
+    ("S = 129, though not at every S beyond", (Span("S", 129, is_open=True),)),
+    ("S is not a multiple of 64 and ≥ 601", (Span("S", 601, block=64),)),
+    ("S is not a multiple of 64", (Span("S", 65, block=64),)),
+    ("D ≥ 5 and 78 ≤ S ≤ 127", (Span("D", 5), Span("S", 78, 127))),
+    ("D > Dv + 2 and S is a multiple of 80 and ≥ 81 and T ≥ 3", (Span("T", 3),)), ("T·S ≥ 406", ()), ("T < S", ())])
+def test_a_boundary_is_read_back_from_its_sentence(words: str, read: tuple[Span, ...]) -> None:
+    assert spans(f"Fails where {words}; holds at S = 1.") == read
+    assert spans(f"Fails where {words}") == read
+
+
+ONE_BLOCK = "fails where S > 64 and S is not a multiple of 64"
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("65 ≤ S ≤ 127", "69 ≤ S ≤ 191"), ONE_BLOCK),
+    (("D ≥ 5 and 78 ≤ S ≤ 127", "65 ≤ S ≤ 127", "B ≥ 3 and S is not a multiple of 64 and ≥ 601",
+      "D > Dv + 2 and 132 ≤ S ≤ 191", "D = 7, though not at every D beyond and S = 129, though not at every S beyond"),
+     ONE_BLOCK),
+    (("49 ≤ S ≤ 95", "50 ≤ S ≤ 143"), "fails where S > 48 and S is not a multiple of 48"),
+    (("S ≥ 70", "S ≥ 133"), "fails where S ≥ 70"),
+    (("S ≥ 66", "T (= S) ≥ 65"), "fails where S ≥ 65"),
+    (("40 ≤ S ≤ 61", "45 ≤ S ≤ 66"), "fails where 40 ≤ S ≤ 66"),
+    (("S = 38, though not at every S beyond", "38 ≤ S ≤ 45"), "fails where S ≥ 38, though not at every S beyond")])
+def test_boundaries_that_fit_one_bug_are_one_with_what_they_share(words: tuple[str, ...], said: str) -> None:
+    [group] = explanations(begun(*words))
+    assert group.cause
+    assert group.cause.says == said
+    assert len(group.failures) == len(words)
+
+
+@pytest.mark.parametrize("words", [
+    ("65 ≤ S ≤ 127", "T ≥ 65"), ("S ≥ 65", "S ≥ 5"), ("33 ≤ S ≤ 40", "65 ≤ S ≤ 70"), ("D ≥ 5 and S ≥ 65", "D ≥ 5"),
+    ("H ≥ 2", "H ≥ 3"), ("65 ≤ S ≤ 127", "S = 130")])
+def test_boundaries_that_do_not_fit_stay_two_bugs(words: tuple[str, ...]) -> None:
+    assert len(explanations(begun(*words))) == 2
+
+
+def test_a_group_that_fits_two_others_makes_them_one() -> None:
+    [group] = explanations(begun("T ≥ 65", "S ≥ 65", "T (= S) ≥ 65"))
+    assert len(group.failures) == 3
+
+
+def test_what_begins_in_the_same_block_as_a_named_fault_is_that_fault() -> None:
+    like = Likeness("blocks_sum_not_rescaled", "blocks", "The running sum is not rescaled.", "", 2, 2)
+    first, second = begun("65 ≤ S ≤ 127", "69 ≤ S ≤ 191")
+    named = replace(first, evidence=replace(first.evidence or SEEN, like=(like,)))
+    [group] = explanations([named, second])
+    assert group.cause
+    assert (group.cause.fault, group.cause.says) == ("blocks_sum_not_rescaled", "the running sum is not rescaled")
+
+
+def test_nothing_is_common_to_no_boundary() -> None:
+    assert common(()) == ()
+
+
+@pytest.mark.parametrize(("words", "suggested"), [
+    ("S ≥ 65", (64, 32, 128)), ("69 ≤ S ≤ 191", (192, 96, 64, 384)), ("T (= S) ≥ 49", (48, 24, 16, 96)),
+    ("D ≥ 65", ()), ("S ≥ 70", ())])
+def test_a_boundary_suggests_the_blocks_at_its_edges_and_near(words: str, suggested: tuple[int, ...]) -> None:
+    assert tuple(blocks(f"Fails where {words}; holds at S = 1.")) == suggested
+
+
+DECLARE = 'attend.precision = {"float64": {"softmax": "float32"}}'
+ROUNDED = replace(SEEN, explained=Explanation("it computes in float32 throughout", "Compute in float64", DECLARE))
+
+
+def like(stage: str) -> Evidence:
+    return replace(SEEN, like=(Likeness("float64_narrowed", stage, "Float64 is not enabled.", "", 1, 1),))
+
+
+@pytest.mark.parametrize(("stage", "dtype", "bugs"), [
+    ("precision", DType.FLOAT64, 1), ("mask", DType.FLOAT64, 2), ("precision", DType.FLOAT32, 2)])
+def test_a_fault_that_rounds_is_the_arithmetic_that_explains_more(stage: str, dtype: DType, bugs: int) -> None:
+    every = [outcome(Verdict.VIOLATED, f"a.c{number}", dtype=DType.FLOAT64, seen=ROUNDED) for number in range(2)]
+    groups = explanations([*every, outcome(Verdict.VIOLATED, "a.z", dtype=dtype, seen=like(stage))])
+    assert len(groups) == bugs
+    assert groups[0].cause
+    assert groups[0].cause.declare == DECLARE
+
+
+def test_the_case_on_a_card_is_of_a_dtype_that_its_title_is_about() -> None:
+    worse = replace(evidence(900.0), begins="Fails where S ≥ 65; holds at S = 64.")
+    rounded = replace(ROUNDED, measured=evidence(2.0).measured)
+    failed = [outcome(Verdict.VIOLATED, "a.definition", dtype=DType.FLOAT64, seen=rounded),
+              outcome(Verdict.VIOLATED, "a.other", dtype=DType.FLOAT64, seen=rounded),
+              outcome(Verdict.VIOLATED, "a.definition", dtype=DType.FLOAT32, seen=worse)]
+    [card] = findings(join([run(*failed)]), strict=False)
+    assert card.cause
+    assert card.cause.says == "it computes in float32 throughout"
+    assert [each.dtype for each in card.outcomes] == [DType.FLOAT64, DType.FLOAT32]
+
+
+def test_a_page_without_causes_begins_with_a_definition() -> None:
+    failed = [outcome(Verdict.VIOLATED, name, seen=evidence(margin)) for name, margin in (
+        ("numerics.ties", 900.0), ("causal.no_lookahead", 5.0), ("causal.definition", 2.0))]
+    first, second, last = findings(join([run(*failed)]), strict=False)
+    assert [first.clause.id, second.clause.id, last.clause.id] == [
+        "causal.definition", "causal.no_lookahead", "numerics.ties"]
+
+
+def ranked_clauses(*failed: Outcome) -> list[str]:
+    """The clauses that lead the console's bugs, in their order."""
+    digest = Digest()
+    digest.add(run_started())
+    for each in failed:
+        digest.add(ItemFinished(each))
+    return [bug.clauses[0].clause for bug in ranked(digest)]
+
+
+def test_the_console_begins_with_a_definition_where_few_have_a_cause() -> None:
+    ties = replace(SEEN, begins="Fails where B·H ≥ 3; holds at B·H = 2.")
+    failed = [outcome(Verdict.VIOLATED, "numerics.ties", seen=ties),
+              *(outcome(Verdict.VIOLATED, name, seen=SEEN) for name in ("numerics.one_hot", "causal.no_lookahead",
+                                                                       "attention.definition"))]
+    assert ranked_clauses(*failed) == ["attention.definition", "causal.no_lookahead", "numerics.ties",
+                                       "numerics.one_hot"]
+    assert ranked_clauses(*failed[:2]) == ["numerics.ties", "numerics.one_hot"]
+
+
+def test_the_console_begins_with_the_cause_of_most_failures() -> None:
+    named = [outcome(Verdict.VIOLATED, f"numerics.c{number}", seen=like("mask")) for number in range(2)]
+    assert ranked_clauses(*named, outcome(Verdict.VIOLATED, "attention.definition", seen=SEEN)) == [
+        "numerics.c0", "attention.definition"]
