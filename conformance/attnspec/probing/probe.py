@@ -66,7 +66,7 @@ def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole:
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
-        yield _step(rotary.PAIRS, asker)
+        yield from (_step(question, asker) for question in rotary.ALL if whole or question.when is When.EVERY_DTYPE)
         return
     if brief and base is not None:
         yield from _flips(base, asker.knowing(drops=masks.drops(asker)), brief=True)

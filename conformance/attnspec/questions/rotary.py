@@ -1,44 +1,77 @@
-"""A question to rotary embeddings: which features are a pair."""
+"""Questions to rotary embeddings: which features are a pair, and how far tokens may stand."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import takewhile
 
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import Kind
+from attnspec.core.rotary import FARTHEST
+from attnspec.numerics.precision import assumed
+from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.problems.problem import numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.questions.asker import FAILURES, OTHER, RAISES, UNUSABLE, Asker, NotAsked, Question, Reply, convention
-from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
+from attnspec.questions.asker import FAILURES, OTHER, Asker, Failed, NotAsked, Question, Reply, When, convention
 
-NAME = "rotary_pairs"
 _WIDTH = 8
+_OFF = 0.25
+"""Far above what float32 angles cost at the farthest place, far below what another place does."""
+_PLACES = (0, 1, 511, 2047, 2048, 4095, 8191, 32_767, 65_535, FARTHEST)
 
 
 def pairs(asker: Asker) -> Reply:
-    """Where the first feature goes when a token is turned by one radian. Raises NotAsked for any but a rotary embedding
-    whose pairs are no keyword.
+    """Where the first feature goes when a token is turned by one radian. Raises NotAsked for any but a rotary
+    embedding.
     """
-    said = asker.subject.declaration
-    if said.kind is not Kind.ROTARY or "interleaved" in said.keywords:
-        raise NotAsked
-    width = said.limits.nearest("D", max(_WIDTH, said.limits.min_head_width))
-    x = np.zeros((1, asker.heads, 1, width), numpy_dtype(asker.dtype))
-    x[..., 0] = 1
-    problem = RotaryProblem(asker.dtype, x, np.ones((1, 1), np.int32))
-    if asker.subject.refuses(problem):
-        raise NotAsked
-    try:
-        output = asker.subject.answer_rotary(problem).output.astype(np.float64)[0, 0, 0]
-    except (SubjectRaised, SubjectDied) as failed:
-        return Reply(RAISES, str(failed))
-    except UnusableAnswer as unusable:
-        return Reply(UNUSABLE, unusable.sentence)
+    problem = _problem(asker, 1)
+    width = problem.x.shape[-1]
+    output = asker.output(problem)[0, 0, 0]
     moved = [int(at) for at in np.flatnonzero(np.abs(output) > np.sin(1) / 2) if at]
     partner = {1: "interleaved", width // 2: "halves"}.get(moved[0], OTHER) if len(moved) == 1 else OTHER
     return Reply(partner, f"the first feature of {width} moves to {moved}")
 
 
-PAIRS = Question("rotary.pairs", CONVENTIONS[NAME].question, {
-    **{answer: says for answer, says in CONVENTIONS[NAME].answers.items() if answer != UNDEFINED}, **FAILURES},
-    pairs, convention(NAME))
+def farthest(asker: Asker) -> Reply:
+    """The largest of some places up to which tokens are turned by their own angle. Raises NotAsked or Failed."""
+    turned = list(takewhile(partial(_is_turned, asker, {PAIRS: pairs(asker).answer}), _PLACES))
+    return Reply(str(turned[-1]) if turned else OTHER, f"of {', '.join(map(str, _PLACES))}")
+
+
+def _is_turned(asker: Asker, conventions: Mapping[str, str], place: int) -> bool:
+    """Whether a token at a place is turned by its own angle; a call that fails turns nothing."""
+    problem = _problem(asker, place)
+    truth = expect_rotary(problem, assumed(problem.dtype), conventions=conventions).output
+    try:
+        return bool(np.abs(asker.output(problem) - truth).max() <= _OFF)
+    except Failed:
+        return False
+
+
+def _problem(asker: Asker, place: int) -> RotaryProblem:
+    """One token, whose first feature alone is 1, at a place."""
+    said = asker.subject.declaration
+    if said.kind is not Kind.ROTARY:
+        raise NotAsked
+    x = np.zeros((1, asker.heads, 1, said.limits.nearest("D", max(_WIDTH, said.limits.min_head_width))),
+                 numpy_dtype(asker.dtype))
+    x[..., 0] = 1
+    return RotaryProblem(asker.dtype, x, np.full((1, 1), place, np.int32))
+
+
+def _claimed_pairs(declaration: Declaration) -> str:
+    """Who takes a flag has halves without it."""
+    return "halves" if "interleaved" in declaration.keywords else convention(PAIRS)(declaration)
+
+
+ALL = (
+    Question("rotary.pairs", CONVENTIONS[PAIRS].question, {
+        **{answer: says for answer, says in CONVENTIONS[PAIRS].answers.items() if answer != UNDEFINED}, **FAILURES},
+        pairs, _claimed_pairs),
+    Question("rotary.farthest", "Which is the farthest of some places up to 131072 where a token is turned by its own "
+                                "angle?", {}, farthest, when=When.EVERY_DTYPE),
+)
