@@ -199,6 +199,14 @@ def test_at_place_zero_only_cosine_and_sine_cost_anything() -> None:
     assert allowance.max() < 2.0**-19 * np.abs(made.x).max()
 
 
+def test_the_first_pair_is_judged_as_sharply_far_away_as_near_by() -> None:
+    made = problem("zero")
+    near, far = (expect_rotary(made.but(positions=made.positions + place), class_of(made.dtype), conventions=HALVES)
+                 .output_allowance.max(axis=(0, 1, 2)) for place in (1, FARTHEST))
+    assert (far[[0, 4]] < 2 * near[[0, 4]]).all()
+    assert (far[[1, 5]] > 1000 * near[[1, 5]]).all()
+
+
 def test_of_a_far_angle_a_norm_costs_nothing() -> None:
     made = problem("far")
     of_norm = norm_allowance(made, class_of(made.dtype), HALVES).max()

@@ -64,22 +64,28 @@ def turn_of(problem: RotaryProblem, conventions: Mapping[str, str], real: type[n
 
 
 def frequency_error(base: float, width: int, precision: Precision) -> Array:
-    """(r/2,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm, whichever is worse."""
+    """(r/2,): the relative error of base^(-2i/r), by pow, or by an exponential of a logarithm, whichever is worse.
+
+    The first one has none: at the exponent 0 both are exactly 1.
+    """
     u = unit(precision.angle).roundoff
     exponent, log = np.arange(0, width, 2) / width, np.log(base)
     by_pow = np.exp(exponent * u * (log + 1)) * (1 + 2 * precision.pow_ulps * u) * (1 + u) - 1
     argument = exponent * (log * ((1 + u) ** 2 * (1 + 2 * LOG_ULPS * u) - 1) + u)
     by_exp = np.exp(argument) * (1 + 2 * EXP_ULPS * u) - 1
-    return np.asarray(np.maximum(by_pow, by_exp))
+    return np.where(exponent == 0, 0.0, np.maximum(by_pow, by_exp))
 
 
 def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> Array:
-    """(B,1,T,r/2): how far a computed angle may lie from that of the definition; 0 at position 0."""
+    """(B,1,T,r/2): how far a computed angle may lie from that of the definition; 0 at position 0, and of the first pair
+    wherever the position itself is exact.
+    """
     of = unit(precision.angle)
     places = problem.positions[:, None, :, None].astype(np.float64)
     converted = np.where(np.abs(places) > 1 / of.roundoff, of.roundoff, 0.0)  # smaller ones are exact
     relative = 1 + frequency_error(problem.base or DEFAULT_BASE, problem.width, precision)
-    grown = relative * (1 + converted) * (1 + of.roundoff) - 1
+    product = np.where(relative == 1, 0.0, of.roundoff)  # times 1 is exact
+    grown = relative * (1 + converted) * (1 + product) - 1
     error = np.abs(angle) * grown + (np.abs(places) + 1) * of.underflow
     return np.asarray(np.where(places == 0, 0.0, error))
 
