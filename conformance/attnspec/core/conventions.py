@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from attnspec.core.keywords import KEYWORDS, UNCOMMON
+from attnspec.core.nouns import Kind
+from attnspec.core.rotary import POSITIONS, PROFILE
 
 UNDEFINED = "undefined"
 
@@ -77,8 +79,21 @@ CONVENTIONS: Mapping[str, Convention] = {
             "zero": "0",
             "unspecified": "anything: it is not to be read",
             UNDEFINED: "no promise is made"}, "minus_infinity", "return_lse"),
+        Convention("rotary_pairs", "Which features are a pair that a rotary embedding turns?", {
+            "halves": "features i and i + r/2 of the r that are turned",
+            "interleaved": "features 2i and 2i+1",
+            UNDEFINED: "no promise is made"}, "halves", POSITIONS),
     )
 }
+
+
+def asked_of(kind: Kind, keywords: Collection[str]) -> tuple[str, ...]:
+    """The conventions that a subject is asked: those of its kind without which no keyword of it is understood. A rotary
+    embedding whose pairs are a keyword has no convention of them.
+    """
+    if kind is Kind.ROTARY:
+        return () if "interleaved" in keywords else ("rotary_pairs",)
+    return tuple(name for name, each in CONVENTIONS.items() if not each.keyword or each.keyword in keywords)
 
 
 PROFILES: Mapping[str, str] = {
@@ -87,6 +102,7 @@ PROFILES: Mapping[str, str] = {
        for name in ("scale", "return_weights", "mask", "bias", "causal", *UNCOMMON)},
     "grouped": "fewer key/value heads than query heads (grouped-query and multi-query attention)",
     "layers": "whole layers with their projections and head split",
+    PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
 }

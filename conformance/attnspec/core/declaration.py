@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.errors import Place
 from attnspec.core.forms import Form
 from attnspec.core.keywords import KeywordLimits
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import LARGEST_SIZE, Refusal
+from attnspec.core.refusal import LARGEST_SIZE, Condition, Refusal
 
 INPUT = "input"
 """The output has the dtype of the inputs."""
@@ -102,6 +102,14 @@ class Limits(KeywordLimits):
                    and condition.is_of_one_axis]
         near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
         return next((each for each in near if each > 0 and not any(one.holds({axis: each}) for one in refused)), size)
+
+
+_ODD = Refusal((Condition("D", "≠", 0, 2),))
+
+
+def within_form(limits: Limits) -> Limits:
+    """The limits of a rotary embedding: its sizes are those of one array, whose features come in pairs."""
+    return replace(limits, grouped=False, ties_value_width=True, lengths="equal", refuses=(*limits.refuses, _ODD))
 
 
 _OF_KEYWORDS = tuple(each.name for each in fields(KeywordLimits))

@@ -85,12 +85,12 @@ class KeywordLimits:
 
     def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
         """What of a keyword's value the subject cannot take; empty if it takes it."""
-        judge = KEYWORDS[keyword].misfit
+        judge = KEYWORDS[keyword].misfit if keyword in KEYWORDS else None
         return judge(self, value, causal) if judge else ""
 
     def needs_causal(self, keyword: str) -> bool:
         """Whether the subject takes the keyword together with the causal flag only."""
-        limit = KEYWORDS[keyword].needs_causal
+        limit = KEYWORDS[keyword].needs_causal if keyword in KEYWORDS else ""
         return bool(limit) and bool(getattr(self, limit))
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from attnspec.core.coverage import written
 from attnspec.core.declaration import Deviation
-from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.diagnosis.advice import missing_lift, of_no_answer, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.diagnosis.diagnose import Examiner
@@ -189,7 +189,7 @@ class SubjectRun:
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
         missing = check.needs - self.subject.declaration.keywords
-        return sorted({KEYWORDS[name].profile for name in missing if self.claims(KEYWORDS[name].profile)})
+        return sorted({EVERY_KEYWORD[name].profile for name in missing if self.claims(EVERY_KEYWORD[name].profile)})
 
     def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
         return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)

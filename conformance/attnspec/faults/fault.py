@@ -11,6 +11,7 @@ from attnspec.core.forms import Form
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
 from attnspec.faults.planted import Planted
+from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.staged import Attend
 
 
@@ -32,6 +33,7 @@ class Stage(enum.Enum):
     PAST_KEY = "past_key"
     PAST_VALUE = "past_value"
     ALIBI_SLOPES = "alibi_slopes"
+    ROTARY = "rotary"
     QUERY_SEGMENTS = "query_segments"
     KEY_SEGMENTS = "key_segments"
     PACKED = "packed"
@@ -66,18 +68,18 @@ class Fault:
     stage: Stage
     story: str
     reach: str
-    make: Callable[[], Attend | Layer]
+    make: Callable[[], Attend | Layer | Rotate]
     link: str = ""
     kind: Kind = Kind.ATTENTION
     limits: Limits = field(default_factory=lambda: Limits(grouped=True, broadcasts=True))
     equivalents: Mapping[DType, str] = field(default_factory=dict)
-    other_path: Callable[[], Attend | Layer] | None = None
+    other_path: Callable[[], Attend | Layer | Rotate] | None = None
     planted: Planted | None = None
     form: Form = Form.DENSE
     claims: tuple[str, ...] = ()
 
     @property
-    def function(self) -> Attend | Layer:
+    def function(self) -> Attend | Layer | Rotate:
         """A freshly made function: faults that keep state start anew with each."""
         return self.make()
 

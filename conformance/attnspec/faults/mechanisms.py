@@ -209,8 +209,8 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "Luce-Org/lucebox/pull/128": "mask_row_stride_padded",
     },
     "position ids": {
-        "unslothai/unsloth/pull/3795": Outside.POSITIONS,
-        "TransformerLensOrg/TransformerLens/issues/1609": Outside.POSITIONS,
+        "unslothai/unsloth/pull/3795": "rotary_positions_of_first_entry",
+        "TransformerLensOrg/TransformerLens/issues/1609": "rotary_positions_ignored",
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {

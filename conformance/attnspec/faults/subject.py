@@ -9,7 +9,7 @@ from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.sizes.family import SEEDED
-from attnspec.faults.sound import SOUND as FORMULATIONS
+from attnspec.faults.sound import EVERY as FORMULATIONS
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.manifest import Library

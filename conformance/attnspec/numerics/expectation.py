@@ -155,7 +155,7 @@ def expect(
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
-_NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
+NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
             if each.name not in {"is_screened", "lse", "lse_allowance"}}
 
 
@@ -182,7 +182,7 @@ def _screened(dtype: DType, precision: Precision, parts: frozenset[str], operand
         return _found(operands, truth, classes, parts)
     slack = _total(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
-    return {**_NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
+    return {**NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 
 
@@ -198,7 +198,7 @@ def _found(operands: Operands, wide: Truth, classes: Sequence[Roundings], parts:
     truth = wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
-    found = dict(_NOTHING)
+    found = dict(NOTHING)
     if parts & {"output", "typical"}:
         slack = _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
         found |= {"output": wide.output, "output_allowance": slack}

@@ -20,6 +20,7 @@ from attnspec.host.frames import Entries
 from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import Death
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown
 
 PAIR = 2
@@ -43,7 +44,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         self.statement = statement
         self.module = module
         self.place = place
-        self.asked: Problem | LayerProblem | None = None
+        self.asked: Problem | LayerProblem | RotaryProblem | None = None
 
     @property
     def gist(self) -> str:

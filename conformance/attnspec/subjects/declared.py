@@ -11,7 +11,7 @@ from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
-from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits
+from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, within_form
 from attnspec.core.errors import Place, TargetError, UsageError
 from attnspec.core.keywords import HIDING, KeywordLimits
 from attnspec.core.nouns import DType, Kind
@@ -37,8 +37,7 @@ _LARGEST_ELSE = 10**6
 
 def read_declaration(fields: Fields) -> Declaration:
     """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
-    return Declaration(
-        kind=fields.choice("kind", Kind, Kind.ATTENTION),
+    declaration = Declaration(
         dtypes=_dtypes(fields),
         output_dtype=fields.one_of("output_dtype", (INPUT, *_values(DType), UNDEFINED), INPUT, kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
@@ -50,6 +49,13 @@ def read_declaration(fields: Fields) -> Declaration:
         sizes=_sizes(fields),
         blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
     )
+    return of_kind(declaration, fields.choice("kind", Kind, Kind.ATTENTION))
+
+
+def of_kind(declaration: Declaration, kind: Kind) -> Declaration:
+    """The declaration of a subject of this kind: a rotary embedding has the limits of its form beside its own."""
+    is_rotary = kind is Kind.ROTARY
+    return replace(declaration, kind=kind, limits=within_form(declaration.limits) if is_rotary else declaration.limits)
 
 
 def _sizes(fields: Fields) -> tuple[str, ...]:
@@ -224,8 +230,9 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     given = {name: value for name, value in function.attributes.items() if name in ATTRIBUTES}
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
-    return replace(_read(name, given, function.place), keywords=signature.keywords, kind=signature.kind,
-                   defaults=signature.defaults, form=signature.form, given=signature.given)
+    said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
+                   form=signature.form, given=signature.given)
+    return of_kind(said, signature.kind)
 
 
 def _read(name: str, given: Mapping[str, object], place: Place) -> Declaration:

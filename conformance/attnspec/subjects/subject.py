@@ -13,7 +13,9 @@ from attnspec.core.errors import Place, UsageError
 from attnspec.core.forms import TABLE, Form
 from attnspec.core.keywords import AXES
 from attnspec.core.nouns import Kind
+from attnspec.core.rotary import POSITIONS
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.adapters import failure_of_adapter
 from attnspec.subjects.call import Answer, Call, SubjectDied, SubjectRaised, UnusableAnswer
@@ -83,6 +85,20 @@ class Subject:
         params = {"params": problem.params, "heads": problem.heads}
         return self._perform(problem, arrays, params, (sizes.B, sizes.T, width))
 
+    def answer_rotary(self, problem: RotaryProblem) -> Answer:
+        """What a rotary embedding makes of x (B,H,T,D) at its positions. Raises as `answer` does."""
+        if reason := self.refuses(problem):
+            raise ValueError(f"{self.id}: {reason}")
+        arrays = {"x": problem.x, POSITIONS: problem.positions}
+        keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
+        return self._called(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
+
+    def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> Answer:
+        """What the subject makes of a problem of its kind. Raises as `answer` does."""
+        if isinstance(problem, RotaryProblem):
+            return self.answer_rotary(problem)
+        return self.answer(problem) if isinstance(problem, Problem) else self.answer_layer(problem)
+
     def scale_width(self, problem: Problem) -> int:
         """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
         is_layer = self.declaration.kind is Kind.LAYER
@@ -95,13 +111,25 @@ class Subject:
             return f"{self.id} refuses {refused} ({self.refused[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
-    def refuses(self, problem: Problem | LayerProblem) -> str:
+    def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        return next(filter(None, self._reasons(problem)), "")
+        reasons = self._of_rotary(problem) if isinstance(problem, RotaryProblem) else self._reasons(problem)
+        return next(filter(None, reasons), "")
+
+    def _of_rotary(self, problem: RotaryProblem) -> Iterator[str]:
+        """What stands against the problem of a rotary embedding."""
+        if self.declaration.kind is not Kind.ROTARY:
+            yield f"{self.id} is not a rotary embedding"
+        if problem.dtype not in self.declaration.dtypes:
+            yield f"{self.id} does not support {problem.dtype.value}"
+        yield self._misfit(self.declaration.limits, problem.sizes, problem.given)
+        yield self.lacks(problem.keywords)
 
     def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the problem, one after the other; "" where something does not."""
         declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
+        if declaration.kind is Kind.ROTARY:
+            yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
         if not limits.broadcasts and not _at_full_shape(given, sizes):

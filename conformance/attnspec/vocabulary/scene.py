@@ -12,11 +12,12 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
 from attnspec.subjects.subject import Answer, Subject
 
-AnyProblem = Problem | LayerProblem
-P = TypeVar("P", Problem, LayerProblem)
+AnyProblem = Problem | LayerProblem | RotaryProblem
+P = TypeVar("P", Problem, LayerProblem, RotaryProblem)
 Axis = Literal["B", "H", "T", "S", "Dv"]
 
 

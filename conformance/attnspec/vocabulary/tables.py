@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
 from attnspec.vocabulary import chance, merging, overflow, relations, rulings
 from attnspec.vocabulary.draws import DRAWS
+from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
-from attnspec.vocabulary.transforms import axes, caches, contents, history, keywords, layers, pages, segments, serving
+from attnspec.vocabulary.transforms import (
+    axes,
+    caches,
+    contents,
+    history,
+    keywords,
+    layers,
+    pages,
+    rotary,
+    segments,
+    serving,
+)
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -29,6 +42,8 @@ INSTRUMENTS: Mapping[str, str] = {
     "has_variance": "chi-squared test, at most {false_alarm:g} false alarms per shape",
     "has_no_drift": "self-normalised score test, at most {false_alarm:g} false alarms per clause",
     "does_not_overflow": f"{WORST_CASE}, no overflow excused",
+    "leaves_input_as_it_is": EQUALITY, "leaves_the_rest": EQUALITY, "keeps_pair_norms": WORST_CASE,
+    "scores_agree": WORST_CASE, "composes": WORST_CASE,
     "agrees_typically": _ROUNDINGS, "is_as_precise_as_declared": _ROUNDINGS,
 }
 """By relation; in braces its arguments. A new relation joins this table when it joins the words."""
@@ -70,6 +85,12 @@ TRANSFORMS: Words = _words(
 LAYER_TRANSFORMS: Words = _words(
     layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
 
+ROTARY_TRANSFORMS: Words = _words(*rotary.TRANSFORMS)
+
+TABLES: Mapping[Kind, Words] = {
+    Kind.ATTENTION: TRANSFORMS, Kind.LAYER: LAYER_TRANSFORMS, Kind.ROTARY: ROTARY_TRANSFORMS}
+"""The transforms of each kind of problem."""
+
 RELATIONS: Words = _words(
     relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
@@ -80,7 +101,15 @@ RELATIONS: Words = _words(
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
     merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
+    *ROTARY_RELATIONS,
 )
+
+OF_ROTARY = frozenset(word.__name__ for word in ROTARY_RELATIONS)
+"""Relations that only rotary embeddings have."""
+
+OF_ANY = frozenset({"agrees_with_definition", "agree", "has_shape", "has_input_dtype", "is_finite", "leaves_inputs",
+                    "shares_no_memory", "answers_are_kept"})
+"""Relations that look at nothing but inputs and output: all that a rotary embedding has besides."""
 
 ATTENTION_RELATIONS = frozenset({"inside_hull", "row_maxima_grow", "hidden_rows_follow_convention",
                                  "rows_beyond_follow_convention", "lse_of_hidden_rows_follows_convention",
@@ -97,13 +126,13 @@ OF_ROUNDINGS = frozenset({"agrees_typically", "is_as_precise_as_declared"})
 INSIDE = frozenset({"weights", "logits"})
 """Observables read through the values: a layer's projections are in the way."""
 
-PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths"})
+PARTING = frozenset({"split", "one_head_at_a_time", "cut_to_lengths", "one_at_a_time"})
 """Transforms that take a problem apart: they are the last of a run."""
 
-PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T"}
+PARTED: Mapping[object, str] = {"batch": "B", "heads": "H", "queries": "T", "tokens": "T"}
 """By what `along` says, the axis along which it is taken apart."""
 
 WORDS: Mapping[str, Words] = {
-    "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS},
+    "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS, **ROTARY_TRANSFORMS},
     "relation": RELATIONS,
 }

@@ -61,6 +61,7 @@ PUTS = (
     Put("numpy/packed", "packed.*"),
     Put("numpy/paged", "paged.*"),
     Put("numpy/invariant", "invariance.*"),
+    Put("numpy/rotary", "rotary.*"),
     Put("fault/switch_softcap_dropped", "*.switches"),  # has a variant, without which no switch can be tried
 )
 
